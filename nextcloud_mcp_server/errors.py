@@ -1,0 +1,185 @@
+"""Everything this program raises on purpose, as one tree.
+
+Messages are sentences for a person or a model: what happened, what to do next. They never hold a
+secret, a header, or a URL that grants something.
+
+    NextcloudMcpError
+    ├── ConfigurationError
+    ├── InvalidInput
+    ├── ElicitationRequired
+    ├── ElicitationUnknown
+    ├── ConsentDeclined
+    ├── MissingScope
+    ├── StorageError
+    │   ├── ForeignDatabase
+    │   └── Unsealable
+    └── NextcloudError
+        ├── Unreachable
+        │   ├── TimedOut
+        │   └── TlsFailed
+        ├── NotNextcloud
+        ├── TooOld
+        ├── CredentialRejected
+        ├── Forbidden
+        ├── NotFound
+        ├── Conflict
+        │   └── AlreadyExists
+        ├── EtagMismatch
+        ├── Locked
+        ├── Throttled
+        ├── InvalidName
+        ├── ServerFault
+        ├── Unavailable
+        │   ├── Maintenance
+        │   └── AccountDisabled
+        ├── StorageFull
+        ├── TooLarge
+        └── WrongAccount
+"""
+
+
+class NextcloudMcpError(Exception):
+    """Base of everything raised on purpose; `str()` is a sentence that may be shown."""
+
+
+class ConfigurationError(NextcloudMcpError):
+    """The operator's settings cannot work; names the variable and the fix."""
+
+
+class InvalidInput(NextcloudMcpError):
+    """An argument was refused before any request was made."""
+
+
+class ElicitationRequired(NextcloudMcpError):
+    """A browser visit is needed before this call can run.
+
+    The exception's code is the one of SEP-1036's draft. `protocol/wire.py` alone decides which
+    wire form a client gets.
+    """
+
+    code = -32000
+
+    def __init__(self, message: str, *, url: str, elicitation_id: str) -> None:
+        super().__init__(message)
+        self.url = url
+        self.elicitation_id = elicitation_id
+
+
+class ElicitationUnknown(NextcloudMcpError):
+    """No such elicitation, or it belongs to someone else: the two must look the same."""
+
+
+class ConsentDeclined(NextcloudMcpError):
+    """The person said no."""
+
+
+class MissingScope(NextcloudMcpError):
+    """The operator's settings do not allow what the call needs, so consent cannot help."""
+
+
+class StorageError(NextcloudMcpError):
+    """The database cannot be used."""
+
+
+class ForeignDatabase(StorageError):
+    """The database holds tables of another program."""
+
+
+class Unsealable(StorageError):
+    """A sealed value cannot be opened: its key is missing, or it was moved or changed."""
+
+
+class NextcloudError(NextcloudMcpError):
+    """Nextcloud answered, or failed to, in a way the call cannot go on from."""
+
+
+class Unreachable(NextcloudError):
+    """No connection to the Nextcloud server."""
+
+
+class TimedOut(Unreachable):
+    """The Nextcloud server did not answer in time; a write may or may not have happened."""
+
+
+class TlsFailed(Unreachable):
+    """The certificate of the Nextcloud server was not accepted."""
+
+
+class NotNextcloud(NextcloudError):
+    """Something answered, but not as a Nextcloud does."""
+
+
+class TooOld(NextcloudError):
+    """The Nextcloud server is older than this program supports."""
+
+
+class CredentialRejected(NextcloudError):
+    """401: the stored credential no longer works. Nothing may use it again."""
+
+
+class Forbidden(NextcloudError):
+    """403: the person may not do this."""
+
+
+class NotFound(NextcloudError):
+    """404: no such thing, or it belongs to someone else."""
+
+
+class Conflict(NextcloudError):
+    """409: the target's state does not allow this, such as a missing parent folder."""
+
+
+class AlreadyExists(Conflict):
+    """Something by that name exists already, and overwriting was not asked for."""
+
+
+class EtagMismatch(NextcloudError):
+    """412: it changed since it was read; `current_etag` is the one to use after reading again."""
+
+    def __init__(self, message: str, *, current_etag: str | None = None) -> None:
+        super().__init__(message)
+        self.current_etag = current_etag
+
+
+class Locked(NextcloudError):
+    """423, or a 500 that carries a LockedException: someone is writing it right now."""
+
+
+class Throttled(NextcloudError):
+    """429: too many failed logins came from our address."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class InvalidName(NextcloudError):
+    """400: Nextcloud does not accept this name or request."""
+
+
+class ServerFault(NextcloudError):
+    """5xx or an unreadable answer: the fault is on Nextcloud's side."""
+
+
+class Unavailable(NextcloudError):
+    """503: not now. The credential stays."""
+
+
+class Maintenance(Unavailable):
+    """The Nextcloud server is in maintenance mode."""
+
+
+class AccountDisabled(Unavailable):
+    """The person's Nextcloud account is disabled."""
+
+
+class StorageFull(NextcloudError):
+    """507: no room left for this."""
+
+
+class TooLarge(NextcloudError):
+    """An answer was larger than what we are willing to read."""
+
+
+class WrongAccount(NextcloudError):
+    """An answer named another person than the one we act for; it was thrown away."""

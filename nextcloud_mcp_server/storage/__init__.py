@@ -1,0 +1,1 @@
+"""The database: records, sealing, one repository per table. The only package that imports sqlalchemy."""

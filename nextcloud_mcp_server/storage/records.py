@@ -1,0 +1,168 @@
+"""What repositories take and return: frozen values, with secrets already opened."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """One person, as the issuer of their identity names them (RFC 7519 `iss` and `sub`).
+
+    Personal mode has one: issuer `personal`, subject the normalised Nextcloud URL.
+    """
+
+    issuer: str
+    subject: str
+
+
+class ElicitationState(StrEnum):
+    """`pending → opened → complete | declined | failed | expired`; the last four are final."""
+
+    PENDING = "pending"
+    OPENED = "opened"
+    COMPLETE = "complete"
+    DECLINED = "declined"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can change any more."""
+        return self not in (ElicitationState.PENDING, ElicitationState.OPENED)
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """One request for a browser visit. `id` is a UUID; the database holds its hash and seals it.
+
+    `url` is what the client was told. `error` is a sentence for a failed one, `account_name` the
+    Nextcloud account that a complete one connected.
+    """
+
+    id: str
+    principal: Principal
+    client_id: str
+    client_name: str
+    kind: str
+    scopes: frozenset[str]
+    url: str
+    state: ElicitationState
+    created_at: datetime
+    expires_at: datetime
+    error: str | None = None
+    account_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoginFlow:
+    """One Login Flow v2 at Nextcloud, polled to its end even when nobody waits any more.
+
+    `result` is set as soon as Nextcloud answered, before anything else happens with it.
+    `discard` says that whatever arrives must be deleted at Nextcloud.
+    `scopes` are those the person ticked (all that were offered where there is no page of ours).
+    """
+
+    id: str
+    elicitation_id: str
+    principal: Principal
+    login_url: SecretStr
+    poll_token: SecretStr
+    scopes: frozenset[str]
+    started_at: datetime
+    expires_at: datetime
+    discard: bool = False
+    attempts: int = 0
+    result: "LoginResult | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoginResult:
+    """What Login Flow v2 answers once."""
+
+    login_name: str
+    app_password: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The Nextcloud account of one principal; UNIQUE(principal), UNIQUE(nextcloud_url, uid).
+
+    `home_id` is the `oc:id` of the home folder: a deleted and re-created user has another one.
+    """
+
+    id: str
+    principal: Principal
+    nextcloud_url: str
+    uid: str
+    display_name: str
+    home_id: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What opens the account at Nextcloud. `version` counts every change, for compare-and-swap."""
+
+    id: str
+    account_id: str
+    provider: str
+    login_name: str
+    secret: SecretStr
+    needs_reauth: bool
+    version: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What one client may do in one person's name."""
+
+    principal: Principal
+    client_id: str
+    client_name: str
+    scopes: frozenset[str]
+    granted_at: datetime
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Account, credential and one client's permission, read together."""
+
+    account: Account
+    credential: Credential
+    permission: Permission | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One line of the append-only audit. `detail` is sealed; it may name files, never contents."""
+
+    at: datetime
+    principal: Principal
+    client_id: str
+    action: str
+    result: str
+    detail: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxItem:
+    """Work that must happen at Nextcloud even after a crash, such as deleting an app password.
+
+    `secret` is what the work needs, sealed at rest.
+    """
+
+    id: str
+    principal: Principal
+    kind: str
+    nextcloud_url: str
+    login_name: str
+    secret: SecretStr
+    attempts: int
+    next_try_at: datetime
+    lease_id: str = field(default="", repr=False)

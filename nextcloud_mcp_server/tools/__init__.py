@@ -1,0 +1,1 @@
+"""What an MCP client sees: one file per Nextcloud app. Only toolset.py imports mcp."""

@@ -1,0 +1,1 @@
+"""Pages for people and plain HTTP routes. Imports no tools."""
