@@ -43,7 +43,7 @@ These belong to `nextcloud-mcp-server serve` and have no variable.
 |---|---|---|
 """
 
-_EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server. Printed from the program (`make docs`), do not edit.
+_EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (`make docs`): do not edit.
 # Copy to .env for docker compose, or export what you need. Every line is optional; most people set
 # NEXTCLOUD_HOST alone, or nothing and use --nextcloud.
 """
@@ -77,10 +77,12 @@ def _row(field: str) -> str:
 
 
 def _default(field: str) -> str:
-    value: object = Settings.model_fields[field].default
-    if value is None:
-        return ""
-    if isinstance(value, tuple):
-        words: tuple[object, ...] = value
-        return ",".join(str(word) for word in words)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    match Settings.model_fields[field].default:
+        case None:
+            return ""
+        case tuple() as words:
+            return ",".join(map(str, words))
+        case bool() as switch:
+            return str(switch).lower()
+        case value:
+            return str(value)
