@@ -4,6 +4,7 @@ Both are printed from the fields, and `make docs-check` fails when a committed o
 """
 
 from textwrap import wrap
+from typing import cast
 
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, SECRETS, env_name
@@ -43,7 +44,7 @@ These belong to `nextcloud-mcp-server serve` and have no variable.
 |---|---|---|
 """
 
-_EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (`make docs`): do not edit.
+_EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (make docs): edit a copy.
 # Copy to .env for docker compose, or export what you need. Every line is optional; most people set
 # NEXTCLOUD_HOST alone, or nothing and use --nextcloud.
 """
@@ -77,12 +78,9 @@ def _row(field: str) -> str:
 
 
 def _default(field: str) -> str:
-    match Settings.model_fields[field].default:
-        case None:
-            return ""
-        case tuple() as words:
-            return ",".join(map(str, words))
-        case bool() as switch:
-            return str(switch).lower()
-        case value:
-            return str(value)
+    value: object = Settings.model_fields[field].default
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, cast("tuple[str, ...]", value)))
+    return str(value).lower() if isinstance(value, bool) else str(value)
