@@ -28,6 +28,7 @@ secret, a header, or a URL that grants something.
         ├── Locked
         ├── Throttled
         ├── InvalidName
+        ├── OutOfRange
         ├── ServerFault
         ├── Unavailable
         │   ├── Maintenance
@@ -155,6 +156,10 @@ class Throttled(NextcloudError):
 
 class InvalidName(NextcloudError):
     """400: Nextcloud does not accept this name or request."""
+
+
+class OutOfRange(NextcloudError):
+    """416: the file ends before the first byte asked for."""
 
 
 class ServerFault(NextcloudError):
