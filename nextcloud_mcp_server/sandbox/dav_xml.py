@@ -104,6 +104,16 @@ def conflict(message: str) -> DavFault:
     return DavFault(409, "Sabre\\DAV\\Exception\\Conflict", message)
 
 
+def file_locked(message: str) -> DavFault:
+    """Build the 423."""
+    return DavFault(423, "OCA\\DAV\\Connector\\Sabre\\Exception\\FileLocked", message)
+
+
+def insufficient_storage(message: str) -> DavFault:
+    """Build the 507."""
+    return DavFault(507, "Sabre\\DAV\\Exception\\InsufficientStorage", message)
+
+
 def bad_request(message: str) -> DavFault:
     """Build the 400."""
     return DavFault(400, "Sabre\\DAV\\Exception\\BadRequest", message)
