@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nextcloud_mcp_server.sandbox.files import FileTree
-from nextcloud_mcp_server.sandbox.node import INSTANCE_ID
 
 Clock = Callable[[], datetime]
 
@@ -33,6 +32,9 @@ class User:
     groups: tuple[str, ...] = ()
     notes_path: str = "Notes"
     notes_suffix: str = ".md"
+    notes_mode: str = "rich"
+    # When each note was last seen to change: note id → (etag, Unix time).
+    note_syncs: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]], repr=False)
     files_factory: Callable[["User"], FileTree] | None = field(default=None, repr=False)
     _files: FileTree | None = field(default=None, init=False, repr=False)
 
@@ -82,11 +84,11 @@ class Session:
 
     id: str
     uid: str | None = None
+    login_name: str | None = None
     app_password: str | None = None
     cors: bool = False
     flow_token: str | None = None
     state_token: str | None = None
-    announced: bool = False
 
 
 @dataclass(slots=True)
