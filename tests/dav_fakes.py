@@ -78,7 +78,10 @@ class Network:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        # A fresh stream: what a transport answers has not been read yet.
+        return httpx2.Response(
+            answer.status_code, headers=answer.headers, stream=httpx2.ByteStream(answer.content)
+        )
 
     @property
     def methods(self) -> list[str]:
@@ -110,7 +113,7 @@ def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://loca
     return nextcloud.account(login_name=uid, secret=SecretStr(uid), uid=uid)
 
 
-async def call(account: Account, tool: str, **arguments: object) -> Any:
+async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own
     """Call a tool's body as the boundary does, with checked arguments."""
     spec = next(each for each in files.tools if each.name == tool)
     result: Result = await spec.guarded.body(account, **spec.arguments.validate(arguments))

@@ -84,6 +84,11 @@ def test_a_path_that_nextcloud_cannot_hold_is_refused() -> None:
         dav.split("/".join(["x" * 200] * 20))
 
 
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="Unicode"):
+        dav.split("a\ud800")
+
+
 def test_a_composed_and_a_decomposed_name_are_the_same() -> None:
     """B07: compare in NFC."""
     composed, decomposed = ("Amélie.md",), (unicodedata.normalize("NFD", "Amélie.md"),)

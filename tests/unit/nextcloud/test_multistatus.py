@@ -41,7 +41,8 @@ async def test_properties_the_server_does_not_have_are_absent() -> None:
 
 
 async def test_elements_inside_a_property_are_listed() -> None:
-    inside = "<nc:sharees><nc:sharee><nc:id>bob</nc:id><nc:display-name>Bob &amp; Co</nc:display-name></nc:sharee></nc:sharees>"
+    person = "<nc:sharee><nc:id>bob</nc:id><nc:display-name>Bob &amp; Co</nc:display-name></nc:sharee>"
+    inside = f"<nc:sharees>{person}</nc:sharees>"
     data = answer([entry("a", extra=inside)]).content
 
     [response] = await parse(data)
