@@ -101,7 +101,8 @@ async def test_a_page_of_a_folder_costs_one_request_and_few_bytes() -> None:
 async def test_the_pages_of_a_folder_give_every_child_once() -> None:
     body = [entry("", folder=True), *(entry(f"{n:03}") for n in range(25))]
     net = network(*(multistatus(body) for _ in range(3)))
-    account, names, cursor = account_over(net), [], None
+    account, cursor = account_over(net), None
+    names: list[str] = []
 
     for _ in range(3):
         page = await call(account, "nc_files_list_folder", limit=10, cursor=cursor)
@@ -115,7 +116,8 @@ async def test_the_pages_of_a_folder_give_every_child_once() -> None:
 async def test_the_longest_names_make_shorter_pages_and_never_a_result_that_is_too_large() -> None:
     body = [entry("", folder=True), *(entry(f"{n:03}" + '"' * 252) for n in range(100))]
     net = network(*(multistatus(body) for _ in range(9)))
-    account, names, cursor = account_over(net), [], None
+    account, cursor = account_over(net), None
+    names: list[str] = []
 
     while cursor or not names:
         page = await call(account, "nc_files_list_folder", cursor=cursor)
@@ -227,7 +229,8 @@ async def test_following_next_offset_gives_the_same_bytes_back() -> None:
     sandbox = Sandbox.demo()
     text = "".join(f'{n}: é日🎉 "quoted"\r\n' for n in range(9_000)).encode()
     sandbox.state.users["alice"].files.put("long.txt", text)
-    account, parts, offset = account_in(sandbox), [], 0
+    account, offset = account_in(sandbox), 0
+    parts: list[bytes] = []
 
     while offset is not None:
         read = await call(account, "nc_files_read_file", path="long.txt", offset=offset)
