@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import anyio
 from pydantic import SecretStr
@@ -18,8 +19,11 @@ from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, Throttled, WrongAccount
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +44,7 @@ class LoginFlowProvider:
 
     name = "login_flow"
 
-    def __init__(self, nextcloud: Nextcloud, database: Database, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, nextcloud: Nextcloud, database: "Database", *, clock: Callable[[], datetime]) -> None:
         self._nextcloud = nextcloud
         self._database = database
         self._clock = clock
@@ -90,7 +94,7 @@ class Poller:
 
     def __init__(
         self,
-        database: Database,
+        database: "Database",
         provider: GrantProvider,
         provisioning: Provisioning,
         *,

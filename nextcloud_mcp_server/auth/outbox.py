@@ -4,13 +4,17 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from uuid import uuid4
+from typing import TYPE_CHECKING
 
 import anyio
 
 from nextcloud_mcp_server.auth.provider import GrantProvider
 from nextcloud_mcp_server.errors import NextcloudError
-from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +27,7 @@ SLOWEST_RETRY_SECONDS = 3600.0
 class Outbox:
     """Sends what the outbox holds, and tries again until Nextcloud has taken it."""
 
-    def __init__(self, database: Database, provider: GrantProvider, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: "Database", provider: GrantProvider, *, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._provider = provider
         self._clock = clock

@@ -87,7 +87,7 @@ class GuardedTool(Tool):
                 open_world_hint=spec.open_world,
             ),
         )
-        tool._spec, tool._state = spec, state  # noqa: SLF001 - our own private attributes
+        tool._spec, tool._state = spec, state
         return tool
 
     async def run(
