@@ -6,11 +6,11 @@ a second and 20 MB).
 """
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -20,7 +20,7 @@ from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts, Operat
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.principal import personal_caller
+from nextcloud_mcp_server.auth.principal import personal, personal_caller
 from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
 from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudMcpError, StorageError
@@ -65,7 +65,7 @@ class Core:
     provisioning: Provisioning | None
     audit: AuditLog
     bound: frozenset[str]
-    work: tuple[Callable[[], Awaitable[None]], ...]
+    work: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
 
     async def run(self) -> None:
         """Poll, send and write for as long as the server runs."""
@@ -99,6 +99,26 @@ def nextcloud_url(settings: Settings) -> NextcloudUrl:
 
 
 @asynccontextmanager
+async def open_database(
+    settings: Settings, *, clock: Callable[[], datetime] = now
+) -> AsyncGenerator["Database"]:
+    """Open the database, with its schema brought up to date, and close it again.
+
+    Raises:
+        ConfigurationError: The keys cannot be read.
+        StorageError: The database cannot be used.
+    """
+    from nextcloud_mcp_server.storage.engine import Database  # noqa: PLC0415 - see above
+
+    settings.open_data_dir()
+    database = await Database.open(settings.database_address, keys=keys(settings), clock=clock)
+    try:
+        yield database
+    finally:
+        await database.aclose()
+
+
+@asynccontextmanager
 async def open_core(
     settings: Settings,
     *,
@@ -112,24 +132,23 @@ async def open_core(
         ConfigurationError: The settings cannot work.
         StorageError: The database cannot be used.
     """
-    from nextcloud_mcp_server.storage.engine import Database  # noqa: PLC0415 - see above
-
     clock = outside.clock
     url = nextcloud_url(settings)
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
     bound = offered(settings.enabled_toolsets, read_only=settings.read_only)
-    settings.open_data_dir()
-    database = await Database.open(settings.database_address, keys=keys(settings), clock=clock)
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
     pool = open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
-    try:
+    async with open_database(settings, clock=clock) as database, pool:
         nextcloud = Nextcloud(url, pool, public_url=public_url)
         provider = LoginFlowProvider(nextcloud, database, clock=clock)
         policy = Policy(str(url), _host(public_url or url), bound, page_url)
         provisioning = Provisioning(database, provider, policy, clock=clock, on_finished=pending.finish)
-        outbox = Outbox(database, provider, clock=clock)
+        person = personal(str(url))
+        outbox = Outbox(database, provider, clock=clock, within=person)
         audit = AuditLog(database, clock=clock)
-        poller = Poller(database, provider, provisioning, clock=clock, wake=provider.next_start)
+        poller = Poller(
+            database, provider, provisioning, clock=clock, wake=provider.next_start, within=person
+        )
         work = (poller.run, outbox.run, audit.run)
         if settings.operator_credential is None:
             accounts = GrantedAccounts(database, nextcloud, provisioning, outbox, audit)
@@ -141,9 +160,6 @@ async def open_core(
             )
             operator = OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=bound)
             yield Core(database, nextcloud, operator, None, audit, bound, work)
-    finally:
-        await pool.aclose()
-        await database.aclose()
 
 
 class LazyCore:

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from uuid import uuid4
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import anyio
 
@@ -27,10 +27,13 @@ SLOWEST_RETRY_SECONDS = 3600.0
 class Outbox:
     """Sends what the outbox holds, and tries again until Nextcloud has taken it."""
 
-    def __init__(self, database: "Database", provider: GrantProvider, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, database: "Database", provider: GrantProvider, *, clock: Callable[[], datetime]
+    ) -> None:
         self._database = database
         self._provider = provider
         self._clock = clock
+        self._within = within
         self._owner = str(uuid4())
         self._wake = anyio.Event()
         self._turns = anyio.Lock()
@@ -54,9 +57,10 @@ class Outbox:
     async def turn(self) -> float:
         """Send everything that is due; tell in how many seconds to come back."""
         async with self._turns:
-            for item in await self._database.outbox.lease_due(owner=self._owner, lease=LEASE):
+            items = await self._database.outbox.lease_due(owner=self._owner, lease=LEASE, within=self._within)
+            for item in items:
                 await self._send(item)
-        due = await self._database.outbox.next_due_at()
+        due = await self._database.outbox.next_due_at(self._within)
         if due is None:
             return IDLE_SECONDS
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)

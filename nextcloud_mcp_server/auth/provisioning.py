@@ -7,8 +7,8 @@ storage, so of two that race one wins. `complete` is reached in one transaction 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID, uuid4
 from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provider import GrantProvider, Identity

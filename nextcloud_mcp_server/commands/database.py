@@ -2,7 +2,7 @@
 
 import anyio
 
-from nextcloud_mcp_server import app, logs
+from nextcloud_mcp_server import core, logs
 from nextcloud_mcp_server.commands.console import result
 from nextcloud_mcp_server.commands.schema import database_file, schema_version
 from nextcloud_mcp_server.settings import Settings
@@ -16,7 +16,7 @@ def upgrade(settings: Settings) -> None:
 
 
 async def _upgrade(settings: Settings) -> None:
-    async with app.open_core(settings):
+    async with core.open_database(settings):
         pass
 
 

@@ -203,6 +203,9 @@ class Consent:
         )
 
     async def _revoke(self, account: Account, credential: Credential) -> None:
+        # Nextcloud refused it once; asking again would count as one more failed login from here.
+        if credential.needs_reauth:
+            return
         await insert_item(
             self._connection,
             self._keys,

@@ -14,7 +14,7 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.login_flows import discard_flows
-from nextcloud_mcp_server.storage.models import active, elicitations, login_flows, owned_by
+from nextcloud_mcp_server.storage.models import active, elicitations, owned_by
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -36,10 +36,10 @@ class ElicitationRepository:
         ttl: timedelta,
         new_url: Callable[[str], str],
     ) -> tuple[Elicitation, bool]:
-        """Find the open request that covers these scopes, or make one; the second part says which.
+        """Find the open request, widened to these scopes, or make one; the second part says which.
 
-        An open request with too few scopes is widened while the person has not gone on to
-        Nextcloud with it; after that it makes way for a new one.
+        One that the person is at already is widened too: making way for another would throw away
+        what they are just granting. What they did not tick is asked for afterwards.
         """
         keys, now = self._transactions.keys, self._transactions.now()
         wanted = Elicitation(
@@ -228,9 +228,6 @@ async def _reuse(
         return None
     if scopes <= found.scopes:
         return found
-    flow = select(login_flows.c.id).where(login_flows.c.elicitation_hash == row.id_hash)
-    if await connection.scalar(flow) is not None:
-        return None
     widened = found.scopes | scopes
     await connection.execute(
         update(elicitations).where(elicitations.c.id_hash == row.id_hash).values(scopes=widened)

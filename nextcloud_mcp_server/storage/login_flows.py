@@ -87,15 +87,24 @@ class LoginFlowRepository:
             row = await _find(connection, hash_of(elicitation_id))
         return None if row is None else _flow(self._transactions.keys, row)
 
-    async def lease_due(self, *, owner: str, lease: timedelta, limit: int = 20) -> list[LoginFlow]:
+    async def lease_due(
+        self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
+    ) -> list[LoginFlow]:
         """Take the flows that are due; for the length of the lease nobody else gets them.
+        `within` takes those of one person.
 
         Flows that hold a result already are among them: a process ended between saving and using
         it. A flow that cannot be opened is left out.
         """
         async with self._transactions.writing() as connection:
             rows = await leases.take_due(
-                connection, login_flows, owner=owner, now=self._transactions.now(), lease=lease, limit=limit
+                connection,
+                login_flows,
+                owner=owner,
+                now=self._transactions.now(),
+                lease=lease,
+                limit=limit,
+                within=within,
             )
         flows: list[LoginFlow] = []
         for row in rows:
@@ -144,10 +153,10 @@ class LoginFlowRepository:
         async with self._transactions.writing() as connection:
             await connection.execute(delete(login_flows).where(login_flows.c.id == flow_id))
 
-    async def next_due_at(self) -> datetime | None:
+    async def next_due_at(self, within: Principal | None = None) -> datetime | None:
         """Tell when to look again; None when there is no flow."""
         async with self._transactions.reading() as connection:
-            return await leases.next_due_at(connection, login_flows)
+            return await leases.next_due_at(connection, login_flows, within)
 
 
 async def discard_flows(connection: AsyncConnection, elicitation_hashes: Collection[str]) -> None:

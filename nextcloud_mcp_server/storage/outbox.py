@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import Row, delete, insert, update
+from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage import lease as leases
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.models import outbox
+from nextcloud_mcp_server.storage.models import outbox, owned_by
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -39,14 +39,23 @@ class OutboxRepository:
                 due_at=self._transactions.now(),
             )
 
-    async def lease_due(self, *, owner: str, lease: timedelta, limit: int = 20) -> list[OutboxItem]:
+    async def lease_due(
+        self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
+    ) -> list[OutboxItem]:
         """Take the work that is due; for the length of the lease nobody else gets it.
+        `within` takes that of one person.
 
         An item that cannot be opened is left out, and looked at again when its lease has ended.
         """
         async with self._transactions.writing() as connection:
             rows = await leases.take_due(
-                connection, outbox, owner=owner, now=self._transactions.now(), lease=lease, limit=limit
+                connection,
+                outbox,
+                owner=owner,
+                now=self._transactions.now(),
+                lease=lease,
+                limit=limit,
+                within=within,
             )
         items: list[OutboxItem] = []
         for row in rows:
@@ -70,10 +79,16 @@ class OutboxRepository:
                 )
             )
 
-    async def next_due_at(self) -> datetime | None:
+    async def holds(self, principal: Principal) -> bool:
+        """Tell whether work of this person is left."""
+        query = select(outbox.c.id).where(owned_by(outbox.c, principal)).limit(1)
+        async with self._transactions.reading() as connection:
+            return await connection.scalar(query) is not None
+
+    async def next_due_at(self, within: Principal | None = None) -> datetime | None:
         """Tell when to look again; None when there is nothing to do."""
         async with self._transactions.reading() as connection:
-            return await leases.next_due_at(connection, outbox)
+            return await leases.next_due_at(connection, outbox, within)
 
 
 async def insert_item(
