@@ -253,14 +253,16 @@ async def open_core(settings: Settings) -> AsyncGenerator[tuple[Core, Pending]]:
         )
 
     pending = Pending(finished)
-    async with cores.open_core(settings, page_url=None, pending=pending, outside=Outside()) as core:
-        async with anyio.create_task_group() as group:
-            group.start_soon(core.run)
-            group.start_soon(pending.run)
-            try:
-                yield core, pending
-            finally:
-                group.cancel_scope.cancel()
+    async with (
+        cores.open_core(settings, page_url=None, pending=pending, outside=Outside()) as core,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(core.run)
+        group.start_soon(pending.run)
+        try:
+            yield core, pending
+        finally:
+            group.cancel_scope.cancel()
 
 
 def _has_state(settings: Settings) -> bool:

@@ -25,10 +25,19 @@ SLOWEST_RETRY_SECONDS = 3600.0
 
 
 class Outbox:
-    """Sends what the outbox holds, and tries again until Nextcloud has taken it."""
+    """Sends what the outbox holds, and tries again until Nextcloud has taken it.
+
+    `within` limits it to one person, for the same reason as in `Poller`: an app password must only
+    go to the Nextcloud that made it.
+    """
 
     def __init__(
-        self, database: "Database", provider: GrantProvider, *, clock: Callable[[], datetime]
+        self,
+        database: "Database",
+        provider: GrantProvider,
+        *,
+        clock: Callable[[], datetime],
+        within: Principal | None,
     ) -> None:
         self._database = database
         self._provider = provider
