@@ -92,7 +92,8 @@ class LoginFlowRepository:
     ) -> list[LoginFlow]:
         """Take the flows that are due; for the length of the lease nobody else gets them.
 
-        `within` takes those of one person. Flows that hold a result already are among them: a process ended between saving and using
+        `within` takes those of one person.
+        Flows that hold a result already are among them: a process ended between saving and using
         it. A flow that cannot be opened is left out.
         """
         async with self._transactions.writing() as connection:

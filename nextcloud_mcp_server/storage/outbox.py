@@ -44,7 +44,8 @@ class OutboxRepository:
     ) -> list[OutboxItem]:
         """Take the work that is due; for the length of the lease nobody else gets it.
 
-        `within` takes that of one person. An item that cannot be opened is left out, and looked at again when its lease has ended.
+        `within` takes that of one person.
+        An item that cannot be opened is left out, and looked at again when its lease has ended.
         """
         async with self._transactions.writing() as connection:
             rows = await leases.take_due(
