@@ -1,0 +1,152 @@
+"""Puts the sandbox together: state, routes and faults behind one ASGI application."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.dav import dav_routes
+from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
+from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
+from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
+from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
+from nextcloud_mcp_server.sandbox.notes import NotesApi
+from nextcloud_mcp_server.sandbox.ocs import OcsApi
+from nextcloud_mcp_server.sandbox.reply import page
+from nextcloud_mcp_server.sandbox.request_log import RequestLog
+from nextcloud_mcp_server.sandbox.seed import seed
+from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
+from nextcloud_mcp_server.sandbox.throttle import Throttle
+
+DEFAULT_APPS = frozenset({"files", "notes", "dav", "files_trashbin"})
+
+
+class FaultRequest(BaseModel):
+    """A fault as the control endpoint takes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: FaultKind
+    area: FaultArea = "all"
+    times: int | None = None
+    after: int = 0
+    methods: frozenset[str] | None = None
+    seconds: float = 0.0
+    status: FaultStatus = 503
+
+
+class Sandbox:
+    """A small Nextcloud. `app` is the ASGI application, the rest is for tests to look at and change."""
+
+    def __init__(
+        self,
+        *,
+        base_path: str = "",
+        pretty_urls: bool = True,
+        clock: Clock = system_clock,
+        one_second_etags: bool = True,
+        version: str = "32.0.1",
+        apps: Iterable[str] = DEFAULT_APPS,
+    ) -> None:
+        self.state = State(clock=clock, one_second_etags=one_second_etags)
+        self.faults = Faults()
+        self.requests = RequestLog()
+        self.throttle = Throttle(clock)
+        self._gate = Gate(self.state, self.throttle)
+        self.context = Context(
+            state=self.state,
+            faults=self.faults,
+            clock=clock,
+            base_path=base_path.rstrip("/"),
+            pretty_urls=pretty_urls,
+            version=version,
+            apps=frozenset(apps),
+            authenticate=self._authenticate,
+        )
+        self.app = Starlette(
+            routes=self._routes(),
+            middleware=[Middleware(Frontend, context=self.context, log=self.requests)],
+            exception_handlers={HTTPException: _error_page},
+        )
+
+    @classmethod
+    def demo(
+        cls,
+        *,
+        base_path: str = "",
+        pretty_urls: bool = True,
+        clock: Clock = system_clock,
+        one_second_etags: bool = True,
+        version: str = "32.0.1",
+        apps: Iterable[str] = DEFAULT_APPS,
+    ) -> Self:
+        """Build a sandbox where alice and bob have some notes and files."""
+        sandbox = cls(
+            base_path=base_path,
+            pretty_urls=pretty_urls,
+            clock=clock,
+            one_second_etags=one_second_etags,
+            version=version,
+            apps=apps,
+        )
+        seed(sandbox.state)
+        return sandbox
+
+    def add_user(self, uid: str, *, password: str | None = None, display_name: str | None = None) -> User:
+        """Take a person in; the password is the uid unless given."""
+        user = User(uid=uid, display_name=display_name or uid, password=uid if password is None else password)
+        return self.state.add_user(user)
+
+    def _routes(self) -> list[BaseRoute]:
+        routes = [
+            *LoginFlows(self.context, self._gate).routes(),
+            *OcsApi(self.context, self._gate, self.throttle).routes(),
+            *dav_routes(self.context),
+            Route(f"{CONTROL_PATH}faults", self._add_fault, methods=["POST"]),
+            Route(f"{CONTROL_PATH}faults", self._clear_faults, methods=["DELETE"]),
+            Route(f"{CONTROL_PATH}requests", self._list_requests, methods=["GET"]),
+            Route(f"{CONTROL_PATH}requests", self._clear_requests, methods=["DELETE"]),
+        ]
+        if "notes" in self.context.apps:
+            routes += NotesApi(self.context, self._gate).routes()
+        return routes
+
+    def _authenticate(self, request: Request) -> User | Response:
+        found = self._gate.identify(request, "dav")
+        return found.user if isinstance(found, Identity) else refuse_dav(request, found)
+
+    async def _add_fault(self, request: Request) -> Response:
+        try:
+            asked = FaultRequest.model_validate_json(await request.body())
+        except ValidationError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        self.faults.active.append(Fault(**asked.model_dump()))
+        return Response(status_code=204)
+
+    async def _clear_faults(self, request: Request) -> Response:
+        del request
+        self.faults.clear()
+        return Response(status_code=204)
+
+    async def _list_requests(self, request: Request) -> Response:
+        del request
+        return JSONResponse(self.requests.document())
+
+    async def _clear_requests(self, request: Request) -> Response:
+        del request
+        self.requests.clear()
+        return Response(status_code=204)
+
+
+async def _error_page(request: Request, error: Exception) -> Response:
+    del request
+    status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
+    return page("Nextcloud", f"<h1>{HTTPStatus(status).phrase}</h1>", status=status)

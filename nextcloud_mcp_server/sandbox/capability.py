@@ -1,0 +1,113 @@
+"""What the sandbox says it can do: the capabilities document and status.php."""
+
+from starlette.requests import Request
+
+from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.state import User
+
+PRODUCT = "Nextcloud"
+NOTES_API_VERSIONS = ("0.2", "1.3", "1.4")
+
+
+def status_document(context: Context) -> dict[str, object]:
+    """Describe the installation, as status.php does."""
+    return {
+        "installed": True,
+        "maintenance": context.state.maintenance,
+        "needsDbUpgrade": context.state.needs_db_upgrade,
+        "version": f"{context.version}.2",
+        "versionstring": context.version,
+        "edition": "",
+        "productname": PRODUCT,
+        "extendedSupport": False,
+    }
+
+
+def capabilities_document(
+    context: Context, request: Request, *, user: User | None, delay_ms: int
+) -> dict[str, object]:
+    """Describe what the server can do; anonymous visitors learn less."""
+    major, minor, micro = (int(part) for part in context.version.split("."))
+    base = f"{context.origin(request)}{context.base_path}"
+    throttling = {"delay": delay_ms, "allow-listed": False}
+    if user is None:
+        capabilities: dict[str, object] = {"bruteforce": throttling, "theming": _theming(base)}
+    else:
+        capabilities = {
+            "core": _core(context),
+            "bruteforce": throttling,
+            **_of_apps(context, user),
+            "theming": _theming(base),
+        }
+    version = {
+        "major": major,
+        "minor": minor,
+        "micro": micro,
+        "string": context.version,
+        "edition": "",
+        "extendedSupport": False,
+    }
+    return {"version": version, "capabilities": capabilities}
+
+
+def _core(context: Context) -> dict[str, object]:
+    return {
+        "pollinterval": 60,
+        "webdav-root": "remote.php/webdav",
+        "reference-api": True,
+        "reference-regex": (
+            "(\\s|\\n|^)(https?:\\/\\/)([-A-Z0-9+_.]+(?::[0-9]+)?(?:\\/[-A-Z0-9+&@#%?=~_|!:,.;()]*)*)(\\s|\\n|$)"
+        ),
+        "mod-rewrite-working": context.pretty_urls,
+        "user": {"language": "", "locale": "", "timezone": "UTC"},
+    }
+
+
+def _of_apps(context: Context, user: User) -> dict[str, object]:
+    trash = "files_trashbin" in context.apps
+    described: dict[str, dict[str, object]] = {
+        "files": {
+            "$comment": (
+                '"blacklisted_files" is deprecated as of Nextcloud 30, use "forbidden_filenames" instead'
+            ),
+            "blacklisted_files": [".htaccess"],
+            "forbidden_filenames": [".htaccess"],
+            "forbidden_filename_basenames": [],
+            "forbidden_filename_characters": ["\\", "/"],
+            "forbidden_filename_extensions": [".filepart", ".part"],
+            "bigfilechunking": True,
+            "comments": False,
+            "undelete": trash,
+            "delete_from_trash": trash,
+            "versioning": False,
+        },
+        "dav": {"chunking": "1.0", "bulkupload": "1.0"},
+        "notes": {
+            "api_version": list(NOTES_API_VERSIONS),
+            "version": "5.0.2",
+            "notes_path": user.notes_path,
+        },
+    }
+    return {app: described[app] for app in described if app in context.apps}
+
+
+def _theming(base: str) -> dict[str, object]:
+    logo = f"{base}/core/img/logo/logo.svg?v=0"
+    return {
+        "name": PRODUCT,
+        "productName": PRODUCT,
+        "url": "https://nextcloud.com",
+        "slogan": "a safe home for all your data",
+        "color": "#00679e",
+        "color-text": "#ffffff",
+        "color-element": "#00679e",
+        "color-element-bright": "#00679e",
+        "color-element-dark": "#00679e",
+        "logo": logo,
+        "background": f"{base}/apps/theming/img/background/jo-myoung-hee-fluid.webp",
+        "background-text": "#ffffff",
+        "background-plain": False,
+        "background-default": True,
+        "logoheader": logo,
+        "favicon": logo,
+    }

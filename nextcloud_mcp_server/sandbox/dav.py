@@ -1,0 +1,157 @@
+"""The sandbox's WebDAV: who is served what below /remote.php/dav and /remote.php/webdav."""
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.dav_files import FilesRequest
+from nextcloud_mcp_server.sandbox.dav_request import parse_wanted
+from nextcloud_mcp_server.sandbox.dav_xml import (
+    EMPTY_TYPE,
+    FEATURES,
+    LEGACY_FEATURES,
+    XML_TYPE,
+    DavFault,
+    conflict,
+    escape_href,
+    fault_response,
+    forbidden,
+    multistatus,
+    not_found,
+    not_implemented,
+)
+from nextcloud_mcp_server.sandbox.files import FileMissing, split_path
+from nextcloud_mcp_server.sandbox.propfind import (
+    Place,
+    principal_property,
+    stub_properties,
+)
+from nextcloud_mcp_server.sandbox.search import answer_search
+from nextcloud_mcp_server.sandbox.state import User
+from nextcloud_mcp_server.sandbox.transfer import read_body
+from nextcloud_mcp_server.sandbox.trash import answer_trash
+
+_WELCOME = (
+    "This is the WebDAV interface. It can only be accessed by WebDAV clients "
+    "such as the Nextcloud desktop sync client."
+)
+_HEADERS = {"Content-Type": XML_TYPE, "Vary": "Brief,Prefer", "DAV": FEATURES}
+
+
+def dav_routes(context: Context) -> list[BaseRoute]:
+    """Make the routes, relative to the context's base path."""
+    modern, legacy = DavEndpoint(context, legacy=False), DavEndpoint(context, legacy=True)
+    return [
+        Route("/remote.php/dav", modern),
+        Route("/remote.php/dav/{path:path}", modern),
+        Route("/remote.php/webdav", legacy),
+        Route("/remote.php/webdav/{path:path}", legacy),
+    ]
+
+
+class DavEndpoint:
+    """The ASGI app behind these routes; unlike a function it gets every method."""
+
+    def __init__(self, context: Context, *, legacy: bool) -> None:
+        self._context = context
+        self._legacy = legacy
+        self._base = f"{context.base_path}/remote.php/dav"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except DavFault as fault:
+            response = fault_response(fault)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path: str = request.path_params.get("path", "")
+        if "\0" in path:
+            return _refusal_of_the_web_server()
+        user = self._context.authenticate(request)
+        if isinstance(user, Response):
+            return user
+        if self._legacy:
+            place = self._place(user, f"{self._context.base_path}/remote.php/webdav")
+            headers = {**_HEADERS, "DAV": LEGACY_FEATURES}
+            return await FilesRequest(request, place, path, headers).answer()
+        area, *rest = split_path(path) or [""]
+        match area:
+            case "":
+                return await self._answer_root(request, user)
+            case "files" if rest:
+                return await self._answer_files(request, user, rest)
+            case "trashbin" if rest:
+                if rest[0] != user.uid:
+                    raise forbidden("")
+                headers = dict(_HEADERS)
+                return await answer_trash(request, user, rest[1:], base=self._base, headers=headers)
+            case _:
+                raise not_found(f"File not found: {area} in 'root'")
+
+    async def _answer_root(self, request: Request, user: User) -> Response:
+        body = await read_body(request)
+        match request.method:
+            case "SEARCH":
+                try:
+                    return answer_search(body, self._place(user, f"{self._base}/files/{user.uid}"))
+                except FileMissing as missing:
+                    raise not_found(str(missing)) from missing
+            case "PROPFIND":
+                found = principal_property(
+                    self._principal(user), parse_wanted(body), escape_href(f"{self._base}/")
+                )
+                return multistatus([found], headers=_HEADERS)
+            case "GET" | "HEAD":
+                return PlainTextResponse(_WELCOME, headers={"Content-Type": EMPTY_TYPE})
+            case _:
+                raise not_implemented(request.method)
+
+    async def _answer_files(self, request: Request, user: User, rest: Sequence[str]) -> Response:
+        uid, *names = rest
+        if uid == user.uid:
+            place = self._place(user, f"{self._base}/files/{uid}")
+            return await FilesRequest(request, place, "/".join(names), dict(_HEADERS)).answer()
+        return await self._answer_foreign_files(request, uid, names)
+
+    async def _answer_foreign_files(self, request: Request, uid: str, names: Sequence[str]) -> Response:
+        """Answer for someone else's home: it seems to be an empty folder."""
+        if uid not in self._context.state.users:
+            raise not_found(f"Principal with name {uid} not found")
+        if names:
+            if request.method == "MKCOL" and len(names) > 1:
+                raise conflict("Parent node does not exist")
+            if request.method in {"PUT", "MKCOL"} and len(names) == 1:
+                raise forbidden(f"Permission denied to create file (filename {names[0]})")
+            raise not_found(f"File not found: {names[0]} in '{uid}'")
+        match request.method:
+            case "PROPFIND":
+                wanted = parse_wanted(await read_body(request))
+                href = escape_href(f"{self._base}/files/{uid}/")
+                return multistatus([stub_properties(href, wanted)], headers=_HEADERS)
+            case "GET" | "HEAD":
+                return PlainTextResponse(_WELCOME, headers={"Content-Type": EMPTY_TYPE})
+            case _:
+                raise forbidden("")
+
+    def _place(self, user: User, base: str) -> Place:
+        return Place(user.files, user.display_name, base, self._principal(user))
+
+    def _principal(self, user: User) -> str:
+        return escape_href(f"{self._base}/principals/users/{user.uid}/")
+
+
+def _refusal_of_the_web_server() -> Response:
+    """Answer as nginx does before Nextcloud sees a NUL."""
+    page = (
+        "<html>\r\n<head><title>400 Bad Request</title></head>\r\n<body>\r\n"
+        "<center><h1>400 Bad Request</h1></center>\r\n<hr><center>nginx</center>\r\n"
+        "</body>\r\n</html>\r\n"
+    )
+    return Response(page, 400, {"Content-Type": "text/html"})

@@ -1,0 +1,229 @@
+"""WebDAV on one person's files: every method below /remote.php/dav/files/{uid}."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nextcloud_mcp_server.sandbox.dav_request import parse_wanted
+from nextcloud_mcp_server.sandbox.dav_xml import (
+    DavFault,
+    bad_request,
+    conflict,
+    file_locked,
+    forbidden,
+    insufficient_storage,
+    invalid_path,
+    multistatus,
+    not_found,
+    not_implemented,
+)
+from nextcloud_mcp_server.sandbox.files import (
+    FileFault,
+    FileLocked,
+    FileMissing,
+    NameRefused,
+    NotWritable,
+    ParentMissing,
+    QuotaExceeded,
+    check_name,
+    split_path,
+)
+from nextcloud_mcp_server.sandbox.node import Node
+from nextcloud_mcp_server.sandbox.propfind import (
+    Place,
+    find_favorites,
+    find_properties,
+    nodes_to_depth,
+    patch_properties,
+)
+from nextcloud_mcp_server.sandbox.transfer import check_conditions, download, empty, read_body
+
+_ALLOWED_ON_FOLDER = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, REPORT"
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRequest:
+    """One request, with the place it speaks of and the path below the home."""
+
+    request: Request
+    place: Place
+    path: str
+    headers: dict[str, str]
+
+    async def answer(self) -> Response:
+        """Carry the request out.
+
+        Raises:
+            DavFault: with the body Nextcloud would send.
+        """
+        handler = _HANDLERS.get(self.request.method)
+        if handler is None:
+            raise not_implemented(self.request.method)
+        try:
+            unchanged = check_conditions(self.request, self.place.tree.find(self.path))
+            return unchanged or await handler(self)
+        except FileFault as fault:
+            raise _translate(fault, self.request.method) from fault
+
+    @property
+    def node(self) -> Node:
+        """The resource, which must exist."""
+        return self.place.tree.get(self.path)
+
+    async def propfind(self) -> Response:
+        """Answer PROPFIND."""
+        wanted = parse_wanted(await read_body(self.request))
+        node = self.node
+        depth = self.request.headers.get("depth", "1")
+        found = [find_properties(self.place, item, wanted) for item in nodes_to_depth(node, depth)]
+        return multistatus(found, headers=self.headers)
+
+    async def proppatch(self) -> Response:
+        """Answer PROPPATCH."""
+        found = patch_properties(self.place, self.node, await read_body(self.request))
+        return multistatus([found], headers={k: v for k, v in self.headers.items() if k != "DAV"})
+
+    async def report(self) -> Response:
+        """Answer the REPORT that filters by favourite."""
+        found = find_favorites(self.place, self.node, await read_body(self.request))
+        return multistatus(found, headers={"Content-Type": self.headers["Content-Type"]})
+
+    async def get(self) -> Response:
+        """Answer GET and HEAD."""
+        self.place.tree.check_unlocked(self.path)
+        return download(self.request, self.node)
+
+    async def put(self) -> Response:
+        """Create or overwrite a file."""
+        tree = self.place.tree
+        existing = tree.find(self.path)
+        if existing is not None and existing.is_folder:
+            raise conflict("PUT is not allowed on non-files.")
+        if existing is None:
+            *folders, name = split_path(self.path)
+            tree.get("/" + "/".join(folders))
+            check_name(name)
+        headers = self.request.headers
+        announced = headers.get("content-length")
+        if announced is not None:
+            # The quota is checked before the body is read, so a big one is refused at once.
+            tree.check_room(self.path, int(announced), instead_of=existing)
+        body = await read_body(self.request)
+        modified = headers.get("x-oc-mtime")
+        node = tree.put(
+            self.path,
+            body,
+            modified_at=None if modified is None else int(modified),
+            checksum=headers.get("oc-checksum"),
+        )
+        accepted = {} if modified is None else {"X-OC-MTime": "accepted"}
+        etag = f'"{node.etag}"'
+        return empty(
+            201 if existing is None else 204, **accepted, **{"OC-FileId": node.oc_id}, ETag=etag, OC_ETag=etag
+        )
+
+    async def mkcol(self) -> Response:
+        """Create a folder."""
+        if self.place.tree.find(self.path) is not None:
+            raise DavFault(
+                405,
+                "Sabre\\DAV\\Exception\\MethodNotAllowed",
+                "The resource you tried to create already exists",
+                headers={"Allow": _ALLOWED_ON_FOLDER},
+            )
+        node = self.place.tree.make_folder(self.path)
+        return empty(201, **{"OC-FileId": node.oc_id})
+
+    async def delete(self) -> Response:
+        """Move to the trash."""
+        if self.node.parent is None:
+            raise forbidden("Permission denied to delete home folder")
+        self.place.tree.trash_file(self.path)
+        return empty(204)
+
+    async def move(self) -> Response:
+        """Move; an existing target is replaced unless Overwrite is F."""
+        destination = self._destination()
+        self._check_target(destination)
+        node, replaced = self.place.tree.move(self.path, destination)
+        etag = {} if node.is_folder else {"OC-ETag": f'"{node.etag}"', "ETag": f'"{node.etag}"'}
+        return empty(204 if replaced else 201, **etag, **{"OC-FileId": node.oc_id})
+
+    async def copy(self) -> Response:
+        """Copy; an existing target is replaced unless Overwrite is F."""
+        destination = self._destination()
+        self._check_target(destination)
+        node, replaced = self.place.tree.copy(self.path, destination)
+        return empty(204 if replaced else 201, **{"OC-FileId": node.oc_id})
+
+    async def options(self) -> Response:
+        """Say what is possible."""
+        return empty(200, Allow=_ALLOWED_ON_FOLDER, DAV=self.headers["DAV"])
+
+    def _destination(self) -> str:
+        header = self.request.headers.get("destination")
+        if not header:
+            raise bad_request("The destination header was not supplied")
+        # The host is ignored, and a raw space or "#" belongs to the name.
+        path = re.sub("/+", "/", _ORIGIN.sub("", header, count=1))
+        path = unquote(path)
+        if path != self.place.base and not path.startswith(f"{self.place.base}/"):
+            raise forbidden(f"Requested uri ({header}) is out of base uri")
+        return "/" + "/".join(split_path(path.removeprefix(self.place.base)))
+
+    def _check_target(self, destination: str) -> None:
+        tree = self.place.tree
+        parent = tree.find(destination.rpartition("/")[0] or "/")
+        if parent is None:
+            raise conflict("The destination node is not found")
+        target = tree.find(destination)
+        if target is not None and self.request.headers.get("overwrite", "T").upper() == "F":
+            raise DavFault(
+                412,
+                "Sabre\\DAV\\Exception\\PreconditionFailed",
+                "The destination node already exists, and the overwrite header is set to false",
+                header="Overwrite",
+            )
+        source = "/" + "/".join(split_path(self.path))
+        if destination == source:
+            raise forbidden("Source and destination uri are identical.")
+        if destination.startswith(f"{source}/"):
+            raise conflict("The destination may not be part of the same subtree as the source path.")
+
+
+_HANDLERS: dict[str, Callable[[FilesRequest], Awaitable[Response]]] = {
+    "PROPFIND": FilesRequest.propfind,
+    "PROPPATCH": FilesRequest.proppatch,
+    "REPORT": FilesRequest.report,
+    "GET": FilesRequest.get,
+    "HEAD": FilesRequest.get,
+    "PUT": FilesRequest.put,
+    "MKCOL": FilesRequest.mkcol,
+    "DELETE": FilesRequest.delete,
+    "MOVE": FilesRequest.move,
+    "COPY": FilesRequest.copy,
+    "OPTIONS": FilesRequest.options,
+}
+
+
+_FAULTS: dict[type[FileFault], Callable[[str], DavFault]] = {
+    FileMissing: not_found,
+    FileLocked: file_locked,
+    ParentMissing: conflict,
+    NameRefused: invalid_path,
+    QuotaExceeded: insufficient_storage,
+    NotWritable: forbidden,
+}
+
+
+def _translate(fault: FileFault, method: str) -> DavFault:
+    """Give the tree's refusal the form of Nextcloud's exceptions."""
+    if isinstance(fault, FileLocked) and method == "MOVE":
+        # Nextcloud does not translate the exception here, so it surfaces as a 500.
+        return DavFault(500, "OCP\\Lock\\LockedException", str(fault))
+    return _FAULTS[type(fault)](str(fault))

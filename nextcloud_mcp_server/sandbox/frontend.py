@@ -1,0 +1,162 @@
+"""The outermost layer: paths, sessions, maintenance mode, faults and the request log."""
+
+from collections.abc import MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+import anyio
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.faults import Area, FaultStatus, LostAnswer
+from nextcloud_mcp_server.sandbox.faulty import faulty_reply
+from nextcloud_mcp_server.sandbox.identity import IDENTITY_KEY, SESSION_KEY, Identity
+from nextcloud_mcp_server.sandbox.node import INSTANCE_ID
+from nextcloud_mcp_server.sandbox.reply import page
+from nextcloud_mcp_server.sandbox.request_log import RequestLog, RequestRecord
+from nextcloud_mcp_server.sandbox.state import Session
+
+CONTROL_PATH = "/__sandbox/"
+
+# The web server hands these to PHP itself, so they work without pretty URLs.
+_OWN_SCRIPTS = ("/remote.php/", "/ocs/", "/status.php", "/public.php/")
+
+
+class Frontend:
+    """Wraps the routes. Every request gets a session, and its cookies beat Authorization."""
+
+    def __init__(self, app: ASGIApp, *, context: Context, log: RequestLog) -> None:
+        self._app = app
+        self._context = context
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http" or scope["path"].startswith(CONTROL_PATH):
+            await self._app(scope, receive, send)
+            return
+        visit = _Visit(send)
+        local = self._local_path(scope["path"])
+        area = _area_of(local or "")
+        inner = {**scope, "root_path": self._context.base_path, "path": f"{self._context.base_path}{local}"}
+        request = Request(inner, receive)
+        faults = self._context.faults.hits(area, request.method)
+        for fault in faults:
+            await anyio.sleep(fault.seconds)
+        status: FaultStatus | None = next((fault.status for fault in faults if fault.kind == "status"), None)
+        try:
+            if local is None:
+                await _not_found()(inner, receive, visit.send)
+            elif (refused := self._refuse(request, local, area, status)) is not None:
+                await refused(inner, receive, visit.send)
+            else:
+                await self._run(request, visit, lost=any(fault.kind == "lost_body" for fault in faults))
+        finally:
+            self._remember(request, visit.status)
+
+    async def _run(self, request: Request, visit: "_Visit", *, lost: bool) -> None:
+        session, fresh = self._session(request)
+        request.scope[SESSION_KEY] = session
+        visit.session = session if fresh else None
+        visit.path = self._context.base_path or "/"
+        visit.lost = lost
+        await self._app(request.scope, request.receive, visit.send)
+        if lost:
+            # The head promises a byte that never comes, so the connection has to break.
+            await visit.forward(
+                {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]}
+            )
+            raise LostAnswer("The connection broke before the answer arrived.")
+
+    def _local_path(self, path: str) -> str | None:
+        base = self._context.base_path
+        if base and path != base and not path.startswith(f"{base}/"):
+            return None
+        local = path.removeprefix(base) or "/"
+        if local == "/index.php" or local.startswith("/index.php/"):
+            return local.removeprefix("/index.php") or "/"
+        return local if self._context.pretty_urls or local == "/" or local.startswith(_OWN_SCRIPTS) else None
+
+    def _refuse(
+        self, request: Request, local: str, area: Area, status: FaultStatus | None
+    ) -> Response | None:
+        state = self._context.state
+        if local == "/status.php":
+            return None
+        if state.trusted_domains is not None and request.url.hostname not in state.trusted_domains:
+            return page("Untrusted domain", "<h1>Access through untrusted domain</h1>", status=400)
+        if status is not None:
+            return faulty_reply(request, area, status)
+        return faulty_reply(request, area, 503) if state.maintenance else None
+
+    def _session(self, request: Request) -> tuple[Session, bool]:
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load("; ".join(request.headers.getlist("Cookie")))
+        except CookieError:
+            cookies.clear()
+        known = (
+            self._context.state.sessions.get(cookies[INSTANCE_ID].value) if INSTANCE_ID in cookies else None
+        )
+        return (self._context.state.new_session(), True) if known is None else (known, False)
+
+    def _remember(self, request: Request, status: int) -> None:
+        found = request.scope.get(IDENTITY_KEY)
+        identity = found if isinstance(found, Identity) else None
+        scheme = request.headers.get("Authorization", "").partition(" ")[0].lower()
+        self._log.add(
+            RequestRecord(
+                method=request.method,
+                path=request.scope["path"],
+                query=request.url.query,
+                user=identity.user.uid if identity else None,
+                auth=identity.kind if identity else scheme or "none",
+                status=status,
+            )
+        )
+
+
+class _Visit:
+    """Watches an answer on its way out: notes the status, adds cookies, or holds it back."""
+
+    def __init__(self, send: Send) -> None:
+        self.forward = send
+        self.status = 0
+        self.session: Session | None = None
+        self.path = "/"
+        self.lost = False
+
+    async def send(self, message: Message) -> None:
+        """Pass one message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._add_cookies(message)
+        if not self.lost:
+            await self.forward(message)
+
+    def _add_cookies(self, message: MutableMapping[str, Any]) -> None:
+        if self.session is None:
+            return
+        headers = MutableHeaders(scope=message)
+        tail = f"path={self.path}; HttpOnly; SameSite="
+        headers.append("Set-Cookie", f"oc_sessionPassphrase={self.session.id[::-1]}; {tail}Lax")
+        headers.append("Set-Cookie", f"nc_sameSiteCookielax=true; {tail}lax")
+        headers.append("Set-Cookie", f"nc_sameSiteCookiestrict=true; {tail}strict")
+        headers.append("Set-Cookie", f"{INSTANCE_ID}={self.session.id}; {tail}Lax")
+
+
+def _area_of(local: str) -> Area:
+    if local.startswith("/apps/notes/"):
+        return "notes"
+    if local.startswith("/remote.php/"):
+        return "dav"
+    if local.startswith("/ocs/"):
+        return "ocs"
+    return "login" if local.startswith("/login") else "other"
+
+
+def _not_found() -> Response:
+    return page("Page not found", "<h1>Page not found</h1>", status=404)

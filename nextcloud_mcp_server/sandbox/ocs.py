@@ -1,0 +1,160 @@
+"""The OCS endpoints: the person's own account, capabilities and app passwords."""
+
+import hashlib
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from nextcloud_mcp_server.sandbox.capability import capabilities_document, status_document
+from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
+from nextcloud_mcp_server.sandbox.reply import OCS_UNKNOWN, json_reply, ocs_reply, php_json
+from nextcloud_mcp_server.sandbox.state import User
+from nextcloud_mcp_server.sandbox.throttle import Throttle
+
+Handler = Callable[[Request, Identity], Response]
+
+_UNKNOWN_ROUTE = (
+    "Invalid query, please check the syntax. API specifications are here: "
+    "http://www.freedesktop.org/wiki/Specifications/open-collaboration-services.\n"
+)
+_EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_UNLIMITED = -3
+# Profile fields that nobody has filled in here, with who may see them.
+_EMPTY_PROFILE = {
+    "phone": "v2-local",
+    "address": "v2-local",
+    "website": "v2-local",
+    "twitter": "v2-local",
+    "bluesky": "v2-local",
+    "fediverse": "v2-local",
+    "organisation": "v2-local",
+    "role": "v2-local",
+    "headline": "v2-local",
+    "biography": "v2-local",
+}
+
+
+class OcsApi:
+    """Answers below /ocs/v1.php and /ocs/v2.php, and status.php."""
+
+    def __init__(self, context: Context, gate: Gate, throttle: Throttle) -> None:
+        self._context = context
+        self._gate = gate
+        self._throttle = throttle
+        self._handlers: dict[tuple[str, str], Handler] = {
+            ("GET", "cloud/user"): self._user,
+            ("GET", "core/getapppassword"): self._make_app_password,
+            ("DELETE", "core/apppassword"): self._delete_app_password,
+            ("POST", "core/apppassword/rotate"): self._rotate_app_password,
+        }
+
+    def routes(self) -> list[BaseRoute]:
+        """Make the routes."""
+        return [
+            Route("/ocs/v{version:int}.php/{path:path}", self._answer, methods=_EVERY_METHOD),
+            Route("/status.php", self._status),
+        ]
+
+    async def _status(self, request: Request) -> Response:
+        del request
+        return Response(
+            json_reply(status_document(self._context)).body,
+            media_type="application/json",
+            headers={"Access-Control-Allow-Origin": "*"},
+        )
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.path_params["path"].strip("/")
+        handler = self._handlers.get((request.method, path))
+        found = self._gate.identify(request, "ocs")
+        public = (request.method, path) == ("GET", "cloud/capabilities")
+        if isinstance(found, Refusal) and not (public and found is Refusal.ANONYMOUS):
+            return refuse_ocs(request, found)
+        if "OCS-APIRequest" not in request.headers:
+            response = json_reply({"message": "CSRF check failed"}, status=412)
+        elif public:
+            response = self._capabilities(request, None if isinstance(found, Refusal) else found.user)
+        elif handler is None or isinstance(found, Refusal):
+            response = ocs_reply(request, code=OCS_UNKNOWN, message=_UNKNOWN_ROUTE)
+        else:
+            response = handler(request, found)
+        if isinstance(found, Identity):
+            response.headers["X-User-Id"] = found.user.uid
+        return response
+
+    def _capabilities(self, request: Request, user: User | None) -> Response:
+        delay_ms = self._throttle.delay_ms(address_of(request))
+        document = capabilities_document(self._context, request, user=user, delay_ms=delay_ms)
+        etag = f'"{hashlib.md5(php_json(document).encode(), usedforsecurity=False).hexdigest()}"'
+        if request.headers.get("If-None-Match") == etag:
+            return Response(status_code=304, headers={"ETag": etag})
+        return ocs_reply(request, document, headers={"ETag": etag})
+
+    def _user(self, request: Request, identity: Identity) -> Response:
+        return ocs_reply(request, user_document(identity.user, int(self._context.clock().timestamp())))
+
+    def _make_app_password(self, request: Request, identity: Identity) -> Response:
+        if identity.app_password is not None:
+            message = "You cannot request an new apppassword with an apppassword"
+            return ocs_reply(request, code=403, message=message)
+        name = request.headers.get("User-Agent", "unknown")
+        made = self._context.state.new_app_password(identity.user, name=name)
+        return ocs_reply(request, {"apppassword": made.secret})
+
+    def _delete_app_password(self, request: Request, identity: Identity) -> Response:
+        if identity.app_password is None:
+            return ocs_reply(request, code=403, message="no app password in use")
+        del self._context.state.app_passwords[identity.app_password.secret]
+        return ocs_reply(request)
+
+    def _rotate_app_password(self, request: Request, identity: Identity) -> Response:
+        old = identity.app_password
+        if old is None:
+            return ocs_reply(request, code=403, message="no app password in use")
+        del self._context.state.app_passwords[old.secret]
+        made = self._context.state.new_app_password(identity.user, login_name=old.login_name, name=old.name)
+        return ocs_reply(request, {"apppassword": made.secret})
+
+
+def user_document(user: User, now: int) -> dict[str, object]:
+    """Describe a person to themselves, as cloud/user does."""
+    used = user.files.used_bytes
+    total = _UNLIMITED if user.quota_bytes is None else user.quota_bytes
+    free = _UNLIMITED if user.quota_bytes is None else max(0, user.quota_bytes - used)
+    relative = 0 if not user.quota_bytes else round(100 * used / user.quota_bytes, 2)
+    profile: dict[str, object] = {}
+    for name, scope in _EMPTY_PROFILE.items():
+        profile |= {name: "", f"{name}Scope": scope}
+    return {
+        "enabled": user.enabled,
+        "id": user.uid,
+        "firstLoginTimestamp": now,
+        "lastLoginTimestamp": now,
+        "lastLogin": now * 1000,
+        "backend": "Database",
+        "subadmin": [],
+        "quota": {"free": free, "used": used, "total": total, "relative": relative, "quota": total},
+        "manager": "",
+        "avatarScope": "v2-federated",
+        "email": user.email or None,
+        "emailScope": "v2-federated",
+        "additional_mail": [],
+        "additional_mailScope": [],
+        "displayname": user.display_name,
+        "display-name": user.display_name,
+        "displaynameScope": "v2-federated",
+        **profile,
+        "profile_enabled": "1",
+        "profile_enabledScope": "v2-local",
+        "pronouns": "",
+        "pronounsScope": "v2-federated",
+        "groups": list(user.groups),
+        "language": "en",
+        "locale": "",
+        "timezone": "UTC",
+        "notify_email": None,
+        "backendCapabilities": {"setDisplayName": True, "setPassword": True},
+    }

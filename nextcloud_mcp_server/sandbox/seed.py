@@ -1,0 +1,115 @@
+"""The people, notes and files a demo sandbox starts with."""
+
+import base64
+from dataclasses import dataclass
+
+from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.sandbox.state import State, User
+
+_DAY_SECONDS = 86_400
+
+# One grey pixel.
+_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    title: str
+    category: str
+    content: str
+    age_days: int
+    favorite: bool = False
+
+
+_ALICE_NOTES = (
+    _Note(
+        "Shopping list",
+        "",
+        "# Shopping list\n\n- [ ] oat milk\n- [ ] tomatoes\n- [x] coffee\n- [ ] batteries (AA)\n",
+        age_days=1,
+        favorite=True,
+    ),
+    _Note(
+        "Meeting 2026-11-20",
+        "Work",
+        "# Meeting 2026-11-20\n\nPresent: Alice, Bob, Chandra\n\n"
+        "- The office move is on 12 January. Bob orders the boxes.\n"
+        "- Budget draft goes round until Friday, see Documents/Budget 2027.csv.\n"
+        "- Next meeting: 4 December, 10:00.\n",
+        age_days=7,
+    ),
+    _Note(
+        "Project Kestrel",
+        "Work/Projects",
+        "# Project Kestrel\n\nGoal: a bird counter for the school garden.\n\n"
+        "## Open questions\n\n1. Solar panel or mains?\n2. Who writes the letter to the parents?\n",
+        age_days=12,
+    ),
+    _Note(
+        "Pancakes",
+        "Recipes",
+        "# Pancakes\n\n- 250 g flour\n- 4 eggs\n- 500 ml milk\n- a pinch of salt\n\n"
+        "Rest for 20 minutes, then fry in butter.\n",
+        age_days=40,
+    ),
+    _Note(
+        "Books to read",
+        "Reading",
+        "# Books to read\n\n- The Left Hand of Darkness\n- Die Vermessung der Welt\n- 雪国\n",
+        age_days=3,
+        favorite=True,
+    ),
+)
+
+_ALICE_FILES = {
+    "Readme.md": "## Welcome to the sandbox\n\nThese files live in memory and go when the program ends.\n",
+    "Documents/Welcome.md": "# Welcome\n\nEverything you and your assistant need is in these folders.\n",
+    "Documents/Budget 2027.csv": "item,euro\nrent,12000\nheating,2400\ncoffee,640\n",
+    "Documents/Travel plan.md": "# Lisbon in May\n\n- Train to Zürich on the 3rd, 09:32\n- Flight at 14:10\n",
+    "Documents/Contracts/Internet.txt": "Customer number 48-2231. Two months' notice, ends 2027-03-31.\n",
+}
+_ALICE_PICTURES = ("Photos/Garden.png", "Photos/Lisbon/Tram 28.png")
+
+_BOB_NOTES = (
+    _Note("Boxes", "Work", "# Boxes\n\n40 large, 25 small, delivery on 8 January.\n", age_days=5),
+    _Note("Garage code", "", "# Garage code\n\nAsk Chandra; it changes every month.\n", age_days=20),
+)
+_BOB_FILES = {
+    "Readme.md": "## Welcome to the sandbox\n\nThese are Bob's files.\n",
+    "Documents/Office move.md": "# Office move\n\n- [ ] order boxes\n- [ ] label the cables\n",
+}
+
+
+def seed(state: State) -> None:
+    """Fill an empty sandbox with alice and bob; their passwords are their uids."""
+    alice = state.add_user(
+        User("alice", "Alice Example", "alice", email="alice@example.test", groups=("team",))
+    )
+    bob = state.add_user(User("bob", "Bob Builder", "bob", email="bob@example.test", groups=("team",)))
+    for user, notes, files in ((alice, _ALICE_NOTES, _ALICE_FILES), (bob, _BOB_NOTES, _BOB_FILES)):
+        _add_notes(state, user, notes)
+        for path, text in files.items():
+            _add_file(user, path, text.encode())
+    for path in _ALICE_PICTURES:
+        _add_file(alice, path, _PIXEL)
+
+
+def _add_notes(state: State, user: User, notes: tuple[_Note, ...]) -> None:
+    store = NoteStore(user, state.clock)
+    now = int(state.clock().timestamp())
+    for note in notes:
+        changes = Changes(
+            title=note.title,
+            category=note.category,
+            content=note.content,
+            modified_at=now - note.age_days * _DAY_SECONDS,
+            favorite=note.favorite,
+        )
+        store.create(changes)
+
+
+def _add_file(user: User, path: str, content: bytes) -> None:
+    user.files.make_folder(path.rpartition("/")[0], parents=True)
+    user.files.put(path, content)

@@ -1,0 +1,38 @@
+"""The brute-force protection: bad logins are counted per address and then block it."""
+
+from datetime import datetime, timedelta
+
+from nextcloud_mcp_server.sandbox.state import Clock
+
+_ATTEMPTS_ALLOWED = 10
+_WINDOW = timedelta(minutes=30)
+_LONGEST_DELAY_MS = 25_000
+
+
+class Throttle:
+    """Counts bad logins. An address with eleven in half an hour gets 429, right passwords too."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bad: dict[str, list[datetime]] = {}
+
+    def count(self, address: str) -> None:
+        """Remember a bad login."""
+        self._bad[address] = [*self._recent(address), self._clock()]
+
+    def reset(self, address: str) -> None:
+        """Forget the bad logins, after a good one."""
+        self._bad.pop(address, None)
+
+    def blocks(self, address: str) -> bool:
+        """Say whether logins from there are refused."""
+        return len(self._recent(address)) > _ATTEMPTS_ALLOWED
+
+    def delay_ms(self, address: str) -> int:
+        """Tell the delay that capabilities name: it doubles with each bad login."""
+        count = len(self._recent(address))
+        return min(100 * 2**count, _LONGEST_DELAY_MS) if count else 0
+
+    def _recent(self, address: str) -> list[datetime]:
+        since = self._clock() - _WINDOW
+        return [at for at in self._bad.get(address, []) if at > since]
