@@ -15,6 +15,7 @@ MAX_TEXT_BYTES = 30_000
 # The text goes out twice, once of it as JSON, and a result may have 80,000 bytes.
 _MAX_SENT_BYTES = 72_000
 _SNIPPET_CHARACTERS = 160
+_CONTINUATION = 0b1000_0000
 _CURSOR = TypeAdapter(tuple[str, str | None, int])
 
 
@@ -106,7 +107,7 @@ def _boundary(data: bytes, at: int) -> int:
 
 def _continues(byte: int) -> bool:
     """Tell whether a byte of UTF-8 is inside a character (RFC 3629 §3)."""
-    return byte >> 6 == 0b10
+    return byte & 0b1100_0000 == _CONTINUATION
 
 
 def _end(data: bytes, start: int, end: int) -> int:
