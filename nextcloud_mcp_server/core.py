@@ -115,7 +115,9 @@ async def open_database(
     try:
         yield database
     finally:
-        await database.aclose()
+        # A server that is told to stop still closes its files properly.
+        with anyio.CancelScope(shield=True):
+            await database.aclose()
 
 
 @asynccontextmanager
