@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -172,6 +173,15 @@ def notes_as_in(name: str, *, skip: tuple[int, ...] = ()) -> Step:
     return step
 
 
+def soon(recorded: int) -> Step:
+    """Let ten seconds from now stand for a recorded moment."""
+
+    async def step(session: Session) -> None:
+        session.bind(recorded, int(time.time()) + 10)
+
+    return step
+
+
 def note_removed(note_id: int) -> Step:
     """Delete a note; the id is the recorded one."""
 
@@ -198,7 +208,9 @@ def header_of(name: str, header: str) -> Step:
 
     async def step(session: Session) -> None:
         earlier = load(name)
-        answer = await session.server.send(earlier.method, session.translate(earlier.path))
+        headers = {key: value for key, value in earlier.headers.items() if key != "Authorization"}
+        path = session.translate(earlier.path)
+        answer = await session.server.send(earlier.method, path, headers=headers)
         recorded = earlier.answer_headers[header.lower()].strip('"')
         session.bind(recorded, answer.headers[header].strip('"'))
 
