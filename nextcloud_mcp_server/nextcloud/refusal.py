@@ -65,7 +65,8 @@ def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> er
             sentences.get(status) or f"Nextcloud failed to answer this ({status}). Try later."
         )
     sentence = sentences.get(status) or _SENTENCES[400 if status in _BAD_REQUESTS else status]
-    return kind(sentence.format(reason=_reason(response)))
+    # Not `format`: a sentence may hold the name of a file, and that may hold braces.
+    return kind(sentence.replace("{reason}", _reason(response)))
 
 
 def is_passing(response: httpx2.Response) -> bool:
