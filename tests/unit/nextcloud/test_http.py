@@ -1,5 +1,6 @@
 import gzip
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,10 @@ async def test_every_request_carries_basic_auth_and_the_header_that_lets_apps_an
     assert request.headers["OCS-APIRequest"] == "true"
     assert request.headers["If-Match"] == '"e"'
     assert request.headers["User-Agent"] == "tests"
-    assert request.headers["Authorization"] == httpx2.BasicAuth("alice@example.org", SECRET)._auth_header
+    assert (
+        request.headers["Authorization"]
+        == f"Basic {b64encode(f'alice@example.org:{SECRET}'.encode()).decode()}"
+    )
     assert str(request.url) == "https://h/index.php/x?b=c+d"
     assert request.content == '{"a":"ü"}'.encode()
 
