@@ -29,6 +29,7 @@ secret, a header, or a URL that grants something.
         ├── Locked
         ├── Throttled
         ├── InvalidName
+        ├── OutOfRange
         ├── ServerFault
         ├── Unavailable
         │   ├── Maintenance
@@ -160,6 +161,10 @@ class Throttled(NextcloudError):
 
 class InvalidName(NextcloudError):
     """400: Nextcloud does not accept this name or request."""
+
+
+class OutOfRange(NextcloudError):
+    """416: the file ends before the first byte asked for."""
 
 
 class ServerFault(NextcloudError):

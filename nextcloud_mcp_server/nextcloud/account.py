@@ -9,9 +9,11 @@ from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
+from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
@@ -27,6 +29,8 @@ class Account:
     def __init__(self, http: NextcloudHttp) -> None:
         self.uid = http.uid
         self.notes = NotesClient(http)
+        self.files = FilesClient(http)
+        self.trash = TrashClient(http)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
 

@@ -17,12 +17,14 @@ from nextcloud_mcp_server import errors
 MAX_NAME_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 4000
 
+_SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
+
 SERVICE: Final = "/remote.php/dav"
 XML_HEADERS: Final = {"Content-Type": "application/xml; charset=utf-8"}
 
 _NAMESPACES: Final = {"d": "DAV:", "oc": "http://owncloud.org/ns", "nc": "http://nextcloud.org/ns"}
 _DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())
-_FIRST_PRINTABLE: Final = 0x20
+FIRST_PRINTABLE: Final = 0x20
 
 Segments = tuple[str, ...]
 
@@ -43,14 +45,14 @@ def split(path: str) -> Segments:
     for segment in segments:
         _check(segment)
     if sum(len(segment.encode()) + 1 for segment in segments) > MAX_PATH_BYTES:
-        raise errors.InvalidInput(f"The path is longer than {MAX_PATH_BYTES} bytes, the most Nextcloud can hold.")
+        raise errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
     return segments
 
 
 def _check(segment: str) -> None:
     if segment in (".", ".."):
         raise errors.InvalidInput("A path cannot hold '.' or '..': give the full path from the top folder.")
-    if any(ord(character) < _FIRST_PRINTABLE for character in segment):
+    if any(ord(character) < FIRST_PRINTABLE for character in segment):
         raise errors.InvalidInput("A name cannot hold control characters such as line breaks.")
     if "\\" in segment:
         raise errors.InvalidInput("A name cannot hold a backslash; folders are separated by '/'.")
@@ -183,9 +185,8 @@ def negate(condition: str) -> str:
 
 
 def _compare(operator: str, property_name: str, value: str) -> str:
-    return (
-        f"<d:{operator}><d:prop><{property_name}/></d:prop><d:literal>{escape(value)}</d:literal></d:{operator}>"
-    )
+    literal = escape(value)
+    return f"<d:{operator}><d:prop><{property_name}/></d:prop><d:literal>{literal}</d:literal></d:{operator}>"
 
 
 def search(
@@ -194,9 +195,7 @@ def search(
     """Write a SEARCH body: all conditions hold, newest first, `limit` rows from row `first` on."""
     wanted = "".join(f"<{each}/>" for each in properties)
     where = conditions[0] if len(conditions) == 1 else f"<d:and>{''.join(conditions)}</d:and>"
-    start = (
-        f'<s:firstresult xmlns:s="https://github.com/icewind1991/SearchDAV/ns">{first}</s:firstresult>' if first else ""
-    )
+    start = f'<s:firstresult xmlns:s="{_SEARCH_NAMESPACE}">{first}</s:firstresult>' if first else ""
     return (
         f'<?xml version="1.0"?><d:searchrequest {_DECLARED}><d:basicsearch>'
         f"<d:select><d:prop>{wanted}</d:prop></d:select>"

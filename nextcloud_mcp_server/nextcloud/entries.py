@@ -1,6 +1,6 @@
 """What Nextcloud knows of a file or folder, read from a DAV answer."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,8 @@ ROW: Final = (
 )  # fmt: skip
 #: All that `info` tells.
 DETAILS: Final = (
-    *ROW, "d:getcontentlength", "d:quota-available-bytes", "d:quota-used-bytes", "oc:id", "oc:permissions",
+    *ROW, "d:getcontentlength", "d:quota-available-bytes", "d:quota-used-bytes", "oc:fileid",
+    "oc:permissions",
     "oc:owner-display-name", "oc:share-types", "nc:sharees", "nc:system-tags", "oc:tags",
     "nc:contained-folder-count", "nc:contained-file-count",
 )  # fmt: skip
@@ -86,7 +87,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
 def details_of(response: DavResponse) -> Details:
     """Read the details."""
     return Details(
-        file_id=response.text("oc:id"),
+        file_id=response.text("oc:fileid"),
         permissions=response.text("oc:permissions"),
         owner=response.text("oc:owner-display-name"),
         share_types=tuple(response.inner_texts("oc:share-types", "oc:share-type")),
@@ -119,13 +120,20 @@ def http_date(text: str) -> datetime | None:
 
 
 async def ask(
-    http: NextcloudHttp, method: str, url: str, *, tree: dav.Tree, body: bytes, headers: Mapping[str, str] | None = None
-) -> AsyncIterator[tuple[dav.Segments, DavResponse]]:
+    http: NextcloudHttp,
+    method: str,
+    url: str,
+    *,
+    tree: dav.Tree,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    sentences: Mapping[int, str] | None = None,
+) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
     """Send one DAV question and give what it answers about this tree; foreign hrefs are dropped."""
     sent = {**dav.XML_HEADERS, **(headers or {})}
     async with (
-        http.stream(method, url, headers=sent, content=body) as response,
-        aclosing(multistatus.read(response.aiter_bytes())) as found,
+        http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
+        aclosing(multistatus.read(response.aiter_raw())) as found,
     ):
         host = response.url.host
         async for each in found:

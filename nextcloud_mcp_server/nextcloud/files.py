@@ -1,15 +1,14 @@
 """One person's files, over WebDAV."""
 
-import re
-from collections.abc import AsyncIterator, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Details, Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -22,7 +21,6 @@ Order = Literal["name", "modified", "size"]
 
 #: Each missing parent costs a request, so a path of thousands of them is refused.
 _MAX_NEW_LEVELS: Final = 64
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-\d{1,20}/(\d{1,20}|\*)", re.ASCII)
 _WENT_WRONG_AFTERWARDS: Final = (errors.Unreachable, errors.NotFound, errors.ServerFault, errors.Unavailable)
 
 
@@ -34,23 +32,6 @@ class Listing:
     entries: list[Entry]
     total: int
     more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some bytes of a file, and what the answer told about all of it."""
-
-    path: str
-    data: bytes
-    offset: int
-    total: int | None
-    content_type: str
-    version: Version
-
-    @property
-    def is_last(self) -> bool:
-        """Tell whether the file ends with these bytes."""
-        return self.total is None or self.offset + len(self.data) >= self.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +50,7 @@ class FilesClient:
         self._http = http
         self._tree = dav.Tree.of("files", http.uid)
 
-    async def list(
+    async def list_folder(
         self, path: str = "/", *, order: Order = "name", limit: int = 100, after: Position | None = None
     ) -> Listing:
         """Fetch one page of a folder's direct children; one request, however large the folder.
@@ -89,9 +70,9 @@ class FilesClient:
                 elif len(segments) == len(wanted) + 1 and dav.same(segments[:-1], wanted):
                     window.offer(entries.entry_of(segments, response))
         if folder is None:
-            raise _not_what_was_asked(path)
+            raise troubles.not_what_was_asked(path)
         if not folder.is_folder:
-            raise errors.InvalidInput(f"{quoted(path)} is a file, not a folder: read it with nc_files_read_file.")
+            raise errors.InvalidInput(f"{quoted(path)} is a file: read it with nc_files_read_file.")
         page, more = window.page()
         return Listing(folder, page, window.total, more)
 
@@ -112,7 +93,7 @@ class FilesClient:
         segments, response = await self._one(dav.split(path), entries.DETAILS)
         return entries.entry_of(segments, response), entries.details_of(response)
 
-    async def read(self, path: str, *, offset: int = 0, length: int) -> Chunk:
+    async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
         """Fetch at most `length` bytes from byte `offset` on; an empty file costs a second request.
 
         Raises:
@@ -121,19 +102,19 @@ class FilesClient:
         """
         segments = _below_top(path)
         shown = dav.join(segments)
-        sentences = {404: _missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
+        sentences = {404: troubles.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
         try:
             async with self._http.stream(
                 "GET", self._tree.url(segments), headers=headers, sentences=sentences
             ) as response:
-                return await _chunk(response, shown, offset=offset, length=length)
+                return await byte_range.take(response, shown, offset=offset, length=length)
         except errors.OutOfRange:
             # An empty file has no first byte, so asking for one is refused.
             entry = await self.info(path) if offset == 0 else None
             if entry is None or entry.size:
                 raise
-            return Chunk(shown, b"", 0, 0, entry.content_type, entry.version)
+            return byte_range.Chunk(shown, b"", 0, 0, entry.content_type, entry.version)
 
     async def write(self, path: str, data: bytes, *, version: str | None = None) -> Written:
         """Create a file, or overwrite the one that is still in this version; two requests then.
@@ -150,12 +131,11 @@ class FilesClient:
         else:
             headers = await self._unchanged(segments, version)
         sentences = {
-            404: f"The folder for {quoted(shown)} does not exist: create it with nc_files_create_folder first.",
+            404: troubles.no_folder_for(shown),
             409: f"{quoted(shown)} is a folder, or its own folder does not exist.",
-            412: _changed(shown),
+            507: f"Nextcloud did not store {quoted(shown)}{{reason}}.",
         }
-        with _in_doubt(shown):
-            response = await self._put(segments, data, headers, sentences=sentences)
+        response = await self._put(segments, data, headers, sentences=sentences)
         etag = etags.of(response.headers)
         seen = None if etag else await self._glimpse(segments)
         version_now = seen.version if seen else Version(etag, len(data))
@@ -165,14 +145,29 @@ class FilesClient:
         self, segments: dav.Segments, data: bytes, headers: dict[str, str], *, sentences: dict[int, str]
     ) -> httpx2.Response:
         sent = {**headers, "Content-Type": "application/octet-stream"}
+        shown = dav.join(segments)
         try:
-            return await self._http.request(
-                "PUT", self._tree.url(segments), headers=sent, content=data, sentences=sentences
-            )
+            with troubles.in_doubt(shown):
+                return await self._http.request(
+                    "PUT", self._tree.url(segments), headers=sent, content=data, sentences=sentences
+                )
+        except errors.AlreadyExists as error:
+            raise troubles.taken(shown) from error
         except errors.EtagMismatch as error:
-            if "If-None-Match" in headers:
-                raise _taken(dav.join(segments)) from error
-            raise
+            raise troubles.changed(shown, error.current_etag) from error
+        except errors.StorageFull as error:
+            # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
+            raise errors.StorageFull(f"{error} {await self._room(segments[:-1], len(data))}") from error
+
+    async def _room(self, folder: dav.Segments, needed: int) -> str:
+        try:
+            _, details = await self.details(dav.join(folder))
+        except _WENT_WRONG_AFTERWARDS:
+            return "Its quota could not be looked at."
+        left = details.quota_available
+        if left is not None and 0 <= left < needed:
+            return f"It needs {needed} bytes and the quota leaves {left}: free some space first."
+        return "The quota is not the reason; the administrator may not allow this file here."
 
     async def create_folder(self, path: str) -> bool:
         """Create a folder and the parents it lacks; False when it was there already.
@@ -182,7 +177,9 @@ class FilesClient:
         """
         segments = _below_top(path)
         if len(segments) > _MAX_NEW_LEVELS:
-            raise errors.InvalidInput(f"That is deeper than {_MAX_NEW_LEVELS} folders: choose a shorter path.")
+            raise errors.InvalidInput(
+                f"That is more than {_MAX_NEW_LEVELS} folders deep: choose a shorter path."
+            )
         try:
             return await self._mkcol(segments)
         except errors.Conflict:
@@ -193,7 +190,7 @@ class FilesClient:
     async def _mkcol(self, segments: dav.Segments) -> bool:
         shown = dav.join(segments)
         try:
-            with _in_doubt(shown):
+            with troubles.in_doubt(shown):
                 await self._http.request("MKCOL", self._tree.url(segments))
         except errors.AlreadyExists:
             if not (await self.info(shown)).is_folder:
@@ -221,21 +218,21 @@ class FilesClient:
     async def _transfer(self, method: str, source: str, target: str, overwrite: str | None) -> Entry | None:
         old, new = _below_top(source), _below_top(target)
         if dav.same(old, new[: len(old)]):
-            raise errors.InvalidInput("The target is the source itself or lies inside it: choose another target.")
+            raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
         headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
         if overwrite is not None:
             await self._unchanged(new, overwrite, only_files=True)
             headers["Overwrite"] = "T"
         shown = dav.join(new)
         sentences = {
-            404: _missing(dav.join(old)),
-            409: f"The folder for {quoted(shown)} does not exist: create it with nc_files_create_folder first.",
+            404: troubles.missing(dav.join(old)),
+            409: troubles.no_folder_for(shown),
         }
         try:
-            with _in_doubt(shown):
+            with troubles.in_doubt(shown):
                 await self._http.request(method, self._tree.url(old), headers=headers, sentences=sentences)
-        except errors.EtagMismatch as error:
-            raise _taken(shown) from error
+        except errors.AlreadyExists as error:
+            raise troubles.taken(shown) from error
         return await self._glimpse(new)
 
     async def delete(self, path: str, *, version: str | None = None) -> str:
@@ -248,10 +245,23 @@ class FilesClient:
         segments = _below_top(path)
         shown = dav.join(segments)
         headers = {} if version is None else await self._unchanged(segments, version)
-        sentences = {404: _missing(shown), 412: _changed(shown)}
-        with _in_doubt(shown):
-            await self._http.request("DELETE", self._tree.url(segments), headers=headers, sentences=sentences)
+        sentences = {404: troubles.missing(shown)}
+        try:
+            with troubles.in_doubt(shown):
+                await self._http.request(
+                    "DELETE", self._tree.url(segments), headers=headers, sentences=sentences
+                )
+        except errors.EtagMismatch as error:
+            raise troubles.changed(shown, error.current_etag) from error
         return shown
+
+    async def holds(self, path: str, file_id: str) -> bool:
+        """Tell whether this very file or folder is at a path now; False also when that cannot be seen."""
+        try:
+            _, details = await self.details(path)
+        except (errors.InvalidInput, *_WENT_WRONG_AFTERWARDS):
+            return False
+        return bool(file_id) and details.file_id == file_id
 
     async def search(self, query: Query, *, limit: int, first: int = 0) -> tuple[list[Entry], bool]:
         """Find files and folders, newest first, from result `first` on; tells whether there are more.
@@ -287,7 +297,7 @@ class FilesClient:
         if only_files and entry.is_folder:
             raise errors.InvalidInput(f"{quoted(shown)} is a folder, and folders are never overwritten.")
         if not expected.agrees_with(entry.version):
-            raise errors.EtagMismatch(_changed(shown), current_etag=str(entry.version))
+            raise troubles.changed(shown, str(entry.version))
         return {"If-Match": etags.quote(entry.etag)} if entry.etag else {}
 
     async def _glimpse(self, segments: dav.Segments) -> Entry | None:
@@ -304,11 +314,11 @@ class FilesClient:
             async for located, response in found:
                 if dav.same(located, segments):
                     return located, response
-        raise _not_what_was_asked(dav.join(segments))
+        raise troubles.not_what_was_asked(dav.join(segments))
 
     def _propfind(
         self, segments: dav.Segments, properties: tuple[str, ...], *, depth: str
-    ) -> AsyncIterator[tuple[dav.Segments, entries.DavResponse]]:
+    ) -> AsyncGenerator[tuple[dav.Segments, entries.DavResponse]]:
         return entries.ask(
             self._http,
             "PROPFIND",
@@ -316,7 +326,7 @@ class FilesClient:
             tree=self._tree,
             body=dav.propfind(properties),
             headers={"Depth": depth},
-            sentences={404: _missing(dav.join(segments))},
+            sentences={404: troubles.missing(dav.join(segments))},
         )
 
 
@@ -345,66 +355,3 @@ def _below_top(path: str) -> dav.Segments:
     if not segments:
         raise errors.InvalidInput("The top folder itself cannot be used here: name something inside it.")
     return segments
-
-
-async def _chunk(response: httpx2.Response, path: str, *, offset: int, length: int) -> Chunk:
-    headers = response.headers
-    version = Version.of(etags.of(headers), None, entries.http_date(headers.get("Last-Modified", "")))
-    partial = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-    if partial:
-        start, total = int(partial[1]), entries.number(partial[2])
-    else:
-        start, total = 0, entries.number(headers.get("Content-Length", ""))
-    if start > offset:
-        raise errors.ServerFault("Nextcloud answered another part of the file than was asked for: try again.")
-    data = await _cut(response, skip=offset - start, length=length)
-    if not data and version.etag is None and version.seconds is None:
-        # Nextcloud answers a folder with an empty page that has neither etag nor time.
-        raise errors.InvalidInput(f"{quoted(path)} is a folder: list it with nc_files_list_folder.")
-    if not data and offset:
-        raise errors.InvalidInput(f"{quoted(path)} ends before byte {offset}.")
-    sized = Version(version.etag, total, version.seconds)
-    return Chunk(path, data, offset, total, headers.get("Content-Type", "").partition(";")[0].strip(), sized)
-
-
-async def _cut(response: httpx2.Response, *, skip: int, length: int) -> bytes:
-    """Take a part of a body and leave the rest unread: a server may ignore the range."""
-    taken = bytearray()
-    async for chunk in response.aiter_raw():
-        taken += chunk[skip : skip + length - len(taken)]
-        skip = max(0, skip - len(chunk))
-        if len(taken) >= length:
-            break
-    return bytes(taken)
-
-
-@contextmanager
-def _in_doubt(path: str) -> Generator[None]:
-    """Say that a change may have happened although its answer was lost."""
-    try:
-        yield
-    except errors.TlsFailed:
-        raise
-    except errors.Unreachable as error:
-        raise errors.TimedOut(
-            f"The connection broke before Nextcloud answered, so the change to {quoted(path)} may or may not have "
-            "happened. Check with nc_files_get_info before you try again."
-        ) from error
-
-
-def _missing(path: str) -> str:
-    return f"There is no {quoted(path)}. List its folder with nc_files_list_folder or search with nc_files_search_items."
-
-
-def _changed(path: str) -> str:
-    return f"{quoted(path)} changed since it was read, so it was left alone. Read it again and use its new etag."
-
-
-def _taken(path: str) -> errors.AlreadyExists:
-    return errors.AlreadyExists(
-        f"{quoted(path)} exists already. Choose another name, or read it and pass its etag to replace it."
-    )
-
-
-def _not_what_was_asked(path: str) -> errors.ServerFault:
-    return errors.ServerFault(f"Nextcloud's answer said nothing about {quoted(path)}: try again.")

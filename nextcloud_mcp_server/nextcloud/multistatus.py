@@ -4,11 +4,14 @@ No tree is built: the parser calls back for each tag, and one response at a time
 types are refused, so there are no entities to expand and nothing to load.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, cast
 
-from lxml import etree
+# lxml comes without types: what is used of it is declared below.
+from lxml import (  # pyright: ignore[reportMissingTypeStubs]
+    etree as _lxml,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+)
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
@@ -22,6 +25,23 @@ MAX_TEXT: Final = 1_048_576
 #: A tag that goes on for longer is an attack: the parser would hold all of it at once.
 MAX_SILENCE: Final = 262_144
 _SLICE: Final = 65_536
+
+
+class _Parser(Protocol):
+    def feed(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Lxml(Protocol):
+    XMLSyntaxError: type[Exception]
+
+    def XMLParser(  # noqa: N802 - lxml's name
+        self, *, target: object, resolve_entities: bool, no_network: bool, load_dtd: bool, huge_tree: bool
+    ) -> _Parser: ...
+
+
+_etree = cast("_Lxml", _lxml)
 
 _MULTISTATUS: Final = dav.name("d:multistatus")
 _RESPONSE: Final = dav.name("d:response")
@@ -83,13 +103,13 @@ class _Target:
         self._text_size = 0
 
     def doctype(self, *_args: str | None) -> None:
-        raise errors.ServerFault("Nextcloud's answer holds a document type, which no real one does: it was not read.")
+        raise errors.ServerFault("Nextcloud's answer holds a document type, so it was not read.")
 
     def start(self, tag: str, _attributes: Mapping[str, str]) -> None:
         self.calls += 1
         self._elements += 1
         if len(self._path) >= MAX_DEPTH or self._elements > MAX_ELEMENTS:
-            raise errors.TooLarge("Nextcloud's answer has more levels or elements than any real one: it was not read.")
+            raise errors.TooLarge("Nextcloud's answer is deeper or wider than any real one: it was not read.")
         if not self._path and tag != _MULTISTATUS:
             raise errors.NotNextcloud("The answer was XML, but not the kind a Nextcloud gives for files.")
         if len(self._path) == 1 and tag == _RESPONSE:
@@ -139,7 +159,7 @@ class _Target:
         return taken
 
 
-async def read(chunks: AsyncIterable[bytes]) -> AsyncIterator[DavResponse]:
+async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[DavResponse]:
     """Give the responses of a multistatus one by one while its bytes arrive.
 
     Raises:
@@ -148,8 +168,8 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncIterator[DavResponse]:
         TooLarge: It is larger, deeper or wider than any honest answer.
     """
     target = _Target()
-    parser = etree.XMLParser(
-        target=target, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=False
+    parser = _etree.XMLParser(
+        target=target, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
     total = silent = 0
     try:
@@ -167,5 +187,5 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncIterator[DavResponse]:
                 for response in target.take():
                     yield response
         parser.close()
-    except etree.XMLSyntaxError as error:
+    except _etree.XMLSyntaxError as error:
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error

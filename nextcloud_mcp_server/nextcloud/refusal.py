@@ -27,6 +27,7 @@ _SENTENCES: Mapping[int, str] = {
     412: "It was changed since it was read, so nothing was written. "
     "Read it again, then repeat with the new etag.",
     413: "Nextcloud does not take anything this large. Make it smaller.",
+    416: "It ends before the part that was asked for. Read again from the start.",
     423: "It is locked: someone is writing it right now. Wait some seconds and call again.",
     429: (
         "Nextcloud holds off this server's address after too many failed logins{wait}. Do not retry now; the "
@@ -43,6 +44,7 @@ _KINDS: Mapping[int, type[errors.NextcloudError]] = {
     409: errors.Conflict,
     413: errors.TooLarge,
     415: errors.InvalidName,
+    416: errors.OutOfRange,
     422: errors.InvalidName,
     423: errors.Locked,
     507: errors.StorageFull,

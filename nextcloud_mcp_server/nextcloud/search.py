@@ -30,6 +30,8 @@ class Query:
             InvalidInput: There is none, which would list everything there is.
         """
         found: list[str] = []
+        if self.name and any(ord(character) < dav.FIRST_PRINTABLE for character in self.name):
+            raise errors.InvalidInput("No name holds control characters such as line breaks.")
         if self.name:
             found.append(dav.like("d:displayname", self.name))
         if self.kind:

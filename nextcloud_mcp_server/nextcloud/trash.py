@@ -6,16 +6,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 
 _PROPERTIES: Final = (
-    "d:resourcetype", "oc:size", "oc:id", "nc:trashbin-original-location", "nc:trashbin-deletion-time",
+    "d:resourcetype", "oc:size", "oc:fileid", "nc:trashbin-original-location", "nc:trashbin-deletion-time",
 )  # fmt: skip
 _NOT_READABLE: Final = (
-    errors.Unreachable, errors.NotFound, errors.Forbidden, errors.ServerFault, errors.Unavailable, errors.TooLarge,
+    errors.Unreachable, errors.NotFound, errors.Forbidden, errors.ServerFault, errors.Unavailable,
+    errors.TooLarge,
 )  # fmt: skip
 
 
@@ -39,8 +40,10 @@ class TrashClient:
         self._tree = dav.Tree.of("trashbin", http.uid, "trash")
         self._restore = dav.Tree.of("trashbin", http.uid, "restore")
 
-    async def list(self, *, limit: int, after: Position | None = None) -> tuple[list[TrashEntry], int, bool]:
-        """Fetch one page of the trash, last deleted first: the page, how many in all, whether more follow."""
+    async def list_items(
+        self, *, limit: int, after: Position | None = None
+    ) -> tuple[list[TrashEntry], int, bool]:
+        """Fetch one page of the trash, last deleted first; and how many there are, and whether more."""
         window = Window[TrashEntry](position, limit=limit, after=after)
         await self._fill(window)
         page, more = window.page()
@@ -91,17 +94,8 @@ class TrashClient:
         gone = f"Nothing in the trash has the id {quoted(trash_id)}: see nc_files_list_trash."
         entry = await self._find(segments, gone)
         headers = {"Destination": f"{self._http.base}{self._restore.url(segments)}", "Overwrite": "F"}
-        try:
-            await self._http.request(
-                "MOVE", self._tree.url(segments), headers=headers, sentences={404: gone}
-            )
-        except errors.TlsFailed:
-            raise
-        except errors.Unreachable as error:
-            raise errors.TimedOut(
-                "The connection broke before Nextcloud answered, so this may or may not have been restored. "
-                f"Check {quoted(entry.original_path)} with nc_files_get_info before you try again."
-            ) from error
+        with troubles.in_doubt(entry.original_path):
+            await self._http.request("MOVE", self._tree.url(segments), headers=headers, sentences={404: gone})
         return entry
 
     async def _find(self, segments: dav.Segments, gone: str) -> TrashEntry:
@@ -134,7 +128,7 @@ def _entry(trash_id: str, response: entries.DavResponse) -> TrashEntry:
         deleted_at=datetime.fromtimestamp(seconds, UTC),
         is_folder=response.has_inner("d:resourcetype", "d:collection"),
         size=entries.number(response.text("oc:size")),
-        file_id=response.text("oc:id"),
+        file_id=response.text("oc:fileid"),
     )
 
 

@@ -35,7 +35,11 @@ class Version:
         if found is None:
             return cls(etags.normalise(word) or None)
         size, seconds = found["size"], found["time"]
-        return cls(etags.normalise(found["etag"]) or None, int(size) if size else None, int(seconds) if seconds else None)
+        return cls(
+            etags.normalise(found["etag"]) or None,
+            int(size) if size else None,
+            int(seconds) if seconds else None,
+        )
 
     def __str__(self) -> str:
         size = "" if self.size is None else self.size

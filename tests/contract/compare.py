@@ -1,0 +1,302 @@
+"""Compares an answer with the recorded one: status, headers that matter, body."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from xml.etree import ElementTree
+
+import httpx2
+
+from tests.contract.recording import Recording
+
+_EXACT = (
+    "content-type",
+    "x-user-id",
+    "x-notes-api-versions",
+    "x-notes-chunk-pending",
+    "x-nextcloud-maintenance-mode",
+    "x-oc-mtime",
+    "content-range",
+    "content-disposition",
+    "allow",
+    "location",
+    "retry-after",
+    "www-authenticate",
+    "cache-control",
+    "access-control-allow-origin",
+    "access-control-allow-methods",
+    "access-control-max-age",
+    "access-control-allow-headers",
+    "access-control-allow-credentials",
+)
+_PRESENT = ("etag", "oc-etag", "oc-fileid", "last-modified", "dav", "vary", "set-cookie", "x-notes-chunk-cursor")
+
+# Values of the moment: seconds of the recording's day, ids, and what the server counts itself.
+_MOMENTS = range(1_795_700_000, 1_796_000_000)
+_VARIABLE_KEYS = frozenset({"id", "used", "free", "total", "relative", "firstLoginTimestamp", "ETag"})
+_HEX = re.compile(r"[0-9a-f]{13}|[0-9a-f]{32}")
+_PLACEHOLDER = re.compile(r"<\w+:(\d+) chars>")
+_TRASH_TIME = re.compile(r"\.d\d{10}(?=/|$)")
+_HTTP_DATE = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
+_DAV_VARIABLE = frozenset(
+    {
+        "getlastmodified",
+        "getetag",
+        "id",
+        "fileid",
+        "quota-used-bytes",
+        "quota-available-bytes",
+        "upload_time",
+        "creation_time",
+        "trashbin-deletion-time",
+        "has-preview",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One answer beside the recorded one. `text` is the recorded body in this server's words."""
+
+    recording: Recording
+    response: httpx2.Response
+    text: str
+    location: str | None
+    loose: bool
+    ignore: frozenset[str]
+
+    def differences(self) -> list[str]:
+        """List everything that differs; an empty list is a pass."""
+        found = list(self._headers())
+        if self.recording.status != self.response.status_code:
+            found.insert(0, f"status {self.response.status_code}, recorded {self.recording.status}")
+            found.append(f"body {self.response.text[:400]!r}, recorded {self.text[:400]!r}")
+            return found
+        return [*found, *self._body()]
+
+    def _headers(self) -> Iterator[str]:
+        recorded = self.recording.answer_headers
+        for name in _EXACT:
+            if name in self.ignore:
+                continue
+            expected = self.location if name == "location" else recorded.get(name)
+            actual = self.response.headers.get(name)
+            if not _header_matches(expected, actual):
+                yield f"{name}: {actual!r}, recorded {expected!r}"
+        for name in _PRESENT:
+            if name in self.ignore:
+                continue
+            expected, actual = recorded.get(name), self.response.headers.get(name)
+            if (expected is None) != (actual is None):
+                yield f"{name}: {actual!r}, recorded {expected!r}"
+            elif name in {"etag", "oc-etag"} and expected and actual and _quotes(expected) != _quotes(actual):
+                yield f"{name} is quoted otherwise: {actual!r}, recorded {expected!r}"
+
+    def _body(self) -> Iterator[str]:
+        answer = self.recording.answer
+        kind = self.recording.answer_headers.get("content-type", "")
+        if isinstance(answer, Mapping) and "html_page" in answer:
+            yield from self._page(str(answer.get("title")))
+        elif isinstance(answer, Mapping) and "base64" in answer:
+            if self.response.content != base64.b64decode(answer["base64"]):
+                yield f"bytes {self.response.content[:80]!r}"
+        elif not self.text:
+            if self.response.content:
+                yield f"body {self.response.text[:200]!r}, recorded none"
+        elif kind.startswith("application/json"):
+            yield from _json("", json.loads(self.text), self.response.json(), self.ignore)
+        elif "<d:multistatus" in self.text:
+            yield from _multistatus(self.text, self.response.text, loose=self.loose)
+        elif self.text.startswith("<?xml") and "<ocs>" in self.text:
+            yield from _ocs_xml(self.text, self.response.text)
+        elif self.response.text != self.text:
+            yield f"body {self.response.text!r}, recorded {self.text!r}"
+
+    def _page(self, title: str) -> Iterator[str]:
+        page = self.response.text
+        if "<html" not in page.lower():
+            yield f"no HTML page: {page[:200]!r}"
+        found = re.search(r"<title>\s*(.*?)\s*</title>", page, re.DOTALL)
+        if found is None or found[1] != title:
+            yield f"page title {found and found[1]!r}, recorded {title!r}"
+
+
+def _quotes(etag: str) -> bool:
+    return etag.startswith('"')
+
+
+def _header_matches(expected: str | None, actual: str | None) -> bool:
+    if expected is None or actual is None:
+        return expected == actual
+    return _text_matches(expected, actual)
+
+
+def _text_matches(expected: str, actual: str) -> bool:
+    if expected == actual:
+        return True
+    parts = [re.escape(part) for part in _PLACEHOLDER.split(expected)[::2]]
+    lengths = _PLACEHOLDER.findall(expected)
+    if not lengths:
+        return False
+    pattern = parts[0] + "".join(
+        f".{{{length}}}{part}" for length, part in zip(lengths, parts[1:], strict=True)
+    )
+    return re.fullmatch(pattern, actual) is not None
+
+
+def _json(where: str, expected: Any, actual: Any, ignore: frozenset[str]) -> Iterator[str]:
+    key = where.rpartition(".")[2]
+    if key in ignore:
+        return
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        yield from _json_object(
+            where, cast("dict[str, Any]", expected), cast("dict[str, Any]", actual), ignore
+        )
+    elif isinstance(expected, list) and isinstance(actual, list):
+        yield from _json_list(where, cast("list[Any]", expected), cast("list[Any]", actual), ignore)
+    elif type(expected) is not type(actual):
+        yield f"{where}: {actual!r}, recorded {expected!r}"
+    elif not _value_matches(key, expected, actual):
+        yield f"{where}: {actual!r}, recorded {expected!r}"
+
+
+def _json_object(
+    where: str, expected: dict[str, Any], actual: dict[str, Any], ignore: frozenset[str]
+) -> Iterator[str]:
+    if where.endswith(".capabilities"):
+        # Every app adds its own part; those this client reads must be there, whatever else is.
+        for name in {"core", "files", "notes", "dav"} & expected.keys() - actual.keys() - ignore:
+            yield f"{where} lacks {name}"
+        keys = expected.keys() & actual.keys()
+    else:
+        if expected.keys() != actual.keys():
+            missing, added = expected.keys() - actual.keys(), actual.keys() - expected.keys()
+            if missing - ignore or added - ignore:
+                yield f"{where or 'body'} lacks {sorted(missing - ignore)}, adds {sorted(added - ignore)}"
+        keys = expected.keys() & actual.keys()
+    for name in sorted(keys):
+        yield from _json(f"{where}.{name}", expected[name], actual[name], ignore)
+
+
+def _json_list(
+    where: str, expected: list[Any], actual: list[Any], ignore: frozenset[str]
+) -> Iterator[str]:
+    if len(expected) != len(actual):
+        yield f"{where or 'body'} has {len(actual)} entries, recorded {len(expected)}: {actual!r:.300}"
+        return
+    for index, (left, right) in enumerate(zip(_by_id(expected), _by_id(actual), strict=True)):
+        yield from _json(f"{where}[{index}]", left, right, ignore)
+
+
+def _by_id(items: list[Any]) -> list[Any]:
+    if all(isinstance(item, dict) and "id" in item for item in items):
+        return sorted(items, key=lambda item: item["id"])
+    return items
+
+
+def _value_matches(key: str, expected: Any, actual: Any) -> bool:
+    if expected == actual or key in _VARIABLE_KEYS:
+        return True
+    if isinstance(expected, int) and not isinstance(expected, bool):
+        return expected // 1000 in _MOMENTS or expected in _MOMENTS
+    if isinstance(expected, str):
+        if key == "etag" or _HEX.fullmatch(expected):
+            return _HEX.fullmatch(actual) is not None
+        return _text_matches(expected, actual)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """One response of a multistatus: property text by status and name, nested names included."""
+
+    href: str
+    properties: dict[str, dict[str, str]]
+
+    @property
+    def kind(self) -> str:
+        found = self.properties.get("HTTP/1.1 200 OK", {}).get("resourcetype", "")
+        return "folder" if "collection" in found else "file"
+
+
+def _multistatus(expected: str, actual: str, *, loose: bool) -> Iterator[str]:
+    left, right = _resources(_mended(expected)), _resources(actual)
+    if loose:
+        kinds = {resource.kind: resource for resource in left}
+        for resource in right:
+            if resource.kind in kinds:
+                yield from _same_names(kinds[resource.kind], resource)
+        if bool(left) != bool(right):
+            yield f"{len(right)} resources, recorded {len(left)}"
+        return
+    if "truncated" not in expected:
+        right = right[: len(left)] if _mended(expected) != expected else right
+    wanted = [_TRASH_TIME.sub("", resource.href) for resource in left]
+    found = [_TRASH_TIME.sub("", resource.href) for resource in right]
+    if sorted(wanted) != sorted(found):
+        yield f"hrefs {found}, recorded {wanted}"
+        return
+    by_href = {_TRASH_TIME.sub("", resource.href): resource for resource in right}
+    for resource in left:
+        twin = by_href[_TRASH_TIME.sub("", resource.href)]
+        yield from _same_names(resource, twin)
+        yield from _same_values(resource, twin)
+
+
+def _mended(text: str) -> str:
+    """Close a document whose end was cut off."""
+    if text.rstrip().endswith(("</d:multistatus>", "/>")):
+        return text
+    return text[: text.rindex("</d:response>") + len("</d:response>")] + "</d:multistatus>"
+
+
+def _resources(text: str) -> list[_Resource]:
+    found: list[_Resource] = []
+    for response in ElementTree.fromstring(text).iterfind("{DAV:}response"):
+        properties: dict[str, dict[str, str]] = {}
+        for propstat in response.iterfind("{DAV:}propstat"):
+            status = propstat.findtext("{DAV:}status", "")
+            prop = propstat.find("{DAV:}prop")
+            properties[status] = {child.tag.rpartition("}")[2]: _flat(child) for child in prop or ()}
+        found.append(_Resource(response.findtext("{DAV:}href", ""), properties))
+    return found
+
+
+def _flat(element: ElementTree.Element) -> str:
+    nested = "".join(f"<{child.tag.rpartition('}')[2]}>{_flat(child)}" for child in element)
+    return (element.text or "").strip() + nested
+
+
+def _same_names(left: _Resource, right: _Resource) -> Iterator[str]:
+    expected = {status: list(names) for status, names in left.properties.items()}
+    actual = {status: list(names) for status, names in right.properties.items()}
+    if expected != actual:
+        yield f"{right.href}: properties {actual}, recorded {expected}"
+
+
+def _same_values(left: _Resource, right: _Resource) -> Iterator[str]:
+    expected = left.properties.get("HTTP/1.1 200 OK", {})
+    actual = right.properties.get("HTTP/1.1 200 OK", {})
+    for name in expected.keys() & actual.keys():
+        if name not in _DAV_VARIABLE:
+            same = expected[name] == actual[name]
+        elif name == "getlastmodified":
+            same = _HTTP_DATE.fullmatch(actual[name]) is not None
+        else:
+            same = bool(expected[name]) == bool(actual[name])
+            same &= expected[name].startswith('"') == actual[name].startswith('"')
+            same &= expected[name].lstrip("-").isdigit() == actual[name].lstrip("-").isdigit() or '"' in actual[name]
+        if not same:
+            yield f"{right.href}: {name} is {actual[name]!r}, recorded {expected[name]!r}"
+
+
+def _ocs_xml(expected: str, actual: str) -> Iterator[str]:
+    left, right = ElementTree.fromstring(expected), ElementTree.fromstring(actual)
+    for path in ("meta/status", "meta/statuscode", "meta/message", "data/version/major"):
+        if left.findtext(path) != right.findtext(path):
+            yield f"{path}: {right.findtext(path)!r}, recorded {left.findtext(path)!r}"
+    if right.find("data/capabilities") is None:
+        yield "no capabilities"

@@ -1,0 +1,66 @@
+"""What the suite speaks to: the sandbox in process, or a real Nextcloud over HTTP."""
+
+import base64
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx2
+
+from nextcloud_mcp_server.sandbox.app import Sandbox
+
+_USER_AGENT = "nextcloud-mcp-server contract suite"
+
+
+@dataclass(slots=True)
+class Server:
+    """One Nextcloud, with the passwords of the people on it. `sandbox` is None for a real one."""
+
+    client: httpx2.AsyncClient
+    base: str
+    passwords: dict[str, str]
+    sandbox: Sandbox | None = None
+    display_names: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        person: str | None = "alice",
+        password: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> httpx2.Response:
+        """Send one request with the path as it stands; no cookie is ever kept."""
+        url = httpx2.URL(self.base)
+        url = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + path.encode())
+        sent = {"User-Agent": _USER_AGENT, **(headers or {})}
+        if person is not None:
+            sent["Authorization"] = basic(person, password or self.passwords[person])
+        response = await self.client.request(method, url, headers=sent, content=body or None)
+        self.client.cookies.clear()
+        return response
+
+
+def basic(login_name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{login_name}:{password}".encode()).decode()
+
+
+@asynccontextmanager
+async def open_sandbox() -> AsyncIterator[Server]:
+    sandbox = Sandbox()
+    passwords = {"alice": "alice's password", "bob": "bob's password", "admin": "admin's password"}
+    for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder"), ("admin", "admin")):
+        user = sandbox.add_user(uid, password=passwords[uid], display_name=name)
+        user.email = f"{uid}@example.test"
+    transport = httpx2.ASGITransport(app=sandbox.app)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        yield Server(client, "http://nextcloud.test", passwords, sandbox)
+
+
+@asynccontextmanager
+async def open_real(base: str, users: str) -> AsyncIterator[Server]:
+    passwords = dict(pair.split(":", 1) for pair in users.split(","))
+    async with httpx2.AsyncClient(timeout=60) as client:
+        yield Server(client, base, passwords)

@@ -1,0 +1,397 @@
+"""Steps that bring a server into the state a recording needs, all of them over HTTP."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+from xml.etree import ElementTree
+
+import httpx2
+
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.contract.recording import load
+from tests.contract.replay import Session, Step
+
+FILES = "/remote.php/dav/files"
+NOTES = "/index.php/apps/notes/api/v1/notes"
+JSON = {"Content-Type": "application/json", "Accept": "application/json"}
+_FAVORITE = (
+    b'<?xml version="1.0"?><d:propertyupdate xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns">'
+    b"<d:set><d:prop><oc:favorite>1</oc:favorite></d:prop></d:set></d:propertyupdate>"
+)
+_TRASH_PROPS = (
+    b'<d:propfind xmlns:d="DAV:" xmlns:nc="http://nextcloud.org/ns">'
+    b"<d:prop><nc:trashbin-filename/></d:prop></d:propfind>"
+)
+
+
+def expect(response: httpx2.Response, *statuses: int) -> httpx2.Response:
+    """Stop when a set-up step fails: the comparison would only confuse."""
+    assert response.status_code in statuses, f"set-up failed: {response.status_code} {response.text[:300]}"
+    return response
+
+
+async def clean(session: Session) -> None:
+    """Remove what earlier replays left; a sandbox is new for each."""
+    if session.server.sandbox is not None:
+        return
+    send = session.server.send
+    for person in ("alice", "bob"):
+        for path in ("Rec", "x"):
+            await send("DELETE", f"{FILES}/{person}/{path}", person=person)
+        for note in (await send("GET", f"{NOTES}?exclude=content", person=person)).json():
+            await send("DELETE", f"{NOTES}/{note['id']}", person=person)
+        await send("DELETE", f"/remote.php/dav/trashbin/{person}/trash", person=person)
+
+
+async def learn_names(session: Session) -> None:
+    """Bind what a real server's people are called."""
+    if session.server.sandbox is not None:
+        return
+    for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder")):
+        if uid not in session.server.display_names:
+            answer = await session.server.send(
+                "GET", "/ocs/v2.php/cloud/user?format=json", person=uid, headers={"OCS-APIRequest": "true"}
+            )
+            session.server.display_names[uid] = answer.json()["ocs"]["data"]["displayname"]
+        session.bind(name, session.server.display_names[uid])
+
+
+def folder(path: str) -> Step:
+    """Create a folder, and those above it."""
+
+    async def step(session: Session) -> None:
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            target = f"{FILES}/alice/{quote('/'.join(parts[:depth]))}"
+            expect(await session.server.send("MKCOL", target), 201, 405)
+
+    return step
+
+
+def file(
+    path: str, body: str = "x", *, etag: str | None = None, headers: Mapping[str, str] | None = None
+) -> Step:
+    """Write a file, its folder first; `etag` is the recorded one it stands for."""
+
+    async def step(session: Session) -> None:
+        await folder(path.rpartition("/")[0])(session)
+        target = f"{FILES}/alice/{quote(path)}"
+        answer = expect(
+            await session.server.send("PUT", target, body=body.encode(), headers=headers), 201, 204
+        )
+        if etag is not None:
+            session.bind(etag, answer.headers["ETag"].strip('"'))
+
+    return step
+
+
+def favorite(path: str) -> Step:
+    """Mark a file."""
+
+    async def step(session: Session) -> None:
+        expect(await session.server.send("PROPPATCH", f"{FILES}/alice/{quote(path)}", body=_FAVORITE), 207)
+
+    return step
+
+
+def files_as_in(name: str) -> Step:
+    """Create the files and folders that a recorded multistatus lists, with their sizes."""
+
+    async def step(session: Session) -> None:
+        text = load(name).text
+        if not text.rstrip().endswith("</d:multistatus>"):
+            text = text[: text.rindex("</d:response>")] + "</d:response></d:multistatus>"
+        for response in ElementTree.fromstring(text).iterfind("{DAV:}response"):
+            path = unquote(response.findtext("{DAV:}href", "").removeprefix(f"{FILES}/alice/")).rstrip("/")
+            if response.find(".//{DAV:}collection") is not None:
+                await folder(path)(session)
+                continue
+            size = response.findtext(".//{DAV:}getcontentlength") or response.findtext(".//{*}size") or "0"
+            await file(path, "x" * int(size))(session)
+
+    return step
+
+
+def deleted(path: str, body: str, recorded_time: int) -> Step:
+    """Write and delete a file; the time of deletion stands for the recorded one."""
+
+    async def step(session: Session) -> None:
+        await file(path, body)(session)
+        expect(await session.server.send("DELETE", f"{FILES}/alice/{quote(path)}"), 204)
+        answer = await session.server.send(
+            "PROPFIND", "/remote.php/dav/trashbin/alice/trash", body=_TRASH_PROPS, headers={"Depth": "1"}
+        )
+        name = quote(path.rpartition("/")[2])
+        found = re.search(rf"/{re.escape(name)}\.(d\d+)<", answer.text, re.IGNORECASE)
+        assert found is not None, answer.text
+        session.bind(f"d{recorded_time}", found[1])
+
+    return step
+
+
+def trash_entry_removed(name: str) -> Step:
+    """Delete a trash entry for good; `name` is its recorded path."""
+
+    async def step(session: Session) -> None:
+        path = session.translate(f"/remote.php/dav/trashbin/alice/trash/{name}")
+        expect(await session.server.send("DELETE", path), 204)
+
+    return step
+
+
+def note(person: str = "alice", **fields: Any) -> Step:
+    """Create a note; `id` and `etag` are the recorded ones it stands for."""
+
+    async def step(session: Session) -> None:
+        sent = {key: value for key, value in fields.items() if key not in {"id", "etag"}}
+        answer = await session.server.send(
+            "POST", NOTES, person=person, headers=JSON, body=json.dumps(sent).encode()
+        )
+        made = expect(answer, 200).json()
+        if "id" in fields:
+            session.bind(fields["id"], made["id"])
+        if "etag" in fields:
+            session.bind(fields["etag"], made["etag"])
+
+    return step
+
+
+def notes_as_in(name: str, *, skip: tuple[int, ...] = ()) -> Step:
+    """Create the notes of a recorded answer, in the order of their ids."""
+
+    async def step(session: Session) -> None:
+        found = load(name).json
+        items: list[dict[str, Any]] = found if isinstance(found, list) else [found]
+        for item in sorted(items, key=lambda item: item["id"]):
+            if "title" in item and item["id"] not in skip:
+                keep = ("id", "title", "category", "content", "favorite", "modified", "etag")
+                await note(**{key: item[key] for key in keep if key in item})(session)
+
+    return step
+
+
+def note_removed(note_id: int) -> Step:
+    """Delete a note; the id is the recorded one."""
+
+    async def step(session: Session) -> None:
+        expect(await session.server.send("DELETE", session.translate(f"{NOTES}/{note_id}")), 200)
+
+    return step
+
+
+def settings(**fields: str) -> Step:
+    """Change the settings of the Notes app."""
+
+    async def step(session: Session) -> None:
+        path = "/index.php/apps/notes/api/v1/settings"
+        expect(
+            await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200
+        )
+
+    return step
+
+
+def header_of(name: str, header: str) -> Step:
+    """Send another recorded request first, and bind a header of its answer."""
+
+    async def step(session: Session) -> None:
+        earlier = load(name)
+        answer = await session.server.send(earlier.method, session.translate(earlier.path))
+        recorded = earlier.answer_headers[header.lower()].strip('"')
+        session.bind(recorded, answer.headers[header].strip('"'))
+
+    return step
+
+
+def attachment(recorded_name: str) -> Step:
+    """Upload the recorded attachment to the recorded note."""
+
+    async def step(session: Session) -> None:
+        earlier = load("notes/attachment_upload")
+        answer = await session.server.send(
+            "POST", session.translate(earlier.path), headers={
+                "Content-Type": earlier.headers["Content-Type"]
+            }, body=earlier.body
+        )
+        session.bind(recorded_name, expect(answer, 200).json()["filename"])
+
+    return step
+
+
+def app_password(person: str = "bob") -> Step:
+    """Make an app password and use it from here on."""
+
+    async def step(session: Session) -> None:
+        answer = await session.server.send(
+            "GET",
+            "/ocs/v2.php/core/getapppassword?format=json",
+            person=person,
+            headers={"OCS-APIRequest": "true"},
+        )
+        session.passwords[person] = expect(answer, 200).json()["ocs"]["data"]["apppassword"]
+
+    return step
+
+
+def app_password_deleted(person: str = "bob") -> Step:
+    """Delete the app password in use."""
+
+    async def step(session: Session) -> None:
+        answer = await session.server.send(
+            "DELETE",
+            "/ocs/v2.php/core/apppassword?format=json",
+            person=person,
+            password=session.passwords[person],
+            headers={"OCS-APIRequest": "true"},
+        )
+        expect(answer, 200)
+
+    return step
+
+
+def wrong_password(person: str = "alice") -> Step:
+    """Use a password that is not this person's."""
+
+    async def step(session: Session) -> None:
+        session.passwords[person] = "wrong"
+
+    return step
+
+
+def cookies_of(path: str, *, ocs: bool = False, method: str = "GET") -> Step:
+    """Take the cookies that alice gets with this request."""
+
+    async def step(session: Session) -> None:
+        headers = {"OCS-APIRequest": "true"} if ocs else {}
+        if method == "PROPFIND":
+            headers["Depth"] = "0"
+        take_cookies(session, await session.server.send(method, path, headers=headers))
+
+    return step
+
+
+def take_cookies(session: Session, response: httpx2.Response) -> None:
+    """Remember the cookies of an answer for the recorded request."""
+    pairs = [item.partition(";")[0] for item in response.headers.get_list("set-cookie")]
+    known = dict(pair.split("=", 1) for pair in session.cookies.split("; ") if pair)
+    known.update(pair.split("=", 1) for pair in pairs)
+    session.cookies = "; ".join(f"{key}={value}" for key, value in known.items())
+
+
+async def flow_started(session: Session) -> None:
+    """Start a login flow; its tokens stand for the recorded secrets."""
+    answer = expect(await session.server.send("POST", "/index.php/login/v2", person=None), 200).json()
+    session.bind("<secret:128 chars>", answer["poll"]["token"])
+    session.bind("<token:128 chars>", answer["poll"]["token"])
+    session.login_path = urlsplit(answer["login"]).path
+
+
+async def flow_landed(session: Session) -> None:
+    """Open the login flow's address in a browser."""
+    answer = await session.server.send("GET", session.login_path, person=None)
+    take_cookies(session, expect(answer, 303))
+
+
+async def flow_picked(session: Session) -> None:
+    """Open the page that offers to log in; its state token stands for the recorded one."""
+    answer = await session.server.send(
+        "GET", "/login/v2/flow?user=&direct=0", person=None, headers={"Cookie": session.cookies}
+    )
+    found = re.search(r"stateToken=([A-Za-z0-9]+)", expect(answer, 200).text)
+    assert found is not None
+    take_cookies(session, answer)
+    session.bind("<secret:64 chars>", found[1])
+
+
+async def flow_signed_in(session: Session) -> None:
+    """Log alice in, in the same browser."""
+    form = f"user=alice&password={quote(session.server.passwords['alice'])}&redirect_url="
+    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
+    answer = await session.server.send("POST", "/login", person=None, headers=headers, body=form.encode())
+    take_cookies(session, expect(answer, 303))
+
+
+async def flow_granted(session: Session) -> None:
+    """Press the button that grants access."""
+    form = session.translate("stateToken=<secret:64 chars>")
+    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
+    expect(
+        await session.server.send(
+            "POST", "/login/v2/grant", person=None, headers=headers, body=form.encode()
+        ),
+        200,
+    )
+
+
+async def flow_polled(session: Session) -> None:
+    """Take the result of the login flow."""
+    form = session.translate("token=<secret:128 chars>")
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    expect(
+        await session.server.send(
+            "POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()
+        ),
+        200,
+    )
+
+
+async def at_login_address(session: Session) -> None:
+    """Send the recorded request to the address of the login flow."""
+    session.path = session.login_path
+
+
+def in_sandbox(change: Callable[[Sandbox], object]) -> Step:
+    """Change the sandbox itself, for what no HTTP request can do."""
+
+    async def step(session: Session) -> None:
+        assert session.server.sandbox is not None
+        change(session.server.sandbox)
+
+    return step
+
+
+def locked(path: str) -> Step:
+    """Lock one of alice's files, as a running upload does."""
+    return in_sandbox(lambda sandbox: sandbox.state.users["alice"].files.lock(path))
+
+
+def full(uid: str) -> Step:
+    """Leave a person no room."""
+
+    def change(sandbox: Sandbox) -> None:
+        files = sandbox.state.users[uid].files
+        files.put("/Photo.jpg", b"x" * 20)
+        files.quota_bytes = 1
+
+    return in_sandbox(change)
+
+
+def disabled(uid: str) -> Step:
+    """Disable an account."""
+
+    def change(sandbox: Sandbox) -> None:
+        sandbox.state.users[uid].enabled = False
+
+    return in_sandbox(change)
+
+
+def in_maintenance(sandbox: Sandbox) -> None:
+    """Put the server into maintenance mode."""
+    sandbox.state.maintenance = True
+
+
+def bad_logins(count: int) -> Step:
+    """Fail to log in so many times."""
+
+    async def step(session: Session) -> None:
+        for _ in range(count):
+            await session.server.send(
+                "GET",
+                "/ocs/v2.php/cloud/user?format=json",
+                password="wrong",
+                headers={"OCS-APIRequest": "true"},
+            )
+
+    return step

@@ -1,0 +1,49 @@
+import pytest
+
+from tests.contract import account_table, webdav_table
+from tests.contract.account_table import ACCOUNTS
+from tests.contract.compare import Comparison
+from tests.contract.notes_table import NOTES
+from tests.contract.recording import all_names, load
+from tests.contract.replay import Session, Table
+from tests.contract.server import Server
+from tests.contract.steps import clean, learn_names
+from tests.contract.webdav_table import WEBDAV
+
+TABLE: Table = {**WEBDAV, **NOTES, **ACCOUNTS}
+NOT_REPLAYED = {**webdav_table.NOT_REPLAYED, **account_table.NOT_REPLAYED}
+RECORDED_AT = "http://nextcloud.test"
+
+pytestmark = pytest.mark.anyio
+
+
+def test_every_recording_is_replayed_or_has_a_reason_not_to_be() -> None:
+    replayed, left_out = set(TABLE), set(NOT_REPLAYED)
+
+    assert sorted(replayed | left_out) == all_names()
+    assert replayed & left_out == set()
+    assert all(NOT_REPLAYED.values())
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+async def test_the_answer_is_the_recorded_one(name: str, server: Server) -> None:
+    case, recording = TABLE[name], load(name)
+    if case.sandbox_only is not None and server.sandbox is None:
+        pytest.skip(case.sandbox_only)
+    session = Session(server, recording, person=case.person)
+    session.bind(RECORDED_AT, server.base)
+    for step in (clean, learn_names, *case.steps):
+        await step(session)
+
+    response = await session.replay()
+
+    location = recording.answer_headers.get("location")
+    comparison = Comparison(
+        recording,
+        response,
+        text=session.translate(recording.text),
+        location=None if location is None else session.translate(location),
+        loose=case.loose,
+        ignore=case.ignore,
+    )
+    assert comparison.differences() == []
