@@ -26,7 +26,7 @@ _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_BODY_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _RETRY = stamina.AsyncRetryingCaller(attempts=3, timeout=10, wait_initial=0.2, wait_max=2)
 
 
@@ -297,7 +297,7 @@ async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False)
             )
     if inflate is not None and body and not cut and not inflate.eof:
         raise errors.ServerFault("Nextcloud's answer arrived incomplete. Try again.")
-    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _BODY_HEADERS]
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
     return httpx2.Response(
         response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
     )
@@ -317,7 +317,8 @@ def _followed(response: httpx2.Response, *, last: bool) -> str:
     )
     same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
     same_place = there.path in {here.path, f"{here.path}/"} and there.query == here.query
-    if response.request.method == "GET" and not last and (upgraded or same_origin) and same_place:
+    moved = there != here and same_place and (upgraded or same_origin)
+    if response.request.method == "GET" and moved and not last:
         return there.geturl()
     if same_origin:
         raise errors.NotNextcloud(
