@@ -16,6 +16,8 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import load
 from nextcloud_mcp_server.settings_names import known_variables
 
+Patch = pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
 CLOUD = "https://cloud.example.org"
 
 
@@ -26,9 +28,7 @@ def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
 
 
-def run(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
+def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int, str, str]:
     """Run the command line as its console script does."""
     monkeypatch.setattr(sys, "argv", ["nextcloud-mcp-server", *arguments])
     with pytest.raises(SystemExit) as caught:
@@ -59,9 +59,7 @@ def test_every_command_explains_itself(command: str) -> None:
     assert "Usage" in outcome.output
 
 
-def test_a_wrong_setting_is_one_sentence_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_setting_is_one_sentence_and_exit_code_2(monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setenv("MODE", "oidc")
 
     code, out, err = run(["serve"], monkeypatch, capsys)
@@ -70,9 +68,7 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_2(
     assert err == "Error: MODE=oidc comes with a later version; use MODE=personal.\n"
 
 
-def test_serving_without_a_nextcloud_says_how_to_name_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_serving_without_a_nextcloud_says_how_to_name_one(monkeypatch: Patch, capsys: Capture) -> None:
     code, _, err = run(["serve"], monkeypatch, capsys)
 
     assert code == 2
@@ -80,7 +76,7 @@ def test_serving_without_a_nextcloud_says_how_to_name_one(
 
 
 def test_a_failure_on_the_way_is_one_sentence_and_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
     (tmp_path / "broken.db").write_bytes(b"this is no database, but it is long enough to be read as one" * 20)
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'broken.db'}")
@@ -93,18 +89,14 @@ def test_a_failure_on_the_way_is_one_sentence_and_exit_code_1(
     assert "Traceback" not in err
 
 
-def test_a_database_that_is_not_there_yet_has_no_schema(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_that_is_not_there_yet_has_no_schema(monkeypatch: Patch, capsys: Capture) -> None:
     code, out, _ = run(["db", "current"], monkeypatch, capsys)
 
     assert code == 0
     assert out == "no schema yet: it is made at first use\n"
 
 
-def test_a_new_key_goes_to_stdout_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_key_goes_to_stdout_alone(monkeypatch: Patch, capsys: Capture) -> None:
     code, out, err = run(["keys", "new"], monkeypatch, capsys)
 
     assert code == 0
@@ -113,7 +105,7 @@ def test_a_new_key_goes_to_stdout_alone(
 
 
 def test_a_client_s_configuration_goes_to_stdout_and_its_place_to_stderr(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Capture
 ) -> None:
     code, out, err = run(["config", "claude-code", "--nextcloud", CLOUD], monkeypatch, capsys)
 
@@ -124,7 +116,7 @@ def test_a_client_s_configuration_goes_to_stdout_and_its_place_to_stderr(
 
 
 def test_the_configuration_over_http_holds_the_secret_that_the_server_asks_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capsys: Capture
 ) -> None:
     code, out, err = run(["config", "vscode", "--http", "--port", "9000"], monkeypatch, capsys)
 

@@ -56,9 +56,7 @@ def test_cursor_gets_an_address_with_the_secret() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "client", [client for client in ChatClient if client is not ChatClient.CLAUDE_DESKTOP]
-)
+@pytest.mark.parametrize("client", sorted({*ChatClient} - {ChatClient.CLAUDE_DESKTOP}))
 def test_where_no_secret_is_asked_for_none_is_written(client: ChatClient) -> None:
     text = snippet(client, OPEN).text
 

@@ -86,9 +86,9 @@ def test_what_looks_like_an_app_password_or_poll_token_is_hidden(secret: str) ->
 
 
 def test_fields_with_secret_names_are_hidden_at_any_depth() -> None:
-    line = written(
-        "x", poll_token="abc", answer={"Authorization": "abc", "etag": "e1", "deep": {"secret": "s"}}
-    )
+    answer = {"Authorization": "abc", "etag": "e1", "deep": {"secret": "s"}}
+
+    line = written("x", poll_token="abc", answer=answer)
 
     assert line["poll_token"] == "[hidden]"
     assert line["answer"] == {"Authorization": "[hidden]", "etag": "e1", "deep": {"secret": "[hidden]"}}
