@@ -132,3 +132,9 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         finally:
             await made.stop()
             group.cancel_scope.cancel()
+
+
+@pytest.fixture
+def asked(world: World) -> Callable[..., Asked]:
+    """Make an elicitation callback that sends somebody to the page."""
+    return lambda go, action="accept": Asked(world.group, go, action=action)
