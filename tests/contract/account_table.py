@@ -62,9 +62,7 @@ ACCOUNTS: Table = {
     "auth/cookie_confusion_dav_bob_basic_alice_dav_cookie": case(_DAV_COOKIE),
     "auth/cookie_confusion_dav_bob_basic_alice_notes_cookie": case(_NOTES_COOKIE),
     "auth/cookie_confusion_dav_bob_basic_alice_ocs_cookie": case(_OCS_COOKIE),
-    "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_dav_cookie": case(
-        folder("Rec"), _DAV_COOKIE
-    ),
+    "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_dav_cookie": case(folder("Rec"), _DAV_COOKIE),
     "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_notes_cookie": case(
         folder("Rec"), _NOTES_COOKIE
     ),

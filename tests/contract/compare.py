@@ -32,11 +32,22 @@ _EXACT = (
     "access-control-allow-headers",
     "access-control-allow-credentials",
 )
-_PRESENT = ("etag", "oc-etag", "oc-fileid", "last-modified", "dav", "vary", "set-cookie", "x-notes-chunk-cursor")
+_PRESENT = (
+    "etag",
+    "oc-etag",
+    "oc-fileid",
+    "last-modified",
+    "dav",
+    "vary",
+    "set-cookie",
+    "x-notes-chunk-cursor",
+)
 
 # Values of the moment: seconds of the recording's day, ids, and what the server counts itself.
 _MOMENTS = range(1_795_700_000, 1_796_000_000)
-_VARIABLE_KEYS = frozenset({"id", "used", "free", "total", "relative", "firstLoginTimestamp", "ETag", "filename", "groups"})
+_VARIABLE_KEYS = frozenset(
+    {"id", "used", "free", "total", "relative", "firstLoginTimestamp", "ETag", "filename", "groups"}
+)
 # What an installation can do differs; only what the Notes app says is compared by value.
 _OTHER_CAPABILITY = re.compile(r"\.capabilities\.(?!notes\b)")
 _HEX = re.compile(r"[0-9a-f]{13}|[0-9a-f]{32}")
@@ -183,9 +194,7 @@ def _json_object(
         yield from _json(f"{where}.{name}", expected[name], actual[name], ignore)
 
 
-def _json_list(
-    where: str, expected: list[Any], actual: list[Any], ignore: frozenset[str]
-) -> Iterator[str]:
+def _json_list(where: str, expected: list[Any], actual: list[Any], ignore: frozenset[str]) -> Iterator[str]:
     if where.rpartition(".")[2] in _VARIABLE_KEYS:
         return
     if len(expected) != len(actual):
@@ -292,7 +301,10 @@ def _same_values(left: _Resource, right: _Resource) -> Iterator[str]:
         else:
             same = bool(expected[name]) == bool(actual[name])
             same &= expected[name].startswith('"') == actual[name].startswith('"')
-            same &= expected[name].lstrip("-").isdigit() == actual[name].lstrip("-").isdigit() or '"' in actual[name]
+            same &= (
+                expected[name].lstrip("-").isdigit() == actual[name].lstrip("-").isdigit()
+                or '"' in actual[name]
+            )
         if not same:
             yield f"{right.href}: {name} is {actual[name]!r}, recorded {expected[name]!r}"
 

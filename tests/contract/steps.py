@@ -196,9 +196,7 @@ def settings(**fields: str) -> Step:
 
     async def step(session: Session) -> None:
         path = "/index.php/apps/notes/api/v1/settings"
-        expect(
-            await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200
-        )
+        expect(await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200)
 
     return step
 
@@ -223,9 +221,10 @@ def attachment(recorded_name: str) -> Step:
     async def step(session: Session) -> None:
         earlier = load("notes/attachment_upload")
         answer = await session.server.send(
-            "POST", session.translate(earlier.path), headers={
-                "Content-Type": earlier.headers["Content-Type"]
-            }, body=earlier.body
+            "POST",
+            session.translate(earlier.path),
+            headers={"Content-Type": earlier.headers["Content-Type"]},
+            body=earlier.body,
         )
         session.bind(recorded_name, expect(answer, 200).json()["filename"])
 
@@ -342,9 +341,7 @@ async def flow_polled(session: Session) -> None:
     form = session.translate("token=<secret:128 chars>")
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     expect(
-        await session.server.send(
-            "POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()
-        ),
+        await session.server.send("POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()),
         200,
     )
 
