@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult
 
 from nextcloud_mcp_server import app, settings
+from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -121,6 +122,7 @@ class World:
     data_dir: Path
     group: TaskGroup
     clock: Clock
+    lifetime: timedelta = LIFETIME
     url: str = ""
     secret: str = "a-secret-of-the-tests-0123456789"
     parts: app.Parts | None = None
