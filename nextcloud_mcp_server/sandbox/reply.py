@@ -120,7 +120,7 @@ def ocs_reply(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Answer in the OCS envelope: version 1 hides the status in the body, version 2 maps it."""
-    v1 = request.path_params.get("version", "2") == "1"
+    v1 = str(request.path_params.get("version")) == "1"
     ok = code == OCS_OK
     meta: dict[str, object] = {
         "status": "ok" if ok else "failure",
