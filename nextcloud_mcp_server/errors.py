@@ -6,6 +6,7 @@ secret, a header, or a URL that grants something.
     NextcloudMcpError
     ├── ConfigurationError
     ├── InvalidInput
+    │   └── FormRefused
     ├── ElicitationRequired
     ├── ElicitationUnknown
     ├── ConsentDeclined
@@ -28,6 +29,7 @@ secret, a header, or a URL that grants something.
         ├── Locked
         ├── Throttled
         ├── InvalidName
+        ├── OutOfRange
         ├── ServerFault
         ├── Unavailable
         │   ├── Maintenance
@@ -48,6 +50,10 @@ class ConfigurationError(NextcloudMcpError):
 
 class InvalidInput(NextcloudMcpError):
     """An argument was refused before any request was made."""
+
+
+class FormRefused(InvalidInput):
+    """A form did not come from our own page in this browser, or is too old."""
 
 
 class ElicitationRequired(NextcloudMcpError):
@@ -155,6 +161,10 @@ class Throttled(NextcloudError):
 
 class InvalidName(NextcloudError):
     """400: Nextcloud does not accept this name or request."""
+
+
+class OutOfRange(NextcloudError):
+    """416: the file ends before the first byte asked for."""
 
 
 class ServerFault(NextcloudError):

@@ -20,5 +20,7 @@ def offered(toolsets: Iterable[str], *, read_only: bool) -> frozenset[str]:
     """List the scopes the operator's settings allow at all: the upper bound of every permission."""
     enabled = frozenset(toolsets)
     return frozenset(
-        scope for scope, toolset in SCOPES.items() if toolset in enabled and not (read_only and is_writing(scope))
+        scope
+        for scope, toolset in SCOPES.items()
+        if toolset in enabled and not (read_only and is_writing(scope))
     )

@@ -1,0 +1,246 @@
+"""From a caller to the Nextcloud account a tool may use, or to the visit that is needed first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provisioning import Provisioning
+from nextcloud_mcp_server.errors import CredentialRejected, MissingScope
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+#: A disconnect by another process is noticed within this time.
+CACHE_SECONDS = 5.0
+
+#: How long a disconnect waits for Nextcloud before it says that it will go on trying.
+REVOKE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An account that may be used now, and which credential opens it, to stop that when it is refused."""
+
+    account: Account
+    scopes: frozenset[str]
+    credential_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a person may know of their own connection."""
+
+    connected: bool
+    account_name: str
+    display_name: str
+    scopes: frozenset[str]
+    needs_reauth: bool
+    by_operator: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already."""
+
+    was_connected: bool
+    at_nextcloud: bool
+
+
+class Accounts(Protocol):
+    """What tools need of accounts."""
+
+    async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
+        """Find what the call needs.
+
+        Raises:
+            ElicitationRequired: The person has to visit a page first.
+            MissingScope: The operator's settings rule it out.
+            NextcloudError: A visit could not be prepared.
+        """
+        ...
+
+    async def reject(self, caller: Caller, opened: Opened) -> None:
+        """Stop using a credential that Nextcloud refused."""
+        ...
+
+    async def connection(self, caller: Caller) -> Connection:
+        """Tell where the caller stands."""
+        ...
+
+    async def disconnect(self, caller: Caller) -> Disconnected:
+        """End the connection here and at Nextcloud."""
+        ...
+
+
+class GrantedAccounts:
+    """Accounts that people connected themselves."""
+
+    def __init__(
+        self,
+        database: "Database",
+        nextcloud: Nextcloud,
+        provisioning: Provisioning,
+        outbox: Outbox,
+        audit: AuditLog,
+        *,
+        monotonic: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._database = database
+        self._nextcloud = nextcloud
+        self._provisioning = provisioning
+        self._outbox = outbox
+        self._audit = audit
+        self._monotonic = monotonic
+        self._cache: dict[tuple[Principal, str], tuple[float, Opened]] = {}
+
+    async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
+        """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
+        key = (caller.principal, caller.client_id)
+        until, opened = self._cache.get(key, (0.0, None))
+        if opened is None or until < self._monotonic() or not scopes <= opened.scopes:
+            grant = await self._database.grants.find(*key)
+            opened = self._usable(grant)
+            if opened is None or not scopes <= opened.scopes:
+                self._cache.pop(key, None)
+                raise await self._provisioning.ask(caller, scopes, grant=grant)
+            self._cache[key] = (self._monotonic() + CACHE_SECONDS, opened)
+        return opened
+
+    def _usable(self, grant: Grant | None) -> Opened | None:
+        if grant is None or grant.permission is None or grant.credential.needs_reauth:
+            return None
+        credential = grant.credential
+        account = self._nextcloud.account(
+            login_name=credential.login_name, secret=credential.secret, uid=grant.account.uid
+        )
+        scopes = grant.permission.scopes & self._provisioning.bound
+        return Opened(account, scopes, credential.id, credential.version)
+
+    async def reject(self, caller: Caller, opened: Opened) -> None:
+        """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
+        self._cache.clear()
+        if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
+            await self._audit.record(
+                caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
+            )
+
+    async def connection(self, caller: Caller) -> Connection:
+        """See `Accounts.connection`."""
+        grant = await self._database.grants.find(caller.principal, caller.client_id)
+        if grant is None:
+            return Connection(
+                connected=False,
+                account_name="",
+                display_name="",
+                scopes=frozenset(),
+                needs_reauth=False,
+                by_operator=False,
+            )
+        scopes = grant.permission.scopes if grant.permission else frozenset[str]()
+        return Connection(
+            connected=not grant.credential.needs_reauth,
+            account_name=grant.account.uid,
+            display_name=grant.account.display_name,
+            scopes=scopes & self._provisioning.bound,
+            needs_reauth=grant.credential.needs_reauth,
+            by_operator=False,
+        )
+
+    async def disconnect(self, caller: Caller) -> Disconnected:
+        """See `Accounts.disconnect`. What Nextcloud has not confirmed yet stays in the outbox."""
+        audit = AuditEntry(
+            at=self._provisioning.now(),
+            principal=caller.principal,
+            client_id=caller.client_id,
+            action="disconnect",
+            result="done",
+        )
+        grant = await self._database.grants.disconnect(caller.principal, audit=audit)
+        self._cache.clear()
+        if grant is None:
+            return Disconnected(was_connected=False, at_nextcloud=True)
+        with anyio.move_on_after(REVOKE_SECONDS):
+            await self._outbox.turn()
+        return Disconnected(was_connected=True, at_nextcloud=not await self._outbox.waiting(caller.principal))
+
+
+class OperatorAccounts:
+    """The one account whose app password the operator put into the settings (personal mode only)."""
+
+    def __init__(
+        self, nextcloud: Nextcloud, *, login_name: str, secret: SecretStr, bound: frozenset[str]
+    ) -> None:
+        self._nextcloud = nextcloud
+        self._login_name = login_name
+        self._secret = secret
+        self._bound = bound
+        self._opened: Opened | None = None
+        self._name = login_name
+        self._refused = False
+        self._opening = anyio.Lock()
+
+    async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
+        """See `Accounts.open`; there is nobody to ask, so nothing elicits."""
+        if missing := scopes - self._bound:
+            raise MissingScope(
+                f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
+            )
+        if self._refused:
+            raise CredentialRejected(_REFUSED)
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await self._open()
+        return self._opened
+
+    async def _open(self) -> Opened:
+        try:
+            user = await self._nextcloud.whoami(login_name=self._login_name, secret=self._secret)
+        except CredentialRejected:
+            self._refused = True
+            raise CredentialRejected(_REFUSED) from None
+        self._name = user.display_name or user.uid
+        account = self._nextcloud.account(login_name=self._login_name, secret=self._secret, uid=user.uid)
+        return Opened(account, self._bound, "operator", 1)
+
+    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
+        """See `Accounts.reject`: stays refused until the server is started with another one."""
+        self._refused = True
+
+    async def connection(self, caller: Caller) -> Connection:
+        """See `Accounts.connection`."""
+        opened = await self.open(caller, frozenset())
+        return Connection(
+            connected=True,
+            account_name=opened.account.uid,
+            display_name=self._name,
+            scopes=self._bound,
+            needs_reauth=False,
+            by_operator=True,
+        )
+
+    async def disconnect(self, caller: Caller) -> Disconnected:  # noqa: ARG002 - see `Accounts.disconnect`
+        """Refuse: what the operator put into the settings only the operator can take out.
+
+        Raises:
+            MissingScope: Always.
+        """
+        raise MissingScope(
+            "The operator gave this access in the server's settings (NEXTCLOUD_APP_PASSWORD); "
+            "remove it there, and delete the app password in Nextcloud under Settings > Security."
+        )
+
+
+_REFUSED = (
+    "Nextcloud refused NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD; make a new app password in Nextcloud "
+    "under Settings > Security, put it into the settings and restart the server."
+)

@@ -1,0 +1,78 @@
+"""Who did what, written in batches so that reading a note costs no transaction."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio
+
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.storage.records import AuditEntry
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 2.0
+BATCH = 200
+
+
+class AuditLog:
+    """Collects entries. Changes are written before their answer goes out, reads a little later."""
+
+    def __init__(self, database: "Database", *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+        self._entries: list[AuditEntry] = []
+        self._callers: dict[tuple[str, str, str], Caller] = {}
+        self._work = anyio.Event()
+
+    async def record(
+        self, caller: Caller, *, action: str, result: str, detail: str, request_id: str, now: bool
+    ) -> None:
+        """Add one entry; `now` writes it, and what waits before it, at once."""
+        principal = caller.principal
+        entry = AuditEntry(
+            at=self._clock(),
+            principal=principal,
+            client_id=caller.client_id,
+            action=action,
+            result=result,
+            detail=detail,
+            request_id=request_id,
+        )
+        self._entries.append(entry)
+        self._callers[principal.issuer, principal.subject, caller.client_id] = caller
+        if now or len(self._entries) >= BATCH:
+            await self.flush()
+        self._work.set()
+
+    async def flush(self) -> None:
+        """Write what was collected."""
+        entries, self._entries = self._entries, []
+        callers, self._callers = self._callers, {}
+        if entries:
+            await self._database.audit.append(entries)
+        for caller in callers.values():
+            await self._database.grants.touch(caller.principal, caller.client_id, self._clock())
+
+    async def run(self) -> None:
+        """Write every few seconds, and what is left when the server ends."""
+        try:
+            while True:
+                await self._work.wait()
+                await anyio.sleep(FLUSH_SECONDS)
+                self._work = anyio.Event()
+                await self._flush_quietly()
+        finally:
+            with anyio.move_on_after(FLUSH_SECONDS, shield=True):
+                await self._flush_quietly()
+
+    async def _flush_quietly(self) -> None:
+        try:
+            await self.flush()
+        except Exception:  # a supervisor: a full disk must not stop people from reading
+            logger.exception("the audit could not be written")

@@ -1,0 +1,198 @@
+"""Login Flow v2 as a grant provider, and the poller that takes each flow to its end.
+
+Login Flow v2 has no callback: it is polled, and it answers once. So the poll token is stored before
+the person is sent anywhere, the answer is stored before anything is done with it, and a flow that
+nobody waits for any more is polled on and its app password deleted at Nextcloud.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import anyio
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
+from nextcloud_mcp_server.auth.provisioning import Provisioning
+from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, Throttled, WrongAccount
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+#: How long Nextcloud keeps a flow (core/Controller/ClientFlowLoginV2Controller: 20 minutes).
+FLOW_LIFETIME = timedelta(minutes=20)
+
+LEASE = timedelta(seconds=60)
+FIRST_POLL_SECONDS = 1.0
+SLOWEST_POLL_SECONDS = 10.0
+IDLE_SECONDS = 30.0
+THROTTLED_SECONDS = 60.0
+
+DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 - a job's name
+
+
+class LoginFlowProvider:
+    """Gets app passwords through Login Flow v2; nothing has to be set up at Nextcloud."""
+
+    name = "login_flow"
+
+    def __init__(self, nextcloud: Nextcloud, database: "Database", *, clock: Callable[[], datetime]) -> None:
+        self._nextcloud = nextcloud
+        self._database = database
+        self._clock = clock
+        self._started = anyio.Event()
+
+    def next_start(self) -> anyio.Event:
+        """An event that is set when the next flow is started by this process."""
+        self._started = anyio.Event()
+        return self._started
+
+    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
+        """Start a flow at Nextcloud, or return the one this visit has already."""
+        flow = await self._database.login_flows.find(elicitation.id)
+        if flow is None:
+            begun = await self._nextcloud.login.start()
+            flow = await self._database.login_flows.create(
+                elicitation_id=elicitation.id,
+                principal=elicitation.principal,
+                login_url=begun.login_url,
+                poll_token=begun.poll_token,
+                scopes=scopes,
+                expires_at=self._clock() + FLOW_LIFETIME,
+            )
+        self._started.set()
+        return flow.login_url
+
+    async def redeem(self, flow: LoginFlow) -> LoginResult | None:
+        """Poll once."""
+        granted = await self._nextcloud.login.poll(flow.poll_token)
+        return LoginResult(granted.login_name, granted.app_password) if granted else None
+
+    async def identify(self, result: LoginResult) -> Identity:
+        """Ask Nextcloud for the user id: the login name may be an e-mail address."""
+        user = await self._nextcloud.whoami(login_name=result.login_name, secret=result.app_password)
+        home_id = await self._nextcloud.home_id(
+            login_name=result.login_name, secret=result.app_password, uid=user.uid
+        )
+        return Identity(uid=user.uid, display_name=user.display_name, home_id=home_id)
+
+    async def revoke(self, *, login_name: str, secret: SecretStr) -> None:
+        """Delete the app password with itself."""
+        await self._nextcloud.delete_app_password(login_name=login_name, secret=secret)
+
+
+class Poller:
+    """Takes login flows to their end, whoever started them.
+
+    `within` limits it to one person. Personal mode needs that: servers for several Nextclouds may
+    share a database there, and a poll token must only go to the Nextcloud that made it.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        provider: GrantProvider,
+        provisioning: Provisioning,
+        *,
+        clock: Callable[[], datetime],
+        wake: Callable[[], anyio.Event],
+        within: Principal | None,
+    ) -> None:
+        self._database = database
+        self._provider = provider
+        self._provisioning = provisioning
+        self._clock = clock
+        self._wake = wake
+        self._within = within
+        self._owner = str(uuid4())
+
+    async def run(self) -> None:
+        """Poll for as long as the server runs."""
+        while True:
+            wake = self._wake()
+            try:
+                seconds = await self.turn()
+            except Exception:  # a supervisor: one bad turn must not end the polling
+                logger.exception("polling login flows failed; trying again")
+                seconds = IDLE_SECONDS
+            with anyio.move_on_after(seconds):
+                await wake.wait()
+
+    async def turn(self) -> float:
+        """Poll everything that is due; tell in how many seconds to come back."""
+        await self._provisioning.expire()
+        flows = self._database.login_flows
+        async with anyio.create_task_group() as group:
+            for flow in await flows.lease_due(owner=self._owner, lease=LEASE, within=self._within):
+                group.start_soon(self._step, flow)
+        due = await flows.next_due_at(self._within)
+        if due is None:
+            return IDLE_SECONDS
+        return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
+
+    async def _step(self, flow: LoginFlow) -> None:
+        try:
+            result = flow.result or await self._provider.redeem(flow)
+            if result is None:
+                await self._not_yet(flow)
+                return
+            if flow.result is None:
+                await self._database.login_flows.save_result(flow.id, result)
+            await self._settle(flow, result)
+        except NextcloudError as error:
+            logger.warning("a login flow could not be polled: %s", error)
+            seconds = THROTTLED_SECONDS if isinstance(error, Throttled) else self._pause(flow)
+            await self._postpone(flow, seconds)
+
+    async def _not_yet(self, flow: LoginFlow) -> None:
+        if self._clock() < flow.expires_at:
+            await self._postpone(flow, self._pause(flow))
+            return
+        await self._provisioning.failed(
+            flow, "The sign-in at Nextcloud took too long; ask your assistant again."
+        )
+        await self._database.login_flows.delete(flow.id)
+
+    async def _settle(self, flow: LoginFlow, result: LoginResult) -> None:
+        stored = False
+        if not flow.discard:
+            try:
+                identity = await self._provider.identify(result)
+                stored = await self._provisioning.redeemed(flow, result, identity)
+            except CredentialRejected:
+                await self._provisioning.failed(
+                    flow, "Nextcloud did not accept the access it had just given."
+                )
+            except WrongAccount as error:
+                logger.warning("access to another account was refused and is deleted: %s", error)
+        if not stored:
+            await self._throw_away(flow, result)
+
+    async def _throw_away(self, flow: LoginFlow, result: LoginResult) -> None:
+        # First the job, then the flow: a crash in between repeats a harmless deletion.
+        await self._database.outbox.add(
+            principal=flow.principal,
+            kind=DELETE_APP_PASSWORD,
+            nextcloud_url=flow.principal.subject,
+            login_name=result.login_name,
+            secret=result.app_password,
+        )
+        await self._database.login_flows.delete(flow.id)
+
+    async def _postpone(self, flow: LoginFlow, seconds: float) -> None:
+        next_poll_at = self._clock() + timedelta(seconds=seconds)
+        await self._database.login_flows.postpone(flow.id, owner=self._owner, next_poll_at=next_poll_at)
+
+    def _pause(self, flow: LoginFlow) -> float:
+        # A person needs some seconds for the page, and someone who went for coffee can wait longer.
+        # The jitter keeps several processes from asking in step.
+        slowest = min(FIRST_POLL_SECONDS * 1.15**flow.attempts, SLOWEST_POLL_SECONDS)
+        return slowest * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret

@@ -1,0 +1,89 @@
+"""Work that must happen at Nextcloud even after a crash: ending credentials nobody needs any more."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import anyio
+
+from nextcloud_mcp_server.auth.provider import GrantProvider
+from nextcloud_mcp_server.errors import NextcloudError
+from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=60)
+IDLE_SECONDS = 60.0
+FIRST_RETRY_SECONDS = 5.0
+SLOWEST_RETRY_SECONDS = 3600.0
+
+
+class Outbox:
+    """Sends what the outbox holds, and tries again until Nextcloud has taken it.
+
+    `within` limits it to one person, for the same reason as in `Poller`: an app password must only
+    go to the Nextcloud that made it.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        provider: GrantProvider,
+        *,
+        clock: Callable[[], datetime],
+        within: Principal | None,
+    ) -> None:
+        self._database = database
+        self._provider = provider
+        self._clock = clock
+        self._within = within
+        self._owner = str(uuid4())
+        self._wake = anyio.Event()
+        self._turns = anyio.Lock()
+
+    def wake(self) -> None:
+        """Something was put in."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work for as long as the server runs."""
+        while True:
+            self._wake = anyio.Event()
+            try:
+                seconds = await self.turn()
+            except Exception:  # a supervisor: one bad turn must not end the work
+                logger.exception("working off the outbox failed; trying again")
+                seconds = IDLE_SECONDS
+            with anyio.move_on_after(seconds):
+                await self._wake.wait()
+
+    async def turn(self) -> float:
+        """Send everything that is due; tell in how many seconds to come back."""
+        async with self._turns:
+            items = await self._database.outbox.lease_due(owner=self._owner, lease=LEASE, within=self._within)
+            for item in items:
+                await self._send(item)
+        due = await self._database.outbox.next_due_at(self._within)
+        if due is None:
+            return IDLE_SECONDS
+        return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
+
+    async def waiting(self, principal: Principal) -> bool:
+        """Tell whether something of this person is still to be done."""
+        return await self._database.outbox.holds(principal)
+
+    async def _send(self, item: OutboxItem) -> None:
+        try:
+            await self._provider.revoke(login_name=item.login_name, secret=item.secret)
+        except NextcloudError as error:
+            logger.warning("an access could not be ended at Nextcloud yet: %s", error)
+            seconds = min(FIRST_RETRY_SECONDS * 2.0**item.attempts, SLOWEST_RETRY_SECONDS)
+            await self._database.outbox.retry(item.id, self._clock() + timedelta(seconds=seconds))
+        else:
+            await self._database.outbox.done(item.id)

@@ -1,0 +1,29 @@
+"""Who calls."""
+
+from dataclasses import dataclass
+
+from nextcloud_mcp_server.storage.records import Principal
+
+PERSONAL_ISSUER = "personal"
+
+#: Personal mode knows one client: any assistant on this computer.
+PERSONAL_CLIENT_ID = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A person and the client that speaks for them. `client_name` is what the client says of itself."""
+
+    principal: Principal
+    client_id: str
+    client_name: str
+
+
+def personal(nextcloud_url: str) -> Principal:
+    """Name the one person of personal mode by the Nextcloud they use."""
+    return Principal(issuer=PERSONAL_ISSUER, subject=nextcloud_url)
+
+
+def personal_caller(nextcloud_url: str, client_name: str) -> Caller:
+    """Describe a call in personal mode, where every client on the computer shares one permission."""
+    return Caller(personal(nextcloud_url), PERSONAL_CLIENT_ID, client_name)

@@ -1,0 +1,296 @@
+"""The state machine of consent: asked for, opened, finished. The only code that moves an elicitation.
+
+`pending → opened → complete | declined | failed | expired`; every move is a conditional UPDATE in
+storage, so of two that race one wins. `complete` is reached in one transaction with the credential.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
+from nextcloud_mcp_server.auth.visit import Visit
+from nextcloud_mcp_server.errors import (
+    ElicitationRequired,
+    ElicitationUnknown,
+    MissingScope,
+    WrongAccount,
+)
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    AuditEntry,
+    Credential,
+    Elicitation,
+    ElicitationState,
+    Grant,
+    LoginFlow,
+    LoginResult,
+    Permission,
+    Principal,
+)
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+#: A visit that was not finished by then is over.
+LIFETIME = timedelta(seconds=600)
+
+ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
+ASK_AGAIN = "Your Nextcloud no longer accepts the access given earlier; please grant it again to continue."
+ASK_MORE = "This needs a permission you have not given yet; please allow it to continue."
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the operator's settings say about consent.
+
+    `page_url` makes our own page's URL from an id; None sends people straight to Nextcloud, as a
+    process without a web server must.
+    """
+
+    nextcloud_url: str
+    nextcloud_host: str
+    bound: frozenset[str]
+    page_url: Callable[[str], str] | None
+
+    @property
+    def kind(self) -> str:
+        """Visits through our page and visits straight to Nextcloud do not mix."""
+        return "page" if self.page_url else "direct"
+
+
+class Provisioning:
+    """Asks for consent and records how it ended."""
+
+    def __init__(
+        self,
+        database: "Database",
+        provider: GrantProvider,
+        policy: Policy,
+        *,
+        clock: Callable[[], datetime],
+        on_finished: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._database = database
+        self._provider = provider
+        self._policy = policy
+        self._clock = clock
+        self._on_finished = on_finished
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """What may be permitted at all."""
+        return self._policy.bound
+
+    def now(self) -> datetime:
+        """The time that audit entries carry."""
+        return self._clock()
+
+    async def ask(
+        self, caller: Caller, scopes: frozenset[str], *, grant: Grant | None
+    ) -> ElicitationRequired:
+        """Make or reuse the one pending visit of this caller, and shape it as an exception to raise.
+
+        Raises:
+            MissingScope: The operator's settings rule out what is asked for.
+            NextcloudError: The visit leads straight to Nextcloud, and it could not be asked.
+        """
+        if missing := scopes - self._policy.bound:
+            raise MissingScope(
+                f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
+            )
+        page_url = self._policy.page_url
+        elicitation, _ = await self._database.elicitations.open(
+            principal=caller.principal,
+            client_id=caller.client_id,
+            client_name=caller.client_name,
+            kind=self._policy.kind,
+            scopes=scopes if page_url else self._policy.bound,
+            ttl=LIFETIME,
+            new_url=page_url or (lambda _: ""),
+        )
+        url = elicitation.url
+        if page_url is None and not url:
+            secret = await self._provider.authorize_url(elicitation, self._policy.bound)
+            url = secret.get_secret_value()
+            await self._database.elicitations.set_url(elicitation.id, url)
+        return ElicitationRequired(self._message(grant), url=url, elicitation_id=elicitation.id)
+
+    def _message(self, grant: Grant | None) -> str:
+        message = ASK
+        if grant is not None:
+            message = ASK_AGAIN if grant.credential.needs_reauth else ASK_MORE
+        if self._policy.page_url is None:
+            # Nextcloud's own page cannot name our limits, so the message must.
+            message += f" It will allow: {', '.join(sorted(self._policy.bound))}."
+        return message
+
+    async def find(self, elicitation_id: str, principal: Principal) -> Elicitation | None:
+        """Read a person's own visit; None for unknown, malformed and foreign ids alike."""
+        elicitation = await self._find(elicitation_id)
+        return elicitation if elicitation and elicitation.principal == principal else None
+
+    async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
+        """List those of the given visits that are final or gone."""
+        done: list[str] = []
+        for elicitation_id in elicitation_ids:
+            elicitation = await self._find(elicitation_id)
+            if elicitation is None or elicitation.state.final:
+                done.append(elicitation_id)
+        return done
+
+    async def view(self, elicitation_id: str) -> Visit | None:
+        """Show a visit to its page, without changing anything; None for ids that lead nowhere."""
+        elicitation = await self._find(elicitation_id)
+        if elicitation is None or elicitation.kind != "page":
+            return None
+        flow = await self._database.login_flows.find(elicitation_id)
+        grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
+        granted = grant.permission.scopes if grant and grant.permission else frozenset[str]()
+        return Visit(
+            id=elicitation.id,
+            state=elicitation.state,
+            client_name=elicitation.client_name,
+            nextcloud_host=self._policy.nextcloud_host,
+            needed=elicitation.scopes,
+            offered=self._policy.bound,
+            granted=granted & self._policy.bound,
+            login_url=flow.login_url if flow else None,
+            expires_at=elicitation.expires_at,
+            account_name=elicitation.account_name,
+            error=elicitation.error,
+        )
+
+    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
+        """Record that the person pressed Allow, and start the visit at Nextcloud where one is needed.
+
+        Someone who is connected already and only permits more does not need Nextcloud again.
+
+        Raises:
+            ElicitationUnknown: The visit is over, or never was.
+            NextcloudError: Nextcloud could not be asked; the visit stays open for another try.
+        """
+        elicitation = await self._active(elicitation_id)
+        scopes &= self._policy.bound
+        await self._database.elicitations.mark_opened(elicitation_id)
+        grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
+        if grant is not None and not grant.credential.needs_reauth:
+            await self._complete(elicitation, None, grant.account, grant.credential, scopes)
+        else:
+            await self._provider.authorize_url(elicitation, scopes)
+        visit = await self.view(elicitation_id)
+        if visit is None:
+            raise ElicitationUnknown("This link is no longer valid.")
+        return visit
+
+    async def decline(self, elicitation_id: str) -> None:
+        """Record that the person said no; whatever Nextcloud still answers is thrown away there."""
+        elicitation = await self._active(elicitation_id)
+        await self._finish(elicitation, ElicitationState.DECLINED)
+
+    async def redeemed(self, flow: LoginFlow, result: LoginResult, identity: Identity) -> bool:
+        """Store what Nextcloud gave, in one transaction; False when nobody waits for it any more.
+
+        Raises:
+            WrongAccount: The account is not the one this person connected first; nothing is stored.
+        """
+        elicitation = await self._find(flow.elicitation_id)
+        if elicitation is None or elicitation.state.final or flow.discard:
+            return False
+        now = self._clock()
+        account = Account(
+            id=str(uuid4()),
+            principal=flow.principal,
+            nextcloud_url=self._policy.nextcloud_url,
+            uid=identity.uid,
+            display_name=identity.display_name,
+            home_id=identity.home_id,
+            created_at=now,
+        )
+        credential = Credential(
+            id=str(uuid4()),
+            account_id=account.id,
+            provider=self._provider.name,
+            login_name=result.login_name,
+            secret=result.app_password,
+            needs_reauth=False,
+            version=1,
+            created_at=now,
+        )
+        return await self._complete(elicitation, flow, account, credential, flow.scopes)
+
+    async def failed(self, flow: LoginFlow, sentence: str) -> None:
+        """Record that the visit cannot succeed any more."""
+        elicitation = await self._find(flow.elicitation_id)
+        if elicitation is not None:
+            await self._finish(elicitation, ElicitationState.FAILED, error=sentence)
+
+    async def expire(self) -> None:
+        """End every visit whose time is over."""
+        for elicitation_id in await self._database.elicitations.expire_due():
+            await self._on_finished(elicitation_id)
+
+    async def _complete(
+        self,
+        elicitation: Elicitation,
+        flow: LoginFlow | None,
+        account: Account,
+        credential: Credential,
+        scopes: frozenset[str],
+    ) -> bool:
+        now = self._clock()
+        permission = Permission(
+            principal=elicitation.principal,
+            client_id=elicitation.client_id,
+            client_name=elicitation.client_name,
+            scopes=scopes,
+            granted_at=now,
+        )
+        try:
+            stored = await self._database.grants.complete(
+                elicitation=elicitation,
+                flow=flow,
+                account=account,
+                credential=credential,
+                permission=permission,
+                audit=self._audit(elicitation, "consent", "granted", " ".join(sorted(scopes))),
+            )
+        except WrongAccount as error:
+            await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
+            raise
+        await self._on_finished(elicitation.id)
+        return stored
+
+    async def _finish(
+        self, elicitation: Elicitation, state: ElicitationState, *, error: str | None = None
+    ) -> None:
+        audit = self._audit(elicitation, "consent", state, error or "")
+        await self._database.elicitations.finish(elicitation.id, state, error=error, audit=audit)
+        await self._on_finished(elicitation.id)
+
+    async def _active(self, elicitation_id: str) -> Elicitation:
+        elicitation = await self._find(elicitation_id)
+        if elicitation is None or elicitation.state.final:
+            raise ElicitationUnknown("This link is no longer valid; ask your assistant again for a new one.")
+        return elicitation
+
+    async def _find(self, elicitation_id: str) -> Elicitation | None:
+        try:
+            canonical = str(UUID(elicitation_id)) == elicitation_id
+        except ValueError:
+            return None
+        return await self._database.elicitations.find(elicitation_id) if canonical else None
+
+    def _audit(self, elicitation: Elicitation, action: str, result: str, detail: str) -> AuditEntry:
+        return AuditEntry(
+            at=self._clock(),
+            principal=elicitation.principal,
+            client_id=elicitation.client_id,
+            action=action,
+            result=result,
+            detail=detail,
+        )

@@ -1,0 +1,194 @@
+"""The command line: parses, calls, exits. What a command needs is imported when it runs."""
+
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from nextcloud_mcp_server.client_config import ChatClient
+from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
+
+_WRONG_SETTINGS = 2
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Nextcloud for AI assistants, with consent in the browser.",
+)
+grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
+db = typer.Typer(no_args_is_help=True, help="Look after the database.")
+keys = typer.Typer(no_args_is_help=True, help="Make keys.")
+app.add_typer(grants, name="grants")
+app.add_typer(db, name="db")
+app.add_typer(keys, name="keys")
+
+NextcloudOption = Annotated[
+    str | None,
+    typer.Option("--nextcloud", metavar="URL", help="Address of your Nextcloud [env: NEXTCLOUD_HOST]."),
+]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on [env: NEXTCLOUD_MCP_HOST].")]
+PortOption = Annotated[
+    int | None, typer.Option(help="Port to listen on; 0 takes a free one [env: NEXTCLOUD_MCP_PORT].")
+]
+SandboxOption = Annotated[bool, typer.Option("--sandbox", help="Use the built-in sandbox Nextcloud.")]
+NoAuthOption = Annotated[
+    bool, typer.Option("--no-local-auth", help="Ask no secret of HTTP clients; loopback only.")
+]
+
+
+@app.command()
+def serve(
+    *,
+    transport: Annotated[
+        Literal["stdio", "http"] | None,
+        typer.Option(help="stdio for a client that starts the server itself."),
+    ] = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    nextcloud: NextcloudOption = None,
+    sandbox: SandboxOption = False,
+    no_local_auth: NoAuthOption = False,
+) -> None:
+    """Start the server."""
+    from nextcloud_mcp_server.commands.serve import serve as run
+    from nextcloud_mcp_server.settings import load
+
+    run(
+        load(
+            transport=transport,
+            host=host,
+            port=port,
+            nextcloud_host=nextcloud,
+            sandbox=sandbox or None,
+            no_local_auth=no_local_auth or None,
+        )
+    )
+
+
+@app.command()
+def demo(
+    *,
+    manual: Annotated[
+        bool, typer.Option("--manual", help="Leave the consent to you, in your browser.")
+    ] = False,
+    dialect: Annotated[
+        Literal["draft", "2025-11-25", "2026-07-28", "text"],
+        typer.Option(help="How the client is asked for consent."),
+    ] = "2026-07-28",
+) -> None:
+    """Play the whole journey against the built-in sandbox Nextcloud."""
+    import anyio
+
+    from nextcloud_mcp_server import demo as journey
+
+    anyio.run(journey.play, dialect, manual)
+
+
+@app.command()
+def connect(
+    *,
+    nextcloud: NextcloudOption = None,
+    browser: Annotated[bool, typer.Option(help="Open the browser, or only print the link.")] = True,
+) -> None:
+    """Connect your Nextcloud from the terminal; no chat client needed."""
+    from nextcloud_mcp_server.commands.connection import connect as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(nextcloud_host=nextcloud), browser=browser)
+
+
+@grants.command("list")
+def list_grants(*, nextcloud: NextcloudOption = None) -> None:
+    """List who may do what at which Nextcloud."""
+    from nextcloud_mcp_server.commands.connection import list_grants as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(nextcloud_host=nextcloud))
+
+
+@grants.command("revoke")
+def revoke_grants(*, nextcloud: NextcloudOption = None) -> None:
+    """End every connection, here and at Nextcloud."""
+    from nextcloud_mcp_server.commands.connection import revoke_grants as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(nextcloud_host=nextcloud))
+
+
+@db.command("upgrade")
+def upgrade_database() -> None:
+    """Bring the database to the newest schema (starting the server does so too)."""
+    from nextcloud_mcp_server.commands.database import upgrade as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load())
+
+
+@db.command("current")
+def current_schema() -> None:
+    """Print the version of the database's schema."""
+    from nextcloud_mcp_server.commands.database import current as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load())
+
+
+@keys.command("new")
+def new_key() -> None:
+    """Print a new sealing key for TOKEN_ENCRYPTION_KEYS."""
+    from nextcloud_mcp_server.commands.config import print_key as run
+
+    run()
+
+
+@app.command()
+def config(
+    client: Annotated[ChatClient, typer.Argument(help="The chat client to write for.")],
+    *,
+    http: Annotated[bool, typer.Option("--http", help="For a server that runs already, over HTTP.")] = False,
+    host: HostOption = None,
+    port: PortOption = None,
+    nextcloud: NextcloudOption = None,
+    sandbox: SandboxOption = False,
+    no_local_auth: NoAuthOption = False,
+) -> None:
+    """Print the exact text that tells a chat client about this server."""
+    from nextcloud_mcp_server.commands.config import print_config as run
+    from nextcloud_mcp_server.settings import load
+
+    settings = load(
+        host=host,
+        port=port,
+        nextcloud_host=nextcloud,
+        sandbox=sandbox or None,
+        no_local_auth=no_local_auth or None,
+    )
+    run(settings, client, http=http)
+
+
+@app.command()
+def doctor(*, nextcloud: NextcloudOption = None) -> None:
+    """Check the set-up; each line says what to do."""
+    from nextcloud_mcp_server.commands.check import check as run
+    from nextcloud_mcp_server.settings import load
+
+    raise typer.Exit(run(load(nextcloud_host=nextcloud)))
+
+
+def main() -> None:
+    """Run the command line; a failure is one sentence, never a trace."""
+    try:
+        app()
+    except ConfigurationError as error:
+        _give_up(str(error), _WRONG_SETTINGS)
+    except NextcloudMcpError as error:
+        _give_up(str(error), 1)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _give_up(sentence: str, code: int) -> None:
+    typer.echo(f"Error: {sentence}", err=True)
+    sys.exit(code)

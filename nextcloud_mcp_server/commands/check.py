@@ -1,0 +1,46 @@
+"""Prints the doctor's report."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import anyio
+import typer
+
+from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.doctor import Finding, Verdict, look_here, look_there
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.settings import Settings
+
+_COLOURS = {Verdict.OK: typer.colors.GREEN, Verdict.WARN: typer.colors.YELLOW, Verdict.FAIL: typer.colors.RED}
+
+
+def check(settings: Settings) -> int:
+    """Print every finding; the answer is the exit code."""
+    logs.set_up("error")
+    failed = report(look_here(settings))
+    if settings.nextcloud_host is None:
+        missing = "none is set: use --nextcloud https://cloud.example.org or NEXTCLOUD_HOST."
+        failed |= report([Finding(Verdict.FAIL, "Nextcloud", missing)])
+    else:
+        failed |= report(anyio.run(_ask, settings, settings.nextcloud_host))
+    return int(failed)
+
+
+def report(findings: Iterable[Finding]) -> bool:
+    """Print findings, in colour at a terminal; tell whether one failed."""
+    failed = False
+    for finding in findings:
+        failed |= finding.verdict is Verdict.FAIL
+        # typer leaves the colours out where nobody sees them.
+        mark = typer.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
+        typer.echo(f"{mark}  {finding.topic}: {finding.text}")
+    return failed
+
+
+async def _ask(settings: Settings, address: str) -> list[Finding]:
+    url = NextcloudUrl.parse(address)
+    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
+        return await look_there(Nextcloud(url, pool), pool, base=str(url), clock=lambda: datetime.now(UTC))

@@ -1,0 +1,54 @@
+"""Prints how to tell a chat client about this server, and makes keys."""
+
+import sys
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.client_config import ChatClient, ServerAddress, ServerCommand, snippet
+from nextcloud_mcp_server.commands.console import result, say
+from nextcloud_mcp_server.commands.serve import mcp_url
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.storage.crypto import load_or_create_key_file, new_key
+
+
+def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
+    """Print the text to stdout, and where it goes to stderr."""
+    if http:
+        server = ServerAddress(url=mcp_url(settings, settings.port), secret=bearer_secret(settings))
+    else:
+        server = this_command(settings)
+    found = snippet(client, server)
+    say(found.place)
+    result(found.text)
+    if http and not settings.no_local_auth:
+        say("It holds the secret of your server: keep it to yourself.")
+
+
+def print_key() -> None:
+    """Print a new sealing key."""
+    result(new_key())
+    say(
+        "Put it first in TOKEN_ENCRYPTION_KEYS, and keep the older keys after it: they open what they sealed."
+    )
+
+
+def bearer_secret(settings: Settings) -> SecretStr | None:
+    """Find the secret that HTTP clients send; make its file when there is none yet."""
+    if settings.no_local_auth:
+        return None
+    if settings.nextcloud_mcp_secret is not None:
+        return settings.nextcloud_mcp_secret
+    settings.open_data_dir()
+    secrets, _ = load_or_create_key_file(settings.secret_file)
+    return secrets[0]
+
+
+def this_command(settings: Settings) -> ServerCommand:
+    """Write a command that starts this installation, wherever the client starts it from."""
+    what = ("--sandbox",) if settings.sandbox else ("--nextcloud", settings.require_nextcloud())
+    folder = Path(sys.executable).parent
+    for script in (folder / "nextcloud-mcp-server", folder / "nextcloud-mcp-server.exe"):
+        if script.is_file():
+            return ServerCommand(command=str(script), arguments=("serve", *what))
+    return ServerCommand(command=sys.executable, arguments=("-m", "nextcloud_mcp_server", "serve", *what))

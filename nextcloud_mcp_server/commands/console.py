@@ -1,0 +1,49 @@
+"""Prints for a person: results to stdout, everything else to stderr."""
+
+import sys
+import webbrowser
+from contextlib import suppress
+
+import typer
+
+
+def say(text: str) -> None:
+    """Print a line that is not the result, so that stdout can be piped (or is MCP's)."""
+    typer.echo(text, err=True)
+
+
+def result(text: str) -> None:
+    """Print a line of the result."""
+    typer.echo(text)
+
+
+class Progress:
+    """One line that is written over at a terminal; whole lines, without repeats, elsewhere."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Show how far it is."""
+        if text == self._last:
+            return
+        self._last = text
+        typer.echo(f"\r\x1b[2K{text}" if self._live else text, err=True, nl=not self._live)
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live and self._last:
+            typer.echo("", err=True)
+
+
+def open_browser(url: str) -> None:
+    """Open a page, and print its address for those whose browser does not open."""
+    say(f"Opening your browser. If nothing opens, go to:\n\n  {url}\n")
+    with suppress(webbrowser.Error):
+        webbrowser.open(url)
+
+
+def print_link(url: str) -> None:
+    """Print the address of a page."""
+    say(f"Open this page in a browser:\n\n  {url}\n")

@@ -1,0 +1,26 @@
+"""Brings the database up to date, and tells its schema's version."""
+
+import anyio
+
+from nextcloud_mcp_server import core, logs
+from nextcloud_mcp_server.commands.console import result
+from nextcloud_mcp_server.database_file import database_file, schema_version
+from nextcloud_mcp_server.settings import Settings
+
+
+def upgrade(settings: Settings) -> None:
+    """Migrate to the newest schema. Starting the server does the same."""
+    logs.set_up(settings.log_level)
+    anyio.run(_upgrade, settings)
+    current(settings)
+
+
+async def _upgrade(settings: Settings) -> None:
+    async with core.open_database(settings):
+        pass
+
+
+def current(settings: Settings) -> None:
+    """Print the schema's version, without touching anything."""
+    version = schema_version(database_file(settings))
+    result(version or "no schema yet: it is made at first use")

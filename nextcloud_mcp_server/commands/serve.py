@@ -1,0 +1,90 @@
+"""Starts the server."""
+
+import logging
+import socket
+
+import anyio
+
+from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.commands.console import say
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until the client leaves (stdio) or somebody stops it (HTTP)."""
+    logs.set_up(settings.log_level)
+    if not settings.sandbox:
+        settings.require_nextcloud()
+    for sentence in settings.warnings:
+        logger.warning(sentence)
+    port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
+    say(greeting(settings, port))
+
+    # After the refusals: the SDK behind it takes most of a second.
+    from nextcloud_mcp_server import app  # noqa: PLC0415  # see above
+
+    if settings.transport == "http":
+        anyio.run(app.run_http, settings, settings.host, port)
+    else:
+        anyio.run(app.run_stdio, settings)
+
+
+def greeting(settings: Settings, port: int) -> str:
+    """Say where the server listens, what it works on, and how a client gets to it."""
+    if settings.sandbox:
+        behind = "the built-in sandbox Nextcloud (alice and bob; nothing is kept)"
+    else:
+        behind = settings.require_nextcloud()
+    if settings.transport == "stdio":
+        lines = [
+            "Nextcloud MCP server, listening on stdio: it waits for a client to speak.",
+            f"Nextcloud: {behind}",
+            "To connect a client: nextcloud-mcp-server config claude-code "
+            "(or claude-desktop, vscode, cursor, codex)",
+        ]
+        return "\n".join(lines)
+    lines = [
+        f"Nextcloud MCP server, listening on {mcp_url(settings, port)}",
+        f"Nextcloud: {behind}",
+    ]
+    if settings.no_local_auth:
+        lines.append("No secret is asked for: everybody on this computer can call (--no-local-auth).")
+    else:
+        lines.append("Clients need the bearer secret of this server.")
+    at = "" if port == 8765 else f" --port {port}"  # noqa: PLR2004  # the default of the setting
+    lines.append(
+        f"To connect a client: nextcloud-mcp-server config claude-code --http{at} (or vscode, cursor, codex)"
+    )
+    return "\n".join(lines)
+
+
+def mcp_url(settings: Settings, port: int) -> str:
+    """Write the address that clients are given."""
+    if settings.nextcloud_mcp_server_url is not None:
+        return f"{settings.nextcloud_mcp_server_url.rstrip('/')}/mcp"
+    # A wildcard address is for listening, not for calling.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104  # compared, not bound
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/mcp"
+
+
+def claim_port(host: str, port: int) -> int:
+    """Find out the port to listen on, before anything is said about it.
+
+    Raises:
+        ConfigurationError: Something else listens there, or the address is not this computer's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"Cannot listen on {host}, port {port} ({error.strerror or error}): choose another "
+                "with --port (0 takes a free one) or --host."
+            ) from error
+        return int(probe.getsockname()[1])

@@ -1,0 +1,35 @@
+"""Reads the schema's version from a database file, without opening it for writing."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.settings import Settings
+
+_VERSION_QUERY = "SELECT version_num FROM nextcloud_mcp_version"
+
+
+def database_file(settings: Settings) -> Path:
+    """Find the file behind the database's address."""
+    return Path(settings.database_address.partition(":///")[2].partition("?")[0])
+
+
+def schema_version(file: Path) -> str | None:
+    """Read the version of a database file; None when there is no file, or nothing of ours in it.
+
+    Raises:
+        StorageError: The file is no database, or it is damaged.
+    """
+    if not file.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return str(connection.execute(_VERSION_QUERY).fetchone()[0])
+    except sqlite3.OperationalError:
+        return None
+    except sqlite3.DatabaseError as error:
+        raise StorageError(
+            f"{file} cannot be read as a database ({error}): put back a backup, or move it away and "
+            "connect again."
+        ) from error

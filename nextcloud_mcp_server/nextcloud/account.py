@@ -1,0 +1,147 @@
+"""One Nextcloud, and one person's account on it: where the clients of the apps come together."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import httpx2
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.files import FilesClient
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
+from nextcloud_mcp_server.nextcloud.notes import NotesClient
+from nextcloud_mcp_server.nextcloud.trash import TrashClient
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.nextcloud.user import User, UserClient
+
+_OLDEST = 28
+_HOME_ID = (
+    '<d:propfind xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns"><d:prop><oc:id/></d:prop></d:propfind>'
+)
+
+
+class Account:
+    """What a tool may do in one person's name."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self.uid = http.uid
+        self.notes = NotesClient(http)
+        self.files = FilesClient(http)
+        self.trash = TrashClient(http)
+        self.user = UserClient(http)
+        self.capabilities = CapabilitiesClient(http)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What `status.php` tells anybody."""
+
+    version: str
+    product_name: str
+    maintenance: bool
+    needs_upgrade: bool
+
+
+class _Status(BaseModel):
+    installed: bool
+    maintenance: bool
+    needs_upgrade: bool = Field(default=False, validation_alias="needsDbUpgrade")
+    version: str = Field(validation_alias="versionstring", pattern=r"^\d+\.")
+    product_name: str = Field(default="Nextcloud", validation_alias="productname")
+
+
+class Nextcloud:
+    """The configured Nextcloud; one per server process."""
+
+    def __init__(
+        self, url: NextcloudUrl, pool: httpx2.AsyncClient, *, public_url: NextcloudUrl | None = None
+    ) -> None:
+        self._url = url
+        self._pool = pool
+        self._public_url = public_url
+        self._anonymous = self._http(None, uid="")
+
+    def account(self, *, login_name: str, secret: SecretStr, uid: str) -> Account:
+        """Open one person's account; no request is made."""
+        return Account(self._http(BasicCredential(login_name, secret), uid=uid))
+
+    @property
+    def login(self) -> LoginFlowClient:
+        """Where people are asked to sign in."""
+        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url)
+
+    async def whoami(self, *, login_name: str, secret: SecretStr) -> User:
+        """Ask whose credential this is."""
+        return await UserClient(self._http(BasicCredential(login_name, secret), uid="")).get()
+
+    async def home_id(self, *, login_name: str, secret: SecretStr, uid: str) -> str | None:
+        """Fetch the id of the home folder; a deleted and re-created account has another one."""
+        http = self._http(BasicCredential(login_name, secret), uid=uid)
+        response = await http.request(
+            "PROPFIND",
+            f"/remote.php/dav/files/{quote(uid, safe='')}/",
+            headers={"Depth": "0", "Content-Type": "application/xml"},
+            content=_HOME_ID,
+            max_bytes=65_536,
+        )
+        found = re.search(r"<(?:[\w-]+:)?id>([^<]+)</", response.text)
+        return found[1] if found else None
+
+    async def delete_app_password(self, *, login_name: str, secret: SecretStr) -> None:
+        """Revoke an app password at Nextcloud; one that is gone already counts as revoked.
+
+        Raises:
+            Forbidden: The secret is the account's real password.
+        """
+        http = self._http(BasicCredential(login_name, secret), uid="")
+        try:
+            await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
+        except errors.CredentialRejected:
+            return
+
+    async def server_info(self) -> ServerInfo:
+        """Ask whether a usable Nextcloud is there.
+
+        Raises:
+            NotNextcloud: Something else answers at that address.
+            TooOld: Its version is not supported.
+            Unreachable: Nothing answers.
+        """
+        try:
+            response = await self._anonymous.request(
+                "GET", "/status.php", max_bytes=65_536, timeout_seconds=15
+            )
+            status = decoded(response, TypeAdapter(_Status))
+        except (
+            errors.NotFound,
+            errors.Forbidden,
+            errors.CredentialRejected,
+            errors.ServerFault,
+            errors.TooLarge,
+        ):
+            raise errors.NotNextcloud(
+                "Something answers at NEXTCLOUD_HOST, but it is not a Nextcloud. Check the host and whether "
+                "Nextcloud is installed below a path such as /nextcloud."
+            ) from None
+        if not status.installed:
+            raise errors.NotNextcloud(
+                "The Nextcloud at NEXTCLOUD_HOST is not set up yet. Finish its installation."
+            )
+        if int(status.version.split(".")[0]) < _OLDEST:
+            raise errors.TooOld(
+                f"This is Nextcloud {status.version}; version {_OLDEST} or newer is needed. Upgrade it."
+            )
+        return ServerInfo(
+            version=status.version,
+            product_name=status.product_name,
+            maintenance=status.maintenance,
+            needs_upgrade=status.needs_upgrade,
+        )
+
+    def _http(self, credential: BasicCredential | None, *, uid: str) -> NextcloudHttp:
+        return NextcloudHttp(
+            self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url
+        )

@@ -1,0 +1,61 @@
+"""What a Nextcloud offers to one person."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCapabilities:
+    """Version and apps, such as "notes" or "files"; `notes_api_versions` such as ("0.2", "1.3", "1.4")."""
+
+    version: str
+    apps: frozenset[str]
+    notes_api_versions: tuple[str, ...] = ()
+
+
+class _Version(BaseModel):
+    string: str
+
+
+class _Notes(BaseModel):
+    api_version: list[str] = Field(default_factory=list[str])
+
+
+class _Data(BaseModel):
+    version: _Version
+    # Each app answers what it likes, and PHP writes an empty map as a list.
+    capabilities: dict[str, Any]
+
+
+_DATA = TypeAdapter(ocs.Envelope[_Data])
+
+
+class CapabilitiesClient:
+    """Reads which apps one person has."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def get(self) -> ServerCapabilities:
+        """Fetch version and apps.
+
+        Raises:
+            CredentialRejected: The anonymous set came back: Nextcloud did not take the credential.
+        """
+        data, response = await ocs.get(self._http, "/cloud/capabilities", _DATA)
+        if "core" not in data.capabilities and "X-User-Id" not in response.headers:
+            raise errors.CredentialRejected(
+                "Nextcloud no longer accepts the access that was granted. "
+                "Call request_nextcloud_access to ask for it again."
+            )
+        notes = data.capabilities.get("notes")
+        versions = _Notes.model_validate(notes).api_version if isinstance(notes, dict) else []
+        return ServerCapabilities(
+            version=data.version.string, apps=frozenset(data.capabilities), notes_api_versions=tuple(versions)
+        )

@@ -1,0 +1,207 @@
+"""WebDAV addresses and request bodies: one place encodes names, one place decodes hrefs.
+
+Names are opaque. A tool's path is split at `/` and each part is encoded exactly once; an href is
+split first and each part is decoded exactly once, so a file called `a%62c.txt` stays that file.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+from xml.sax.saxutils import escape
+
+from nextcloud_mcp_server import errors
+
+#: Nextcloud stores names in 255 and paths in 4000 bytes and answers 400 to longer ones.
+MAX_NAME_BYTES: Final = 255
+MAX_PATH_BYTES: Final = 4000
+
+_SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
+
+SERVICE: Final = "/remote.php/dav"
+XML_HEADERS: Final = {"Content-Type": "application/xml; charset=utf-8"}
+
+_NAMESPACES: Final = {"d": "DAV:", "oc": "http://owncloud.org/ns", "nc": "http://nextcloud.org/ns"}
+_DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())
+FIRST_PRINTABLE: Final = 0x20
+
+Segments = tuple[str, ...]
+
+
+def name(qualified: str) -> str:
+    """Spell `oc:size` as lxml does: `{http://owncloud.org/ns}size`."""
+    prefix, _, local = qualified.partition(":")
+    return f"{{{_NAMESPACES[prefix]}}}{local}"
+
+
+def split(path: str) -> Segments:
+    """Take a path apart, and refuse what must never reach a server.
+
+    Raises:
+        InvalidInput: It climbs, or holds a control character or a backslash, or is too long.
+    """
+    segments = tuple(part for part in path.split("/") if part)
+    for segment in segments:
+        _check(segment)
+    if sum(len(segment.encode()) + 1 for segment in segments) > MAX_PATH_BYTES:
+        raise errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
+    return segments
+
+
+def _check(segment: str) -> None:
+    if segment in (".", ".."):
+        raise errors.InvalidInput("A path cannot hold '.' or '..': give the full path from the top folder.")
+    if any(ord(character) < FIRST_PRINTABLE for character in segment):
+        raise errors.InvalidInput("A name cannot hold control characters such as line breaks.")
+    if "\\" in segment:
+        raise errors.InvalidInput("A name cannot hold a backslash; folders are separated by '/'.")
+    try:
+        encoded = segment.encode()
+    except UnicodeEncodeError:
+        raise errors.InvalidInput("A name must be valid Unicode text.") from None
+    if len(encoded) > MAX_NAME_BYTES:
+        raise errors.InvalidInput(f"A name cannot be longer than {MAX_NAME_BYTES} bytes: shorten it.")
+
+
+def join(segments: Iterable[str]) -> str:
+    """Write segments as the path a tool shows: `Documents/a b.txt`, or `/` for the top folder."""
+    return "/".join(segments) or "/"
+
+
+def encode(segments: Iterable[str]) -> str:
+    """Percent-encode segments, each exactly once."""
+    return "/".join(quote(segment, safe="") for segment in segments)
+
+
+def same(left: Segments, right: Segments) -> bool:
+    """Compare two paths as Nextcloud does, which stores names in Unicode form NFC."""
+    return left == right or [_nfc(part) for part in left] == [_nfc(part) for part in right]
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One person's part of the DAV service; every DAV address in this program is built here."""
+
+    root: Segments
+
+    @classmethod
+    def of(cls, collection: str, uid: str, *below: str) -> "Tree":
+        """Open `files`, `trashbin` and so on of one person.
+
+        Raises:
+            InvalidInput: The user id would change the meaning of the address.
+        """
+        if uid in ("", ".", ".."):
+            raise errors.InvalidInput("This user id cannot be used in an address.")
+        return cls((collection, uid, *below))
+
+    def url(self, segments: Iterable[str] = ()) -> str:
+        """Give the encoded address below the Nextcloud's base URL."""
+        return f"{SERVICE}/{encode((*self.root, *segments))}"
+
+    @property
+    def scope(self) -> str:
+        """Name the tree in a SEARCH, where Nextcloud takes the text as it is, without decoding."""
+        return "/" + "/".join(self.root)
+
+    def locate(self, href: str, *, host: str) -> Segments | None:
+        """Find what an href of an answer means inside this tree; None when it is not in it.
+
+        The web root before `/remote.php/dav` is Nextcloud's own idea (`overwritewebroot`) and may
+        differ from ours, so it is not compared; nothing is ever requested by following an href.
+        """
+        try:
+            parts = urlsplit(href)
+        except ValueError:
+            return None
+        if (parts.netloc and parts.hostname != host.lower()) or parts.query or parts.fragment:
+            return None
+        _, found, inside = parts.path.partition(f"{SERVICE}/")
+        if not found:
+            return None
+        segments = _decode(inside)
+        depth = len(self.root)
+        if segments is None or not same(segments[:depth], self.root):
+            return None
+        return segments[depth:]
+
+
+def _decode(path: str) -> Segments | None:
+    """Decode each part of an encoded path once; None when a part could be read as several."""
+    try:
+        segments = tuple(unquote_to_bytes(part).decode() for part in path.removesuffix("/").split("/"))
+    except UnicodeDecodeError:
+        return None
+    if any(segment in ("", ".", "..") or "/" in segment or "\0" in segment for segment in segments):
+        return None
+    return segments
+
+
+def propfind(properties: Iterable[str]) -> bytes:
+    """Write the body that asks for these properties, such as `d:getetag`."""
+    wanted = "".join(f"<{each}/>" for each in properties)
+    return f'<?xml version="1.0"?><d:propfind {_DECLARED}><d:prop>{wanted}</d:prop></d:propfind>'.encode()
+
+
+def like(property_name: str, text: str) -> str:
+    r"""Match names that contain this text; `%`, `_` and `\` in it stand for themselves."""
+    literal = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
+    return _compare("like", property_name, f"%{literal}%")
+
+
+def starts_with(property_name: str, text: str) -> str:
+    """Match values that begin with this text, which holds no wildcard."""
+    return _compare("like", property_name, f"{text}%")
+
+
+def equals(property_name: str, value: str) -> str:
+    """Match exactly this value."""
+    return _compare("eq", property_name, value)
+
+
+def at_least(property_name: str, value: str) -> str:
+    """Match this value and everything above it."""
+    return _compare("gte", property_name, value)
+
+
+def at_most(property_name: str, value: str) -> str:
+    """Match this value and everything below it."""
+    return _compare("lte", property_name, value)
+
+
+def is_folder() -> str:
+    """Match folders."""
+    return "<d:is-collection/>"
+
+
+def negate(condition: str) -> str:
+    """Match what the condition does not."""
+    return f"<d:not>{condition}</d:not>"
+
+
+def _compare(operator: str, property_name: str, value: str) -> str:
+    literal = escape(value)
+    return f"<d:{operator}><d:prop><{property_name}/></d:prop><d:literal>{literal}</d:literal></d:{operator}>"
+
+
+def search(
+    *, scope: str, properties: Iterable[str], conditions: Sequence[str], limit: int, first: int
+) -> bytes:
+    """Write a SEARCH body: all conditions hold, newest first, `limit` rows from row `first` on."""
+    wanted = "".join(f"<{each}/>" for each in properties)
+    where = conditions[0] if len(conditions) == 1 else f"<d:and>{''.join(conditions)}</d:and>"
+    start = f'<s:firstresult xmlns:s="{_SEARCH_NAMESPACE}">{first}</s:firstresult>' if first else ""
+    return (
+        f'<?xml version="1.0"?><d:searchrequest {_DECLARED}><d:basicsearch>'
+        f"<d:select><d:prop>{wanted}</d:prop></d:select>"
+        f"<d:from><d:scope><d:href>{escape(scope)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
+        f"<d:where>{where}</d:where>"
+        "<d:orderby><d:order><d:prop><d:getlastmodified/></d:prop><d:descending/></d:order></d:orderby>"
+        f"<d:limit><d:nresults>{limit}</d:nresults>{start}</d:limit>"
+        "</d:basicsearch></d:searchrequest>"
+    ).encode()

@@ -1,0 +1,142 @@
+"""What Nextcloud knows of a file or folder, read from a DAV answer."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from nextcloud_mcp_server.nextcloud import dav, multistatus
+from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
+from nextcloud_mcp_server.nextcloud.version import Version
+
+#: Enough for a row of a list.
+ROW: Final = (
+    "d:resourcetype", "d:getcontenttype", "d:getlastmodified", "d:getetag", "oc:size", "oc:favorite",
+)  # fmt: skip
+#: All that `info` tells.
+DETAILS: Final = (
+    *ROW, "d:getcontentlength", "d:quota-available-bytes", "d:quota-used-bytes", "oc:fileid",
+    "oc:permissions",
+    "oc:owner-display-name", "oc:share-types", "nc:sharees", "nc:system-tags", "oc:tags",
+    "nc:contained-folder-count", "nc:contained-file-count",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What only `info` asks for."""
+
+    file_id: str
+    permissions: str
+    owner: str
+    share_types: tuple[str, ...]
+    shared_with: tuple[str, ...]
+    tags: tuple[str, ...]
+    quota_used: int | None
+    quota_available: int | None
+    folders_inside: int | None
+    files_inside: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder of one person."""
+
+    segments: dav.Segments
+    is_folder: bool
+    size: int | None
+    content_type: str
+    modified_at: datetime | None
+    etag: str | None
+    favourite: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, empty for the top folder."""
+        return self.segments[-1] if self.segments else ""
+
+    @property
+    def path(self) -> str:
+        """The path as tools take and show it."""
+        return dav.join(self.segments)
+
+    @property
+    def version(self) -> Version:
+        """The state it is in, to compare before it is overwritten."""
+        return Version.of(self.etag, self.size, self.modified_at)
+
+
+def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
+    """Read an entry; what a server left out or wrote oddly stays unknown."""
+    size = number(response.text("oc:size"))
+    return Entry(
+        segments=segments,
+        is_folder=response.has_inner("d:resourcetype", "d:collection"),
+        size=number(response.text("d:getcontentlength")) if size is None else size,
+        content_type=response.text("d:getcontenttype"),
+        modified_at=http_date(response.text("d:getlastmodified")),
+        etag=etags.normalise(response.text("d:getetag")) or None,
+        favourite=response.text("oc:favorite") == "1",
+    )
+
+
+def details_of(response: DavResponse) -> Details:
+    """Read the details."""
+    return Details(
+        file_id=response.text("oc:fileid"),
+        permissions=response.text("oc:permissions"),
+        owner=response.text("oc:owner-display-name"),
+        share_types=tuple(response.inner_texts("oc:share-types", "oc:share-type")),
+        shared_with=tuple(response.inner_texts("nc:sharees", "nc:display-name")),
+        tags=(
+            *response.inner_texts("nc:system-tags", "nc:system-tag"),
+            *response.inner_texts("oc:tags", "oc:tag"),
+        ),
+        quota_used=number(response.text("d:quota-used-bytes")),
+        quota_available=number(response.text("d:quota-available-bytes")),
+        folders_inside=number(response.text("nc:contained-folder-count")),
+        files_inside=number(response.text("nc:contained-file-count")),
+    )
+
+
+def number(text: str) -> int | None:
+    """Read a whole number, such as a size, or the `-3` of an unlimited quota."""
+    try:
+        return int(text) if len(text) <= 20 else None  # noqa: PLR2004 - longer than any 64-bit number
+    except ValueError:
+        return None
+
+
+def http_date(text: str) -> datetime | None:
+    """Read an HTTP date; None when there is none or it cannot be one."""
+    try:
+        return parsedate_to_datetime(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+async def ask(
+    http: NextcloudHttp,
+    method: str,
+    url: str,
+    *,
+    tree: dav.Tree,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    sentences: Mapping[int, str] | None = None,
+) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
+    """Send one DAV question and give what it answers about this tree; foreign hrefs are dropped."""
+    sent = {**dav.XML_HEADERS, **(headers or {})}
+    async with (
+        http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
+        aclosing(multistatus.read(response.aiter_raw())) as found,
+    ):
+        host = response.url.host
+        async for each in found:
+            segments = tree.locate(each.href, host=host)
+            if segments is not None:
+                yield segments, each

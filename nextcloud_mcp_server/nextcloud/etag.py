@@ -1,0 +1,33 @@
+"""Etags in one form: bare, as tools show them; quoted, as `If-Match` wants them."""
+
+import re
+from collections.abc import Mapping
+
+from nextcloud_mcp_server.errors import InvalidInput
+
+_BARE = re.compile(r"[\x21\x23-\x29\x2b-\x7e]{1,256}")
+
+
+def normalise(text: str) -> str:
+    """Strip quotes, the weak mark and what a compressing web server appends."""
+    bare = text.strip().removeprefix("W/").strip().strip('"')
+    # Apache's mod_deflate renames the etag of what it compressed; Nextcloud never saw that name.
+    return bare.removesuffix("-gzip").strip('"')
+
+
+def quote(text: str) -> str:
+    """Write an etag as `If-Match` needs it; without quotes, or weak, Nextcloud answers 412.
+
+    Raises:
+        InvalidInput: It cannot be an etag. `*` is none: it would overwrite whatever is there.
+    """
+    bare = normalise(text)
+    if not _BARE.fullmatch(bare):
+        raise InvalidInput("That is not an etag: pass on, unchanged, the one that reading it answered.")
+    return f'"{bare}"'
+
+
+def of(headers: Mapping[str, str]) -> str | None:
+    """Find the etag of an answer. `OC-ETag` wins: proxies rewrite or drop `ETag`, but not that one."""
+    found = normalise(headers.get("OC-ETag") or headers.get("ETag") or "")
+    return found or None

@@ -1,0 +1,357 @@
+"""One person's files, over WebDAV."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.entries import Details, Entry
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.search import Query
+from nextcloud_mcp_server.nextcloud.version import Version
+from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.window import Position, Window
+
+Order = Literal["name", "modified", "size"]
+
+#: Each missing parent costs a request, so a path of thousands of them is refused.
+_MAX_NEW_LEVELS: Final = 64
+_WENT_WRONG_AFTERWARDS: Final = (errors.Unreachable, errors.NotFound, errors.ServerFault, errors.Unavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page of a folder's direct children."""
+
+    folder: Entry
+    entries: list[Entry]
+    total: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write left behind."""
+
+    path: str
+    version: Version
+    created: bool
+
+
+class FilesClient:
+    """Reads and changes one person's files."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+        self._tree = dav.Tree.of("files", http.uid)
+
+    async def list_folder(
+        self, path: str = "/", *, order: Order = "name", limit: int = 100, after: Position | None = None
+    ) -> Listing:
+        """Fetch one page of a folder's direct children; one request, however large the folder.
+
+        Raises:
+            NotFound: No such folder.
+            InvalidInput: It is a file.
+        """
+        wanted = dav.split(path)
+        window = Window[Entry](_POSITIONS[order], limit=limit, after=after)
+        folder: Entry | None = None
+        async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
+            async for segments, response in found:
+                if dav.same(segments, wanted):
+                    folder = entries.entry_of(segments, response)
+                # Some Nextclouds (31.0.8) answer grandchildren as well.
+                elif len(segments) == len(wanted) + 1 and dav.same(segments[:-1], wanted):
+                    window.offer(entries.entry_of(segments, response))
+        if folder is None:
+            raise troubles.not_what_was_asked(path)
+        if not folder.is_folder:
+            raise errors.InvalidInput(f"{quoted(path)} is a file: read it with nc_files_read_file.")
+        page, more = window.page()
+        return Listing(folder, page, window.total, more)
+
+    async def info(self, path: str) -> Entry:
+        """Fetch what a list row tells of one file or folder.
+
+        Raises:
+            NotFound: No such file or folder.
+        """
+        return entries.entry_of(*await self._one(dav.split(path), entries.ROW))
+
+    async def details(self, path: str) -> tuple[Entry, Details]:
+        """Fetch everything known of one file or folder.
+
+        Raises:
+            NotFound: No such file or folder.
+        """
+        segments, response = await self._one(dav.split(path), entries.DETAILS)
+        return entries.entry_of(segments, response), entries.details_of(response)
+
+    async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
+        """Fetch at most `length` bytes from byte `offset` on; an empty file costs a second request.
+
+        Raises:
+            NotFound: No such file.
+            InvalidInput: It is a folder, or it ends before `offset`.
+        """
+        segments = _below_top(path)
+        shown = dav.join(segments)
+        sentences = {404: troubles.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
+        headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
+        try:
+            async with self._http.stream(
+                "GET", self._tree.url(segments), headers=headers, sentences=sentences
+            ) as response:
+                return await byte_range.take(response, shown, offset=offset, length=length)
+        except errors.OutOfRange:
+            # An empty file has no first byte, so asking for one is refused.
+            entry = await self.info(path) if offset == 0 else None
+            if entry is None or entry.size:
+                raise
+            return byte_range.Chunk(shown, b"", 0, 0, entry.content_type, entry.version)
+
+    async def write(self, path: str, data: bytes, *, version: str | None = None) -> Written:
+        """Create a file, or overwrite the one that is still in this version; two requests then.
+
+        Raises:
+            AlreadyExists: Something has that name, and no version was given.
+            EtagMismatch: It changed since it was read.
+            NotFound: The folder to create it in does not exist, or the file to overwrite is gone.
+        """
+        segments = _below_top(path)
+        shown = dav.join(segments)
+        if version is None:
+            headers = {"If-None-Match": "*"}
+        else:
+            headers = await self._unchanged(segments, version)
+        sentences = {
+            404: troubles.no_folder_for(shown),
+            409: f"{quoted(shown)} is a folder, or its own folder does not exist.",
+            507: f"Nextcloud did not store {quoted(shown)}{{reason}}.",
+        }
+        response = await self._put(segments, data, headers, sentences=sentences)
+        etag = etags.of(response.headers)
+        seen = None if etag else await self._glimpse(segments)
+        version_now = seen.version if seen else Version(etag, len(data))
+        return Written(shown, version_now, created=version is None)
+
+    async def _put(
+        self, segments: dav.Segments, data: bytes, headers: dict[str, str], *, sentences: dict[int, str]
+    ) -> httpx2.Response:
+        sent = {**headers, "Content-Type": "application/octet-stream"}
+        shown = dav.join(segments)
+        try:
+            with troubles.in_doubt(shown):
+                return await self._http.request(
+                    "PUT", self._tree.url(segments), headers=sent, content=data, sentences=sentences
+                )
+        except errors.AlreadyExists as error:
+            raise troubles.taken(shown) from error
+        except errors.EtagMismatch as error:
+            raise troubles.changed(shown, error.current_etag) from error
+        except errors.StorageFull as error:
+            # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
+            raise errors.StorageFull(f"{error} {await self._room(segments[:-1], len(data))}") from error
+
+    async def _room(self, folder: dav.Segments, needed: int) -> str:
+        try:
+            _, details = await self.details(dav.join(folder))
+        except _WENT_WRONG_AFTERWARDS:
+            return "Its quota could not be looked at."
+        left = details.quota_available
+        if left is not None and 0 <= left < needed:
+            return f"It needs {needed} bytes and the quota leaves {left}: free some space first."
+        return "The quota is not the reason; the administrator may not allow this file here."
+
+    async def create_folder(self, path: str) -> bool:
+        """Create a folder and the parents it lacks; False when it was there already.
+
+        Raises:
+            AlreadyExists: A file has that name.
+        """
+        segments = _below_top(path)
+        if len(segments) > _MAX_NEW_LEVELS:
+            raise errors.InvalidInput(
+                f"That is more than {_MAX_NEW_LEVELS} folders deep: choose a shorter path."
+            )
+        try:
+            return await self._mkcol(segments)
+        except errors.Conflict:
+            for depth in range(1, len(segments)):
+                await self._mkcol(segments[:depth])
+            return await self._mkcol(segments)
+
+    async def _mkcol(self, segments: dav.Segments) -> bool:
+        shown = dav.join(segments)
+        try:
+            with troubles.in_doubt(shown):
+                await self._http.request("MKCOL", self._tree.url(segments))
+        except errors.AlreadyExists:
+            if not (await self.info(shown)).is_folder:
+                raise errors.AlreadyExists(
+                    f"A file called {quoted(shown)} is there already: choose another name."
+                ) from None
+            return False
+        return True
+
+    async def move(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
+        """Move or rename, and look at the result; `overwrite` is the version of the target.
+
+        Raises:
+            AlreadyExists: The target's name is taken, and no version of it was given.
+            EtagMismatch: The target changed since it was read.
+            NotFound: No such source.
+            Conflict: The target's folder does not exist.
+        """
+        return await self._transfer("MOVE", source, target, overwrite)
+
+    async def copy(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
+        """Copy, and look at the result; raises and overwrites as `move`."""
+        return await self._transfer("COPY", source, target, overwrite)
+
+    async def _transfer(self, method: str, source: str, target: str, overwrite: str | None) -> Entry | None:
+        old, new = _below_top(source), _below_top(target)
+        if dav.same(old, new[: len(old)]):
+            raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
+        headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
+        if overwrite is not None:
+            await self._unchanged(new, overwrite, only_files=True)
+            headers["Overwrite"] = "T"
+        shown = dav.join(new)
+        sentences = {
+            404: troubles.missing(dav.join(old)),
+            409: troubles.no_folder_for(shown),
+        }
+        try:
+            with troubles.in_doubt(shown):
+                await self._http.request(method, self._tree.url(old), headers=headers, sentences=sentences)
+        except errors.AlreadyExists as error:
+            raise troubles.taken(shown) from error
+        return await self._glimpse(new)
+
+    async def delete(self, path: str, *, version: str | None = None) -> str:
+        """Delete to the trash, if a version is given only in that version; answers the path.
+
+        Raises:
+            NotFound: No such file or folder.
+            EtagMismatch: It changed since it was read.
+        """
+        segments = _below_top(path)
+        shown = dav.join(segments)
+        headers = {} if version is None else await self._unchanged(segments, version)
+        sentences = {404: troubles.missing(shown)}
+        try:
+            with troubles.in_doubt(shown):
+                await self._http.request(
+                    "DELETE", self._tree.url(segments), headers=headers, sentences=sentences
+                )
+        except errors.EtagMismatch as error:
+            raise troubles.changed(shown, error.current_etag) from error
+        return shown
+
+    async def holds(self, path: str, file_id: str) -> bool:
+        """Tell whether this very file or folder is at a path now; False also when that cannot be seen."""
+        try:
+            _, details = await self.details(path)
+        except (errors.InvalidInput, *_WENT_WRONG_AFTERWARDS):
+            return False
+        return bool(file_id) and details.file_id == file_id
+
+    async def search(self, query: Query, *, limit: int, first: int = 0) -> tuple[list[Entry], bool]:
+        """Find files and folders, newest first, from result `first` on; tells whether there are more.
+
+        Raises:
+            NotFound: The folder to search in does not exist.
+        """
+        inside = dav.split(query.folder)
+        body = dav.search(
+            scope="/".join((self._tree.scope, *inside)),
+            properties=entries.ROW,
+            conditions=query.conditions(),
+            limit=limit + 1,
+            first=first,
+        )
+        rows: list[Entry] = []
+        try:
+            asked = entries.ask(self._http, "SEARCH", f"{dav.SERVICE}/", tree=self._tree, body=body)
+            async with aclosing(asked) as found:
+                rows = [entries.entry_of(*each) async for each in found]
+        except (errors.NotFound, errors.InvalidName) as error:
+            if not inside:
+                raise
+            raise errors.NotFound(f"There is no folder {quoted(query.folder)} to search in.") from error
+        return rows[:limit], len(rows) > limit
+
+    async def _unchanged(
+        self, segments: dav.Segments, word: str, *, only_files: bool = False
+    ) -> dict[str, str]:
+        """Check that it is still in this version, and give the header that holds Nextcloud to it."""
+        expected, shown = Version.parse(word), dav.join(segments)
+        entry = await self.info(shown)
+        if only_files and entry.is_folder:
+            raise errors.InvalidInput(f"{quoted(shown)} is a folder, and folders are never overwritten.")
+        if not expected.agrees_with(entry.version):
+            raise troubles.changed(shown, str(entry.version))
+        return {"If-Match": etags.quote(entry.etag)} if entry.etag else {}
+
+    async def _glimpse(self, segments: dav.Segments) -> Entry | None:
+        """Look at the result of a change; a failure here must not read like the change failed."""
+        try:
+            return await self.info(dav.join(segments))
+        except _WENT_WRONG_AFTERWARDS:
+            return None
+
+    async def _one(
+        self, segments: dav.Segments, properties: tuple[str, ...]
+    ) -> tuple[dav.Segments, entries.DavResponse]:
+        async with aclosing(self._propfind(segments, properties, depth="0")) as found:
+            async for located, response in found:
+                if dav.same(located, segments):
+                    return located, response
+        raise troubles.not_what_was_asked(dav.join(segments))
+
+    def _propfind(
+        self, segments: dav.Segments, properties: tuple[str, ...], *, depth: str
+    ) -> AsyncGenerator[tuple[dav.Segments, entries.DavResponse]]:
+        return entries.ask(
+            self._http,
+            "PROPFIND",
+            self._tree.url(segments),
+            tree=self._tree,
+            body=dav.propfind(properties),
+            headers={"Depth": depth},
+            sentences={404: troubles.missing(dav.join(segments))},
+        )
+
+
+def _by_name(entry: Entry) -> Position:
+    return Position.of(0 if entry.is_folder else 1, entry.name)
+
+
+def _newest_first(entry: Entry) -> Position:
+    return Position.of(-(entry.version.seconds or 0), entry.name)
+
+
+def _largest_first(entry: Entry) -> Position:
+    return Position.of(-(entry.size or 0), entry.name)
+
+
+_POSITIONS: Final = {"name": _by_name, "modified": _newest_first, "size": _largest_first}
+
+
+def position(entry: Entry, order: Order) -> Position:
+    """Tell where an entry stands in a listing, to go on after it."""
+    return _POSITIONS[order](entry)
+
+
+def _below_top(path: str) -> dav.Segments:
+    segments = dav.split(path)
+    if not segments:
+        raise errors.InvalidInput("The top folder itself cannot be used here: name something inside it.")
+    return segments

@@ -1,0 +1,361 @@
+"""One person's HTTP to one Nextcloud: no cookies, no foreign hosts, limits on time and size."""
+
+import ssl
+import zlib
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import Request
+
+import anyio
+import httpx2
+import stamina
+from pydantic import SecretStr, TypeAdapter, ValidationError
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+
+_T = TypeVar("_T")
+_MAX_BYTES = 33_554_432
+_MAX_ERROR_BYTES = 262_144
+_REQUEST_SECONDS = 60.0
+_STREAM_SECONDS = 600.0
+_READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+_RETRY = stamina.AsyncRetryingCaller(attempts=3, timeout=10, wait_initial=0.2, wait_max=2)
+
+
+@dataclass(frozen=True, slots=True)
+class BasicCredential:
+    """A login name (never the uid) and an app password."""
+
+    login_name: str
+    secret: SecretStr
+
+
+class _NoCookies(DefaultCookiePolicy):
+    """Takes and gives nothing.
+
+    Nextcloud lets a session cookie win over the Authorization header: one cookie kept from Alice's
+    answer and sent with Bob's password would run Bob's request as Alice.
+    """
+
+    def set_ok(self, cookie: Cookie, request: Request) -> bool:  # noqa: ARG002  # the signature is cookielib's
+        return False
+
+    def return_ok(self, cookie: Cookie, request: Request) -> bool:  # noqa: ARG002  # the signature is cookielib's
+        return False
+
+
+class _PassingError(Exception):
+    """Carries a failure that asking again may cure to the retry loop, and no further."""
+
+    def __init__(self, error: errors.NextcloudError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def open_pool(
+    *, ca_bundle: str | None, user_agent: str, transport: httpx2.AsyncBaseTransport | None = None
+) -> httpx2.AsyncClient:
+    """Open the connections that everybody's requests share; they carry no cookies and no credential.
+
+    Raises:
+        ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
+    """
+    return httpx2.AsyncClient(
+        transport=transport,
+        verify=True if transport else _trust(ca_bundle),
+        headers={"User-Agent": user_agent, "OCS-APIRequest": "true", "Accept-Language": "en"},
+        cookies=CookieJar(policy=_NoCookies()),
+        timeout=httpx2.Timeout(30.0, connect=10.0),
+        limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0),
+        follow_redirects=False,
+    )
+
+
+def _trust(ca_bundle: str | None) -> ssl.SSLContext:
+    """Trust the system's certificates and, on top, those of the bundle."""
+    context = httpx2.create_ssl_context()
+    if ca_bundle:
+        try:
+            context.load_verify_locations(cafile=ca_bundle)
+        except (OSError, ssl.SSLError):
+            raise errors.ConfigurationError(
+                "NEXTCLOUD_CA_BUNDLE cannot be read as certificates. Set it to the path of a PEM file."
+            ) from None
+    return context
+
+
+class NextcloudHttp:
+    """Sends one person's requests; `uid` is "" while it is not known yet or nobody is signed in.
+
+    `public_url` is the address that browsers use, where it differs from `base`: Nextcloud refuses
+    requests whose Host it does not know.
+    """
+
+    def __init__(
+        self,
+        pool: httpx2.AsyncClient,
+        base: NextcloudUrl,
+        *,
+        credential: BasicCredential | None = None,
+        uid: str = "",
+        public_url: NextcloudUrl | None = None,
+    ) -> None:
+        self.uid = uid
+        self.base = base
+        self._pool = pool
+        self._auth = (
+            None
+            if credential is None
+            else httpx2.BasicAuth(credential.login_name, credential.secret.get_secret_value())
+        )
+        self._host = {} if public_url is None else {"Host": public_url.netloc}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+        json: object = None,
+        content: bytes | str | None = None,
+        timeout_seconds: float | None = None,
+        max_bytes: int = _MAX_BYTES,
+        sentences: Mapping[int, str] | None = None,
+    ) -> httpx2.Response:
+        """Send one request and read its whole answer; readings are repeated when that may help.
+
+        `path` is percent-encoded and starts with "/"; `sentences` replaces error wordings by status.
+
+        Raises:
+            NextcloudError: A status ≥ 400, an answer for another person, or trouble on the way.
+        """
+
+        async def send() -> httpx2.Response:
+            opened = self._open(
+                method,
+                path,
+                timeout_seconds=timeout_seconds or _REQUEST_SECONDS,
+                sentences=sentences or {},
+                params=params,
+                headers={
+                    "Accept-Encoding": "gzip",
+                    "Accept": "application/json, */*;q=0.5",
+                    **(headers or {}),
+                },
+                json=json,
+                content=content,
+            )
+            async with opened as response:
+                return await _read(response, max_bytes)
+
+        try:
+            if method in _READING:
+                return await _RETRY(_PassingError, send)
+            return await send()
+        except _PassingError as passing:
+            raise passing.error from None
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        timeout_seconds: float = _STREAM_SECONDS,
+        sentences: Mapping[int, str] | None = None,
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Open an answer without reading it; it is neither compressed nor repeated.
+
+        Raises:
+            NextcloudError: As `request`.
+        """
+        return self._stream(
+            method,
+            path,
+            timeout_seconds=timeout_seconds,
+            sentences=sentences or {},
+            params=params,
+            headers={"Accept-Encoding": "identity", **(headers or {})},
+            content=content,
+        )
+
+    @asynccontextmanager
+    async def _stream(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx2.Response]:  # noqa: ANN401  # passed on
+        try:
+            async with self._open(method, path, **options) as response:
+                if response.headers.get("Content-Encoding", "identity") != "identity":
+                    # A part of a compressed body has other offsets, and no known size.
+                    raise errors.ServerFault("Nextcloud sent this compressed though it was asked not to.")
+                yield response
+        except _PassingError as passing:
+            raise passing.error from None
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout_seconds: float,
+        sentences: Mapping[int, str],
+        headers: Mapping[str, str],
+        **options: Any,  # noqa: ANN401  # what httpx2 takes: params, json, content
+    ) -> AsyncGenerator[httpx2.Response]:
+        url = f"{self.base}{_checked(path)}"
+        with _translated():
+            # One limit over everything: a server that sends a byte a second never runs into the others.
+            with anyio.fail_after(timeout_seconds):
+                async with AsyncExitStack() as stack:
+                    for last in (False, True):
+                        opened = self._pool.stream(
+                            method, url, headers={**headers, **self._host}, auth=self._auth, **options
+                        )
+                        response = await stack.enter_async_context(opened)
+                        if response.status_code not in _REDIRECTS:
+                            break
+                        url = _followed(response, last=last)
+                        await stack.aclose()
+                    self._check_person(response)
+                    if response.status_code >= httpx2.codes.BAD_REQUEST:
+                        await _refuse(response, sentences)
+                    yield response
+
+    def _check_person(self, response: httpx2.Response) -> None:
+        """Refuse an answer that names another person; leaving unread closes the connection."""
+        named = response.headers.get("X-User-Id")
+        if named is not None and self.uid and named != self.uid:
+            raise errors.WrongAccount(
+                "Nextcloud answered for another account than the connected one; the answer was thrown away. "
+                "Do not retry: the administrator should look for a cache or proxy that mixes up people."
+            )
+
+
+def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
+    """Read a JSON answer into a model.
+
+    Raises:
+        ServerFault: It is not what Nextcloud answers here.
+    """
+    try:
+        return kind.validate_json(response.content)
+    except ValidationError:
+        # The error's text would repeat the answer, which may hold anything.
+        raise errors.ServerFault(
+            "Nextcloud answered something unreadable here. Try again; if it stays, the administrator "
+            "should check Nextcloud's log."
+        ) from None
+
+
+def _checked(path: str) -> str:
+    segments = unquote(path.partition("?")[0]).split("/")
+    if (
+        not path.startswith("/")
+        or {".", ".."} & set(segments)
+        or any(ord(char) < ord(" ") for char in unquote(path))
+    ):
+        raise errors.InvalidInput(
+            "That path is not allowed: it must not hold “.”, “..” or control characters."
+        )
+    return path
+
+
+async def _refuse(response: httpx2.Response, sentences: Mapping[int, str]) -> None:
+    read = await _read(response, _MAX_ERROR_BYTES, cut=True)
+    error = refusal.from_response(read, sentences)
+    raise _PassingError(error) if refusal.is_passing(read) else error
+
+
+async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) -> httpx2.Response:
+    """Read a body of at most `max_bytes`, counted after decompression, and never hold more."""
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding not in {"identity", "gzip"}:
+        raise errors.ServerFault("Nextcloud answered in an encoding that was not asked for.")
+    inflate = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
+    body = bytearray()
+    # The undecoded stream: httpx2 would inflate a whole chunk, however much comes out of it.
+    async for chunk in cast("httpx2.AsyncByteStream", response.stream):
+        try:
+            body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))
+        except zlib.error:
+            raise errors.ServerFault("Nextcloud's answer arrived damaged. Try again.") from None
+        if len(body) > max_bytes:
+            if cut:
+                break
+            raise errors.TooLarge(
+                "Nextcloud's answer is larger than this server reads at once. Ask for less."
+            )
+    if inflate is not None and body and not cut and not inflate.eof:
+        raise errors.ServerFault("Nextcloud's answer arrived incomplete. Try again.")
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
+    return httpx2.Response(
+        response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
+    )
+
+
+def _followed(response: httpx2.Response, *, last: bool) -> str:
+    """Decide where a redirect may lead: the same place by https, or with a trailing slash.
+
+    Anything else would carry the Authorization header to an address that nobody configured.
+    """
+    here = urlsplit(str(response.request.url))
+    there = urlsplit(urljoin(str(response.request.url), response.headers.get("Location", "")))
+    upgraded = (
+        (here.scheme, there.scheme) == ("http", "https")
+        and here.hostname == there.hostname
+        and (here.port, there.port) == (None, None)
+    )
+    same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
+    same_place = there.path in {here.path, f"{here.path}/"} and there.query == here.query
+    moved = there != here and same_place and (upgraded or same_origin)
+    if response.request.method == "GET" and moved and not last:
+        return there.geturl()
+    if same_origin:
+        raise errors.NotNextcloud(
+            "Nextcloud redirects this request instead of answering it. The administrator should check "
+            "the proxy in front of it and NEXTCLOUD_HOST."
+        )
+    raise errors.NotNextcloud(
+        f"Nextcloud redirects to {there.scheme or 'another scheme'} on {there.hostname or 'no host'}, and "
+        "the access is not sent there. Set NEXTCLOUD_HOST to the address that browsers end up at."
+    )
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    """Turn what httpx2 and time limits raise into our exceptions, without their texts."""
+    try:
+        yield
+    except (TimeoutError, httpx2.TimeoutException):
+        raise errors.TimedOut(
+            "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
+            "have happened."
+        ) from None
+    except httpx2.ConnectError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error.__cause__, ssl.SSLError):
+            raise errors.TlsFailed(
+                "The certificate of the Nextcloud server is not trusted. For a private CA set "
+                "NEXTCLOUD_CA_BUNDLE to its PEM file."
+            ) from None
+        raise _PassingError(_unreachable()) from None
+    except httpx2.TransportError:
+        raise _PassingError(_unreachable()) from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
+        raise errors.ServerFault("Nextcloud's answer could not be read. Try again later.") from None
+
+
+def _unreachable() -> errors.Unreachable:
+    return errors.Unreachable(
+        "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the administrator "
+        "should check NEXTCLOUD_HOST and the network."
+    )

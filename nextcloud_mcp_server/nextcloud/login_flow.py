@@ -1,0 +1,93 @@
+"""Login Flow v2: a person signs in with a browser, and we get an app password."""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+
+# Works with and without pretty URLs.
+_START = "/index.php/login/v2"
+_POLL = "/index.php/login/v2/poll"
+
+
+@dataclass(frozen=True, slots=True)
+class StartedFlow:
+    """A flow to show to a person. Either value alone is enough to take part in it."""
+
+    login_url: SecretStr
+    poll_token: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedFlow:
+    """What a finished flow hands out, once."""
+
+    login_name: str
+    app_password: SecretStr
+
+
+class _Poll(BaseModel):
+    token: SecretStr = Field(min_length=1)
+
+
+class _Started(BaseModel):
+    poll: _Poll
+    login: SecretStr
+
+
+class _Granted(BaseModel):
+    login_name: str = Field(validation_alias="loginName", min_length=1)
+    app_password: SecretStr = Field(validation_alias="appPassword", min_length=1)
+
+
+class LoginFlowClient:
+    """Starts flows and asks how they went, at the configured address only.
+
+    Nextcloud's answers name its own idea of its address; behind a proxy that is often wrong, and
+    following it would hand tokens to whatever an answer names.
+    """
+
+    def __init__(self, http: NextcloudHttp, *, public_url: NextcloudUrl) -> None:
+        self._http = http
+        self._public_url = public_url
+
+    async def start(self) -> StartedFlow:
+        """Begin a flow; its page is on the address that browsers use.
+
+        Raises:
+            ServerFault: Nextcloud believes it is reached without TLS, or answered no flow.
+        """
+        started = decoded(await self._http.request("POST", _START), TypeAdapter(_Started))
+        login = urlsplit(started.login.get_secret_value())
+        if self._http.base.scheme == "https" and login.scheme == "http":
+            # The browser's next pages would be plain http, and their forms blocked by Nextcloud's own policy.
+            raise errors.ServerFault(
+                "Nextcloud believes it is reached by http though it is by https, so signing in would fail. "
+                "Ask the administrator to set overwriteprotocol to 'https', and trusted_proxies, in "
+                "Nextcloud's config.php."
+            )
+        if "/login/v2/flow/" not in login.path:
+            raise errors.ServerFault("Nextcloud answered no page to sign in at. Try again later.")
+        url = self._public_url.rebuild(started.login.get_secret_value())
+        return StartedFlow(login_url=SecretStr(url), poll_token=started.poll.token)
+
+    async def poll(self, poll_token: SecretStr) -> GrantedFlow | None:
+        """Ask once whether the person has granted; None while pending, and for good after the end.
+
+        Nextcloud answers success a single time: store it before anything else.
+        """
+        try:
+            response = await self._http.request(
+                "POST",
+                _POLL,
+                content=urlencode({"token": poll_token.get_secret_value()}),
+                headers={"Content-Type": "application/x-www-form-urlencoded"},
+            )
+        except errors.NotFound:
+            return None
+        granted = decoded(response, TypeAdapter(_Granted))
+        return GrantedFlow(login_name=granted.login_name, app_password=granted.app_password)

@@ -1,0 +1,30 @@
+"""The envelope around OCS answers: `{"ocs": {"meta": …, "data": …}}`."""
+
+from typing import Generic, TypeVar
+
+import httpx2
+from pydantic import BaseModel, TypeAdapter
+
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+
+_T = TypeVar("_T")
+
+
+class _Body(BaseModel, Generic[_T]):
+    data: _T
+
+
+class Envelope(BaseModel, Generic[_T]):
+    """What every OCS answer comes in."""
+
+    ocs: _Body[_T]
+
+
+async def get(http: NextcloudHttp, path: str, kind: TypeAdapter[Envelope[_T]]) -> tuple[_T, httpx2.Response]:
+    """Ask version 2 of OCS, whose status codes are real, and open the envelope.
+
+    Raises:
+        ServerFault: The answer is no OCS envelope around what was asked for.
+    """
+    response = await http.request("GET", f"/ocs/v2.php{path}", params={"format": "json"})
+    return decoded(response, kind).ocs.data, response

@@ -1,0 +1,197 @@
+"""The one place that turns a status of Nextcloud's into an exception.
+
+A status alone says too little: Nextcloud answers a lock with 500, a disabled account with 503 or 401,
+and a stripped header with 412. The bodies tell them apart.
+"""
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import cast
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import etag
+
+_SENTENCES: Mapping[int, str] = {
+    400: "Nextcloud does not accept this name or request{reason}. Change it and call again.",
+    401: "Nextcloud no longer accepts the access that was granted. "
+    "Call request_nextcloud_access to ask for it again.",
+    403: "Nextcloud does not allow this{reason}. The person may lack the permission; do not retry unchanged.",
+    404: "Nothing is there, or it belongs to someone else. List or search to find the right one.",
+    405: "Nextcloud does not allow this operation there{reason}.",
+    409: "The state of the target does not allow this{reason}. Check that the parent folder exists.",
+    412: "It was changed since it was read, so nothing was written. "
+    "Read it again, then repeat with the new etag.",
+    413: "Nextcloud does not take anything this large. Make it smaller.",
+    416: "It ends before the part that was asked for. Read again from the start.",
+    423: "It is locked: someone is writing it right now. Wait some seconds and call again.",
+    429: (
+        "Nextcloud holds off this server's address after too many failed logins{wait}. Do not retry now; the "
+        "administrator can add the address to Nextcloud's brute-force allow-list."
+    ),
+    507: "The storage is full or its quota is used up, so nothing was written. Free some space first.",
+}
+_KINDS: Mapping[int, type[errors.NextcloudError]] = {
+    400: errors.InvalidName,
+    401: errors.CredentialRejected,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.Forbidden,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    415: errors.InvalidName,
+    416: errors.OutOfRange,
+    422: errors.InvalidName,
+    423: errors.Locked,
+    507: errors.StorageFull,
+}
+_BAD_REQUESTS = (415, 422)
+_GATEWAYS = (502, 504)
+_UNAVAILABLE = 503
+_APP_ROUTE = re.compile(r"/index\.php/apps/([a-z][a-z0-9_]*)/")
+
+
+def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    """Say what a status ≥ 400 means; its body has been read. `sentences` replaces wordings by status."""
+    status = response.status_code
+    special = _special(response, sentences)
+    if special is not None:
+        return special
+    kind = _KINDS.get(status)
+    if kind is None:
+        return errors.ServerFault(
+            sentences.get(status) or f"Nextcloud failed to answer this ({status}). Try later."
+        )
+    sentence = sentences.get(status) or _SENTENCES[400 if status in _BAD_REQUESTS else status]
+    # Not `format`: a sentence may hold the name of a file, and that may hold braces.
+    return kind(sentence.replace("{reason}", _reason(response)))
+
+
+def is_passing(response: httpx2.Response) -> bool:
+    """Tell whether asking again at once may help: a proxy's hiccup, not maintenance or a stated wait."""
+    if response.status_code in _GATEWAYS:
+        return True
+    return response.status_code == _UNAVAILABLE and (
+        type(_unavailable(response)) is errors.Unavailable and "Retry-After" not in response.headers
+    )
+
+
+def _special(  # noqa: PLR0911  # a table, one row per meaning
+    response: httpx2.Response, sentences: Mapping[int, str]
+) -> errors.NextcloudError | None:
+    """Handle the statuses whose meaning depends on the body or the request."""
+    status, text = response.status_code, response.text
+    match status:
+        case 400 if "rusted domain" in text:
+            return errors.NotNextcloud(
+                "Nextcloud does not know itself by the configured name. Ask the administrator to add that "
+                "host to trusted_domains in Nextcloud's config.php, or to correct NEXTCLOUD_HOST."
+            )
+        case 401 if "Account disabled" in text:
+            return _disabled()
+        case 404 if _is_page(response) and (route := _APP_ROUTE.search(response.request.url.path)):
+            return errors.NotFound(f"The app “{route[1]}” is not installed or not enabled on this Nextcloud.")
+        case 405 if response.request.method == "MKCOL":
+            return errors.AlreadyExists("Something by that name exists there already.")
+        case 412:
+            return _precondition(response, sentences)
+        case 429:
+            wait = _retry_after(response)
+            told = "" if wait is None else f"; it asks to wait {wait:.0f} seconds"
+            return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
+        case 500 if "LockedException" in text:
+            return errors.Locked(_SENTENCES[423])
+        case 502 | 503 | 504:
+            return _unavailable(response)
+        case _:
+            return None
+
+
+def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    text = response.text
+    if "CSRF check failed" in text:
+        return errors.ServerFault(
+            "A proxy in front of Nextcloud removes the OCS-APIRequest header. Ask the administrator "
+            "to let it through."
+        )
+    if "Overwrite</s:header>" in text or "If-None-Match</s:header>" in text:
+        return errors.AlreadyExists(
+            "Something by that name exists there already, and nothing was overwritten. Choose another name, "
+            "or read it and pass its etag to overwrite it."
+        )
+    if "the resource did not exist" in text:
+        return errors.NotFound(sentences.get(404) or _SENTENCES[404])
+    return errors.EtagMismatch(sentences.get(412) or _SENTENCES[412], current_etag=_current_etag(response))
+
+
+def _current_etag(response: httpx2.Response) -> str | None:
+    """Find the etag to read against: in a header, or (Notes answers the current note) in the body."""
+    found = etag.of(response.headers) or _json(response).get("etag")
+    return etag.normalise(found) if isinstance(found, str) else None
+
+
+def _unavailable(response: httpx2.Response) -> errors.Unavailable:
+    if "DisabledUserException" in response.text:
+        return _disabled()
+    if (
+        response.headers.get("X-Nextcloud-Maintenance-Mode") == "1"
+        or "ServerMaintenanceMode" in response.text
+    ):
+        return errors.Maintenance(
+            "Nextcloud is in maintenance mode. Nothing is lost; try again in some minutes."
+        )
+    if response.status_code in _GATEWAYS:
+        return errors.Unavailable(
+            "The proxy in front of Nextcloud got no answer from it. Try again in a minute."
+        )
+    wait = _retry_after(response)
+    when = "in a minute" if wait is None else f"in {wait:.0f} seconds"
+    return errors.Unavailable(f"Nextcloud cannot answer right now. Try again {when}.")
+
+
+def _disabled() -> errors.AccountDisabled:
+    return errors.AccountDisabled(
+        "This Nextcloud account is disabled. Only its administrator can enable it again."
+    )
+
+
+def _is_page(response: httpx2.Response) -> bool:
+    return response.headers.get("Content-Type", "").startswith("text/html")
+
+
+def _reason(response: httpx2.Response) -> str:
+    """Quote why Nextcloud refused, as a clause; empty when it gave no reason or one with a URL in it."""
+    document = _json(response)
+    ocs = document.get("ocs")
+    meta = cast("dict[str, object]", ocs).get("meta") if isinstance(ocs, dict) else None
+    holder = cast("dict[str, object]", meta) if isinstance(meta, dict) else document
+    found = holder.get("message")
+    if not isinstance(found, str):
+        match = re.search(r"<s:message>([^<]*)</s:message>", response.text)
+        found = html.unescape(match[1]) if match else ""
+    words = " ".join(found.split()).rstrip(".")
+    return f" (it says: {words[:200]})" if words and "://" not in words else ""
+
+
+def _json(response: httpx2.Response) -> dict[str, object]:
+    try:
+        parsed: object = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    """Read `Retry-After` (RFC 9110 §10.2.3); a date is measured against the answer's own clock."""
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:6])
+    try:
+        until, now = parsedate_to_datetime(text), parsedate_to_datetime(response.headers.get("Date", ""))
+        return max(0.0, (until - now).total_seconds())
+    except (TypeError, ValueError):
+        return None

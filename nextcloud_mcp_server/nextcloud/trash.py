@@ -1,0 +1,136 @@
+"""One person's trash, over WebDAV."""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.window import Position, Window
+
+_PROPERTIES: Final = (
+    "d:resourcetype", "oc:size", "oc:fileid", "nc:trashbin-original-location", "nc:trashbin-deletion-time",
+)  # fmt: skip
+_NOT_READABLE: Final = (
+    errors.Unreachable, errors.NotFound, errors.Forbidden, errors.ServerFault, errors.Unavailable,
+    errors.TooLarge,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrashEntry:
+    """Something deleted that can be put back."""
+
+    trash_id: str
+    original_path: str
+    deleted_at: datetime
+    is_folder: bool
+    size: int | None
+    file_id: str
+
+
+class TrashClient:
+    """Looks into one person's trash and puts things back."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+        self._tree = dav.Tree.of("trashbin", http.uid, "trash")
+        self._restore = dav.Tree.of("trashbin", http.uid, "restore")
+
+    async def list_items(
+        self, *, limit: int, after: Position | None = None
+    ) -> tuple[list[TrashEntry], int, bool]:
+        """Fetch one page of the trash, last deleted first; and how many there are, and whether more."""
+        window = Window[TrashEntry](position, limit=limit, after=after)
+        await self._fill(window)
+        page, more = window.page()
+        return page, window.total, more
+
+    async def find_deleted(self, path: str) -> TrashEntry | None:
+        """Find what was last deleted at this path; None also when the trash cannot be read.
+
+        Called after a deletion, so trouble here must not read like the deletion failed.
+        """
+        wanted = dav.split(path)
+        window = Window[TrashEntry](position, limit=1, after=None)
+        try:
+            await self._fill(window, only=wanted)
+        except _NOT_READABLE:
+            return None
+        return next(iter(window.page()[0]), None)
+
+    async def _fill(self, window: Window[TrashEntry], *, only: dav.Segments | None = None) -> None:
+        asked = entries.ask(
+            self._http,
+            "PROPFIND",
+            self._tree.url(),
+            tree=self._tree,
+            body=dav.propfind(_PROPERTIES),
+            headers={"Depth": "1"},
+            sentences={404: "This Nextcloud has no trash: its app for deleted files is switched off."},
+        )
+        async with aclosing(asked) as found:
+            async for segments, response in found:
+                if len(segments) == 1:
+                    entry = _entry(segments[0], response)
+                    if only is None or dav.same(_parts(entry.original_path), only):
+                        window.offer(entry)
+
+    async def restore(self, trash_id: str) -> TrashEntry:
+        """Put something back where it was; two requests. Answers what it was.
+
+        Nextcloud restores to the top folder when the old one is gone, and under another name
+        when the old one is taken.
+
+        Raises:
+            NotFound: Nothing in the trash has that id.
+        """
+        segments = dav.split(trash_id)
+        if len(segments) != 1:
+            raise errors.InvalidInput("That is not a trash id: take one from nc_files_list_trash.")
+        gone = f"Nothing in the trash has the id {quoted(trash_id)}: see nc_files_list_trash."
+        entry = await self._find(segments, gone)
+        headers = {"Destination": f"{self._http.base}{self._restore.url(segments)}", "Overwrite": "F"}
+        with troubles.in_doubt(entry.original_path):
+            await self._http.request("MOVE", self._tree.url(segments), headers=headers, sentences={404: gone})
+        return entry
+
+    async def _find(self, segments: dav.Segments, gone: str) -> TrashEntry:
+        asked = entries.ask(
+            self._http,
+            "PROPFIND",
+            self._tree.url(segments),
+            tree=self._tree,
+            body=dav.propfind(_PROPERTIES),
+            headers={"Depth": "0"},
+            sentences={404: gone},
+        )
+        async with aclosing(asked) as found:
+            async for located, response in found:
+                if dav.same(located, segments):
+                    return _entry(located[0], response)
+        raise errors.NotFound(gone)
+
+
+def position(entry: TrashEntry) -> Position:
+    """Tell where an entry stands in a list of the trash, to go on after it."""
+    return Position.of(-int(entry.deleted_at.timestamp()), entry.trash_id)
+
+
+def _entry(trash_id: str, response: entries.DavResponse) -> TrashEntry:
+    seconds = entries.number(response.text("nc:trashbin-deletion-time")) or 0
+    return TrashEntry(
+        trash_id=trash_id,
+        original_path=response.text("nc:trashbin-original-location"),
+        deleted_at=datetime.fromtimestamp(seconds, UTC),
+        is_folder=response.has_inner("d:resourcetype", "d:collection"),
+        size=entries.number(response.text("oc:size")),
+        file_id=response.text("oc:fileid"),
+    )
+
+
+def _parts(path: str) -> dav.Segments:
+    return tuple(part for part in path.split("/") if part)

@@ -1,0 +1,52 @@
+"""What can go wrong with files, in sentences that name the file and the next step."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+
+@contextmanager
+def in_doubt(path: str) -> Generator[None]:
+    """Say that a change may have happened although its answer was lost."""
+    try:
+        yield
+    except errors.TlsFailed:
+        raise
+    except errors.Unreachable as error:
+        raise errors.TimedOut(
+            f"The connection broke before Nextcloud answered, so the change to {quoted(path)} may or may not "
+            "have happened. Check with nc_files_get_info before you try again."
+        ) from error
+
+
+def missing(path: str) -> str:
+    """Say that something is not there, and how to find it."""
+    return f"There is no {quoted(path)}. Look around with nc_files_list_folder or nc_files_search_items."
+
+
+def no_folder_for(path: str) -> str:
+    """Say that the folder something should go into is not there."""
+    return f"The folder for {quoted(path)} does not exist: create it with nc_files_create_folder first."
+
+
+def changed(path: str, current: str | None) -> errors.EtagMismatch:
+    """Say that someone else changed it, and which etag it has now."""
+    now = f" Its etag is now {current}." if current else ""
+    return errors.EtagMismatch(
+        f"{quoted(path)} changed since it was read, so it was left alone. Read it again first.{now}",
+        current_etag=current,
+    )
+
+
+def taken(path: str) -> errors.AlreadyExists:
+    """Say that a name is taken."""
+    return errors.AlreadyExists(
+        f"{quoted(path)} exists already. Choose another name, or read it and pass its etag to replace it."
+    )
+
+
+def not_what_was_asked(path: str) -> errors.ServerFault:
+    """Say that an answer was about something else."""
+    return errors.ServerFault(f"Nextcloud's answer said nothing about {quoted(path)}: try again.")

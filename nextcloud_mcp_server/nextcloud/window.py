@@ -1,0 +1,55 @@
+"""One page out of a long list that is only seen passing by, in memory for about two pages."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where an item stands in a sorted list: a number, then its name.
+
+    A page begins after the position of the last item seen, so that items which come or go
+    between two pages shift nothing.
+    """
+
+    number: int
+    folded: str
+    name: str
+
+    @classmethod
+    def of(cls, number: int, name: str) -> "Position":
+        """Stand by this number, and among equals by name regardless of case."""
+        return cls(number, name.casefold(), name)
+
+
+class Window(Generic[Item]):
+    """Keeps the first `limit` items behind a position, and counts all."""
+
+    def __init__(self, position: Callable[[Item], Position], *, limit: int, after: Position | None) -> None:
+        self.total = 0
+        self._position = position
+        self._limit = limit
+        self._after = after
+        self._kept: list[tuple[Position, Item]] = []
+
+    def offer(self, item: Item) -> None:
+        """Count an item, and keep it while it may belong on the page."""
+        self.total += 1
+        position = self._position(item)
+        if self._after is not None and position <= self._after:
+            return
+        self._kept.append((position, item))
+        if len(self._kept) > 2 * self._limit + 1:
+            self._cut(self._limit + 1)
+
+    def _cut(self, length: int) -> None:
+        self._kept.sort(key=lambda pair: pair[0])
+        del self._kept[length:]
+
+    def page(self) -> tuple[list[Item], bool]:
+        """Give the page in order, and whether more comes after it."""
+        self._cut(self._limit + 1)
+        return [item for _, item in self._kept[: self._limit]], len(self._kept) > self._limit

@@ -1,0 +1,143 @@
+"""Which tools a client sees: those of the apps the person's Nextcloud has, narrowed by its own headers.
+
+What is not known yet is shown: hiding a tool because nobody has asked would hide the way to ask.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import SubscriptionBus
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ToolsListChanged
+from mcp_types import INVALID_PARAMS
+
+from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.protocol import wire
+
+logger = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 3600.0
+
+TOOLSETS_HEADER = "x-mcp-toolsets"
+READ_ONLY_HEADER = "x-mcp-readonly"
+
+#: Sessions told of a change at most; the oldest are forgotten first.
+MAX_SESSIONS = 1000
+
+FetchApps = Callable[[], Awaitable[frozenset[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a tool's availability depends on.
+
+    `app` must be installed at Nextcloud, `always` is true of the connection tools.
+    """
+
+    toolset: str
+    app: str | None
+    read_only: bool
+    always: bool
+
+
+class Availability:
+    """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Facts],
+        owner: Callable[[ServerRequestContext[Any, Any]], Hashable],
+        bus: SubscriptionBus,
+        *,
+        monotonic: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._tools = tools
+        self._owner = owner
+        self._bus = bus
+        self._monotonic = monotonic
+        self._known: dict[Hashable, tuple[float, frozenset[str]]] = {}
+        self._asked: dict[Hashable, FetchApps] = {}
+        self._work = anyio.Event()
+        self._sessions: dict[str, tuple[Hashable, ServerSession]] = {}
+
+    def learn(self, owner: Hashable, fetch: FetchApps) -> None:
+        """Ask for a person's apps in the background, if that is not known or was asked long ago."""
+        until, _ = self._known.get(owner, (0.0, None))
+        if owner not in self._asked and until < self._monotonic():
+            self._asked[owner] = fetch
+            self._work.set()
+
+    def missing(self, owner: Hashable, tool: str) -> str | None:
+        """Name the app that the person's Nextcloud is known to lack for this tool."""
+        app = self._tools[tool].app
+        _, apps = self._known.get(owner, (0.0, None))
+        return app if app is not None and apps is not None and app not in apps else None
+
+    async def run(self) -> None:
+        """Fetch what was asked for; runs as long as the server."""
+        while True:
+            await self._work.wait()
+            self._work = anyio.Event()
+            for owner, fetch in list(self._asked.items()):
+                try:
+                    apps = await fetch()
+                except NextcloudMcpError as error:
+                    logger.info("the apps of a Nextcloud are not known yet: %s", error)
+                    apps = None
+                del self._asked[owner]
+                if apps is not None:
+                    await self._learned(owner, apps)
+
+    async def _learned(self, owner: Hashable, apps: frozenset[str]) -> None:
+        before = {tool for tool in self._tools if self.missing(owner, tool)}
+        self._known[owner] = (self._monotonic() + REFRESH_SECONDS, apps)
+        if before == {tool for tool in self._tools if self.missing(owner, tool)}:
+            return
+        for listener, session in list(self._sessions.values()):
+            if listener == owner:
+                await session.send_tool_list_changed()
+        await self._bus.publish(ToolsListChanged())
+
+    async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Filter the list, refuse what it does not show, and advertise elicitation."""
+        if ctx.method == "tools/call":
+            name = str((ctx.params or {}).get("name"))
+            if name in self._tools and not self._allowed(ctx, name):
+                raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
+        result = await call_next(ctx)
+        if not isinstance(result, dict):
+            return result
+        if ctx.method == "tools/list":
+            self._remember(ctx)
+            owner = self._owner(ctx)
+            tools = cast("list[dict[str, Any]]", result["tools"])
+            shown = [t for t in tools if self._allowed(ctx, t["name"]) and not self.missing(owner, t["name"])]
+            return {**result, "tools": shown}
+        return wire.advertise(ctx.method, result)
+
+    def _remember(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        key = wire.session_key(ctx)
+        if key is None:
+            return
+        self._sessions.pop(key, None)
+        self._sessions[key] = (self._owner(ctx), ctx.session)
+        while len(self._sessions) > MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+
+    def _allowed(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
+        headers: Mapping[str, str] = getattr(ctx.request, "headers", None) or {}
+        facts = self._tools[name]
+        if facts.always:
+            return True
+        if (
+            headers.get(READ_ONLY_HEADER, "").strip().lower() in ("1", "true", "yes", "on")
+            and not facts.read_only
+        ):
+            return False
+        wanted = {part.strip() for part in headers.get(TOOLSETS_HEADER, "").split(",")} - {""}
+        return not wanted or "all" in wanted or facts.toolset in wanted

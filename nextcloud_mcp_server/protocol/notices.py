@@ -1,0 +1,59 @@
+"""Completion notices for handshake-era clients (2025-11-25, `notifications/elicitation/complete`)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.pending import Pending
+
+#: Sessions remembered at most; the oldest are forgotten first.
+MAX_TOLD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A session that was given a link, and which one."""
+
+    session: ServerSession
+    elicitation_id: str
+
+
+class Notices:
+    """Remembers which session was told which link, so that exactly those are told how it ended.
+
+    VS Code waits for the notice without a time limit, so it goes out for every ending, not just for
+    success: the repeated call then says how it ended.
+    """
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self._told: dict[str, Told] = {}
+        pending.on_finish(self._finished)
+
+    def tell(self, ctx: ServerRequestContext[Any, Any], elicitation_id: str, *, seconds: float) -> None:
+        """Remember that the session of this request was given the link, for at most `seconds`."""
+        key = wire.session_key(ctx)
+        if key is None:
+            return
+        self._told.pop(key, None)
+        self._told[key] = Told(ctx.session, elicitation_id)
+        while len(self._told) > MAX_TOLD:
+            del self._told[next(iter(self._told))]
+        self._pending.watch(elicitation_id, seconds=seconds)
+
+    def told(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
+        """Tell which link the session of this request was given last."""
+        told = self._told.get(wire.session_key(ctx) or "")
+        return told.elicitation_id if told else None
+
+    def forget(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """The session knows how it ended."""
+        self._told.pop(wire.session_key(ctx) or "", None)
+
+    async def _finished(self, elicitation_id: str) -> None:
+        for told in list(self._told.values()):
+            if told.elicitation_id == elicitation_id:
+                await told.session.send_elicit_complete(elicitation_id)

@@ -1,0 +1,100 @@
+"""`elicitation/track` of SEP-1036's draft: a request that is answered when the visit is finished."""
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import anyio
+from mcp.server.context import HandlerResult, ServerRequestContext
+from mcp.server.extension import Extension, MethodBinding
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, RequestParams
+
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
+
+TIMED_OUT = -32000
+
+#: How often a waiting client hears that we are still there.
+PROGRESS_SECONDS = 5.0
+
+
+class Standing(Protocol):
+    """Where one visit stands."""
+
+    @property
+    def state(self) -> str:
+        """`pending`, `opened`, `complete`, `declined`, `failed` or `expired`."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """One sentence for a failed one."""
+        ...
+
+
+#: Reads the caller's own visit; None for one that is unknown or somebody else's.
+ReadOwn = Callable[[ServerRequestContext[Any, Any], str], Awaitable[Standing | None]]
+
+
+class TrackParams(RequestParams):
+    """`elicitationId` as the error's data gave it."""
+
+    elicitation_id: str
+
+
+class Track(Extension):
+    """Serves `elicitation/track` in every era."""
+
+    identifier = EXTENSION_ID
+
+    def __init__(self, read_own: ReadOwn, pending: Pending, *, timeout_seconds: float) -> None:
+        self._read_own = read_own
+        self._pending = pending
+        self._timeout_seconds = timeout_seconds
+
+    def methods(self) -> list[MethodBinding]:
+        """Bind the one method."""
+        return [MethodBinding("elicitation/track", TrackParams, self._track)]
+
+    async def _track(self, ctx: ServerRequestContext[Any, Any], params: TrackParams) -> HandlerResult:
+        elicitation_id = _canonical(params.elicitation_id)
+        started_at, told = anyio.current_time(), 0.0
+        while True:
+            standing = await self._read_own(ctx, elicitation_id) if elicitation_id else None
+            if standing is None:
+                # Unknown, foreign and malformed ids look the same, so ids cannot be probed.
+                raise MCPError(INVALID_PARAMS, "No such elicitation")
+            if (answer := _answer(standing)) is not None:
+                return answer
+            waited = anyio.current_time() - started_at
+            left = self._timeout_seconds - waited
+            if left <= 0:
+                raise MCPError(TIMED_OUT, "Elicitation timed out - user did not complete authorization")
+            # Progress must increase with every notice (MCP, basic/utilities/progress).
+            told = max(round(waited, 3), told + 0.001)
+            await ctx.session.report_progress(told, self._timeout_seconds, _MESSAGES[standing.state])
+            await self._pending.wait(elicitation_id, seconds=min(PROGRESS_SECONDS, left))
+
+
+_MESSAGES = {
+    "pending": "Waiting for you to open the link",
+    "opened": "Waiting for you to finish in the browser",
+}
+
+
+def _answer(standing: Standing) -> dict[str, Any] | None:
+    if standing.state in _MESSAGES:
+        return None
+    if standing.state == "complete":
+        return {"status": "complete"}
+    if standing.state == "declined":
+        return {"status": "declined"}
+    return {"status": "failed", "error": standing.error or "The link expired before it was used."}
+
+
+def _canonical(elicitation_id: str) -> str:
+    try:
+        return elicitation_id if str(uuid.UUID(elicitation_id)) == elicitation_id else ""
+    except ValueError:
+        return ""

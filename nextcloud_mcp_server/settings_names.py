@@ -1,0 +1,122 @@
+"""Names of the settings' variables, and what a misspelt one probably meant."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from nextcloud_mcp_server.errors import ConfigurationError
+
+#: Fields whose variable is not just the field in capitals: HOST and PORT belong to shells and hosters.
+_OTHER_NAMES = {"host": "NEXTCLOUD_MCP_HOST", "port": "NEXTCLOUD_MCP_PORT"}
+#: Fields that a command's options set, and nothing else.
+COMMAND_LINE_ONLY = frozenset({"transport", "sandbox", "no_local_auth"})
+#: Fields that can also be read from the file that `<NAME>_FILE` names.
+SECRETS = frozenset({"nextcloud_app_password", "token_encryption_keys", "nextcloud_mcp_secret"})
+
+#: Every field that a variable can set, in the order of the documentation.
+FIELDS = (
+    "mode",
+    "nextcloud_host",
+    "nextcloud_public_url",
+    "nextcloud_mcp_server_url",
+    "nextcloud_username",
+    "nextcloud_app_password",
+    "nextcloud_ca_bundle",
+    "data_dir",
+    "database_url",
+    "token_encryption_keys",
+    "nextcloud_mcp_secret",
+    "elicitation_dialect",
+    "elicitation_timeout_seconds",
+    "hold_seconds",
+    "toolsets",
+    "exclude_tools",
+    "read_only",
+    "output_schemas",
+    "log_level",
+    "host",
+    "port",
+)
+
+_PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "TOKEN_")
+#: Set for the tests against a real Nextcloud; they are no settings of the server.
+_TEST_PREFIX = "NEXTCLOUD_TEST_"
+_LATER = frozenset(
+    {
+        "OIDC_ISSUER",
+        "OIDC_CLIENT_ID",
+        "OIDC_CLIENT_SECRET",
+        "OIDC_CLIENT_SECRET_FILE",
+        "NEXTCLOUD_OAUTH_CLIENT_ID",
+        "NEXTCLOUD_OAUTH_CLIENT_SECRET",
+        "NEXTCLOUD_OAUTH_CLIENT_SECRET_FILE",
+        "ELICITATION_CALLBACK_URL",
+    }
+)
+#: Names without our prefixes are other programs' unless they are this similar to one of ours.
+_NEAR_MISS = 0.88
+_SHORTEST_NEAR_MISS = 7
+
+
+def env_name(field: str) -> str:
+    """Name the variable that sets a field."""
+    if field in COMMAND_LINE_ONLY:
+        return "--" + field.replace("_", "-")
+    return _OTHER_NAMES.get(field, field.upper())
+
+
+def known_variables() -> list[str]:
+    """List every variable that is read, the `_FILE` forms included."""
+    names = [env_name(field) for field in FIELDS]
+    return [*names, *(f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)]
+
+
+def read_text(environ: Mapping[str, str], field: str) -> str | None:
+    """Find one field's text. An empty variable counts as not set."""
+    if field in COMMAND_LINE_ONLY:
+        return None
+    name = env_name(field)
+    text = environ.get(name) or None
+    if field == "nextcloud_host":
+        other = environ.get("NEXTCLOUD_URL") or None
+        if text and other and text != other:
+            raise ConfigurationError(
+                "NEXTCLOUD_HOST and NEXTCLOUD_URL name different servers: keep NEXTCLOUD_HOST alone."
+            )
+        return text or other
+    file = environ.get(f"{name}_FILE") or None if field in SECRETS else None
+    if file is None:
+        return text
+    if text is not None:
+        raise ConfigurationError(f"{name} and {name}_FILE are both set: keep one of them.")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        raise ConfigurationError(
+            f"{name}_FILE names a file that cannot be read as text: check path and rights."
+        ) from None
+
+
+def closest(name: str) -> str:
+    """Say what a misspelt name probably meant, as the end of a sentence, or nothing."""
+    matches = get_close_matches(name, known_variables(), n=1, cutoff=0.6)
+    return f": did you mean {matches[0]}?" if matches else ""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Write a warning for each variable that looks like one of ours and is not read."""
+    known = set(known_variables())
+    return [sentence for name in sorted(environ) for sentence in _about(name, known)]
+
+
+def _about(name: str, known: set[str]) -> Iterable[str]:
+    if name in known or name.startswith(_TEST_PREFIX):
+        return
+    if name == "NEXTCLOUD_URL":
+        yield "NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it."
+    elif name in _LATER:
+        yield f"{name} has no effect: it is for more than one person, which comes with a later version."
+    elif name.startswith(_PREFIXES):
+        yield f"{name} is not read{closest(name) or '.'}"
+    elif len(name) >= _SHORTEST_NEAR_MISS and get_close_matches(name, known, n=1, cutoff=_NEAR_MISS):
+        yield f"{name} is not read{closest(name)}"

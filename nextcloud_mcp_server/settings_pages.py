@@ -1,0 +1,112 @@
+"""What the settings say about themselves: `.env.example` and `docs/configuration.md`.
+
+Both are printed from the fields, and `make docs-check` fails when a committed one differs.
+"""
+
+from pathlib import Path
+from textwrap import wrap
+from typing import cast
+
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, SECRETS, env_name
+
+_WIDTH = 96
+
+_PAGE_HEAD = """# Configuration
+
+This page is printed from the program (`make docs`). Options of a command win over variables; a variable that
+is set to nothing counts as not set. Nothing is read from a `.env` file by itself: whoever can write to the
+folder you start in could otherwise send your data elsewhere. Use your shell, your service manager or
+`docker compose` (which reads `.env` beside `docker-compose.yml`) to set them.
+
+A misspelt name is not silently ignored: the log and `nextcloud-mcp-server doctor` say what it probably meant.
+A combination that cannot be safe is refused at start, with the variable's name and the fix.
+
+## Variables
+
+| variable | default | what it does |
+|---|---|---|
+"""
+
+_PAGE_SECRETS = """
+## Secrets from files
+
+Each secret can stay out of the environment: set the name with `_FILE` to the path of a file that holds it.
+White space around it is cut off. Setting both forms is refused.
+
+"""
+
+_PAGE_OPTIONS = """
+## Options only
+
+These belong to `nextcloud-mcp-server serve` and have no variable.
+
+| option | default | what it does |
+|---|---|---|
+"""
+
+_EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (make docs): edit a copy.
+# Copy to .env for docker compose, or export what you need. Every line is optional; most people set
+# NEXTCLOUD_HOST alone, or nothing and use --nextcloud.
+"""
+
+
+def write(root: str) -> None:
+    """Write both below the repository's top folder."""
+    for path, text in _documents(root).items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def check(root: str) -> None:
+    """Compare both with what is committed.
+
+    Raises:
+        ConfigurationError: One of them is not what the program prints.
+    """
+    for path, text in _documents(root).items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise ConfigurationError(f"{path} is not what the settings say: run `make docs` and commit it.")
+
+
+def _documents(root: str) -> dict[Path, str]:
+    return {
+        Path(root, ".env.example"): env_example(),
+        Path(root, "docs", "configuration.md"): configuration_page(),
+    }
+
+
+def env_example() -> str:
+    """Print `.env.example`: every variable, commented out, with its default."""
+    parts = [_EXAMPLE_HEAD]
+    for field in FIELDS:
+        description = (Settings.model_fields[field].description or "").replace("`", "")
+        lines = [f"# {line}" for line in wrap(description, _WIDTH)]
+        default = _default(field)
+        parts.append("\n".join([*lines, f"#{env_name(field)}={default}"]) + "\n")
+        if field in SECRETS:
+            parts[-1] += f"#{env_name(field)}_FILE=\n"
+    return "\n".join(parts)
+
+
+def configuration_page() -> str:
+    """Print `docs/configuration.md`."""
+    variables = "".join(_row(field) for field in FIELDS)
+    secrets = "".join(f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)
+    options = "".join(_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)
+    return f"{_PAGE_HEAD}{variables}{_PAGE_SECRETS}{secrets}{_PAGE_OPTIONS}{options}"
+
+
+def _row(field: str) -> str:
+    default = _default(field)
+    shown = f"`{default}`" if default else ""
+    return f"| `{env_name(field)}` | {shown} | {Settings.model_fields[field].description} |\n"
+
+
+def _default(field: str) -> str:
+    value: object = Settings.model_fields[field].default
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(map(str, cast("tuple[str, ...]", value)))
+    return str(value).lower() if isinstance(value, bool) else str(value)

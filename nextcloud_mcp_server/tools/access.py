@@ -1,0 +1,89 @@
+"""What the connection tools get instead of an account: the way to consent itself."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import NoBackChannelError
+
+from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, Opened
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.errors import (
+    ConsentDeclined,
+    CredentialRejected,
+    ElicitationRequired,
+    NextcloudError,
+)
+from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.tools.state import Core, State
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The caller's connection to their Nextcloud, whether or not there is one."""
+
+    core: Core
+    caller: Caller
+    form: wire.Form
+    state: State
+    context: Context[Any, Any]
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """What the operator's settings allow to be permitted."""
+        return self.core.bound
+
+    async def server(self) -> ServerCapabilities | None:
+        """Ask the person's Nextcloud what it has; None when it cannot be asked right now."""
+        opened = await self.open(frozenset())
+        try:
+            return await opened.account.capabilities.get()
+        except CredentialRejected:
+            await self.core.accounts.reject(self.caller, opened)
+        except NextcloudError:
+            pass
+        return None
+
+    async def connection(self) -> Connection:
+        """Tell where the caller stands."""
+        return await self.core.accounts.connection(self.caller)
+
+    async def disconnect(self) -> Disconnected:
+        """End the connection."""
+        return await self.core.accounts.disconnect(self.caller)
+
+    async def open(self, scopes: frozenset[str]) -> Opened:
+        """Open the account, or raise what asks for it."""
+        return await self.core.accounts.open(self.caller, scopes)
+
+    async def request(self, scopes: frozenset[str]) -> Opened:
+        """Open the account; where the client can show a page during the call, ask and wait for it.
+
+        Raises:
+            ElicitationRequired: The client cannot show a page during a call, or the visit took longer
+                than the wait; the boundary tells it in its own form.
+            ConsentDeclined: The person said no in the client.
+        """
+        try:
+            return await self.open(scopes)
+        except ElicitationRequired as need:
+            if self.form is not wire.Form.URL_ERROR or not await self._shown(need):
+                raise
+            await self.state.pending.wait(need.elicitation_id, seconds=self.state.hold_seconds)
+            return await self.open(scopes)
+
+    async def _shown(self, need: ElicitationRequired) -> bool:
+        ctx = self.context.request_context
+        try:
+            reply = await ctx.session.elicit_url(
+                str(need), need.url, need.elicitation_id, related_request_id=ctx.request_id
+            )
+        except (NoBackChannelError, wire.MCPError):
+            # "Could not be shown" is not "declined": the client's own form of the question follows.
+            return False
+        if reply.action != "accept":
+            if self.core.provisioning is not None:
+                await self.core.provisioning.decline(need.elicitation_id)
+            raise ConsentDeclined("Not connected: you declined. Ask again if you change your mind.")
+        return True

@@ -1,0 +1,122 @@
+"""Tool arguments: the JSON schema a model sees, and the strict check of what it sends."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from nextcloud_mcp_server.errors import InvalidInput
+
+_JSON_TYPES = {"integer": "an integer", "string": "text", "boolean": "true or false", "array": "a list"}
+
+_SENTENCES = {
+    "missing": "is required",
+    "extra_forbidden": "is not an argument of this tool",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+}
+
+
+class Arguments:
+    """The arguments of one tool, taken from the signature of its body after the first parameter."""
+
+    def __init__(self, body: Callable[..., object]) -> None:
+        parameters = list(inspect.signature(body, eval_str=False).parameters.values())[1:]
+        fields: dict[str, Any] = {
+            p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
+            for p in parameters
+        }
+        config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+        self._model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)
+        self.schema = _slim(self._model.model_json_schema())
+
+    def validate(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Check what the model sent.
+
+        Raises:
+            InvalidInput: One sentence that names what is wrong and lists the arguments there are.
+        """
+        for name, value in given.items():
+            _refuse_unusable_text(name, value)
+        fields = self._model.model_fields
+        try:
+            checked = self._model.model_validate({k: _integral(v, fields.get(k)) for k, v in given.items()})
+        except ValidationError as error:
+            raise InvalidInput(self._explain(error)) from None
+        return {name: getattr(checked, name) for name in fields}
+
+    def _explain(self, error: ValidationError) -> str:
+        wrong = error.errors(include_url=False, include_context=True, include_input=False)
+        parts: list[str] = []
+        for one in wrong:
+            name = ".".join(
+                str(part) for part in one["loc"] if not str(part).startswith(("function", "constrained"))
+            )
+            text = _SENTENCES.get(one["type"]) or one["msg"][:1].lower() + one["msg"][1:]
+            part = f"'{name[:64]}' {text}"
+            if part not in parts:
+                parts.append(part)
+        return f"{'; '.join(parts[:3])}. This tool takes: {self._listing()}."
+
+    def _listing(self) -> str:
+        required = cast("list[str]", self.schema.get("required", []))
+        names: list[str] = []
+        for name, prop in cast("dict[str, dict[str, Any]]", self.schema.get("properties", {})).items():
+            kind = _JSON_TYPES.get(
+                str(prop.get("type")), "one of " + ", ".join(map(str, prop.get("enum", ["…"])))
+            )
+            names.append(f"{name} ({kind}{', required' if name in required else ''})")
+        return ", ".join(names) or "no arguments"
+
+
+def _integral(value: object, field: FieldInfo | None) -> object:
+    # JSON has one kind of number: 5.0 is an integer there (JSON Schema 2020-12, validation §6.1.1).
+    if (
+        isinstance(value, float)
+        and value.is_integer()
+        and field is not None
+        and "int" in str(field.annotation)
+    ):
+        return int(value)
+    return value
+
+
+def _refuse_unusable_text(name: str, value: object) -> None:
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            _refuse_unusable_text(name, item)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise InvalidInput(f"'{name[:64]}' holds a NUL character; send it without.")
+        # A lone surrogate cannot be encoded, so it could never reach Nextcloud.
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            raise InvalidInput(f"'{name[:64]}' holds broken Unicode; send it again as proper text.")
+
+
+def _slim(schema: dict[str, Any]) -> dict[str, Any]:
+    """Drop what costs a model tokens and says nothing: titles, null alternatives, null defaults."""
+    slim: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    if "required" in schema:
+        slim["required"] = schema["required"]
+    for name, prop in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
+        slim["properties"][name] = _slim_property(prop)
+    return slim
+
+
+def _slim_property(prop: dict[str, Any]) -> dict[str, Any]:
+    prop = {key: value for key, value in prop.items() if key != "title"}
+    alternatives = [one for one in prop.pop("anyOf", []) if one.get("type") != "null"]
+    if len(alternatives) == 1:
+        prop = {**_slim_property(alternatives[0]), **prop}
+    elif alternatives:
+        prop["anyOf"] = [_slim_property(one) for one in alternatives]
+    if "default" in prop and prop["default"] is None:
+        del prop["default"]
+    if isinstance(prop.get("items"), dict):
+        prop["items"] = _slim_property(prop["items"])
+    return prop

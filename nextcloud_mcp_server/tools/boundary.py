@@ -1,0 +1,231 @@
+"""Between MCP and the tool bodies: checks arguments, asks for consent, turns errors into answers.
+
+The SDK's own way would turn the text "null" into None, drop unknown arguments in silence and put
+"Error executing tool …" before every sentence; so tools are our subclass of the SDK's `Tool`.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import uuid4
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import func_metadata
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import PrivateAttr, TypeAdapter
+
+from nextcloud_mcp_server.auth.accounts import Opened
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.errors import (
+    CredentialRejected,
+    ElicitationRequired,
+    InvalidInput,
+    NextcloudMcpError,
+    NotFound,
+)
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.tools import answer
+from nextcloud_mcp_server.tools.access import Access
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.state import Core, State
+from nextcloud_mcp_server.tools.toolset import ToolSpec
+
+logger = logging.getLogger(__name__)
+
+Answer = CallToolResult | InputRequiredResult
+
+
+async def _nothing() -> None:
+    """Stands where the SDK wants a function; `GuardedTool.run` never calls it."""
+
+
+_NO_METADATA = func_metadata(_nothing, structured_output=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call on its way through the boundary."""
+
+    core: Core
+    caller: Caller
+    form: wire.Form
+    retry: wire.Retry | None
+    request_id: str
+
+    @property
+    def round(self) -> int:
+        return self.retry.round if self.retry else 0
+
+
+class GuardedTool(Tool):
+    """One tool as the SDK sees it."""
+
+    _spec: ToolSpec = PrivateAttr()
+    _state: State = PrivateAttr()
+
+    @classmethod
+    def build(cls, spec: ToolSpec, state: State) -> "GuardedTool":
+        """Make the SDK's tool from ours."""
+        metadata = _NO_METADATA
+        if state.output_schemas:
+            schema = TypeAdapter[Any](spec.result_type).json_schema(mode="serialization")
+            metadata = metadata.model_copy(update={"output_schema": schema})
+        tool = cls(
+            fn=_nothing,
+            name=spec.name,
+            title=None,
+            description=spec.description,
+            parameters=spec.arguments.schema,
+            fn_metadata=metadata,
+            is_async=True,
+            annotations=ToolAnnotations(
+                title=spec.title,
+                read_only_hint=spec.read_only,
+                destructive_hint=None if spec.read_only else spec.destructive,
+                idempotent_hint=None if spec.read_only else spec.idempotent,
+                open_world_hint=spec.open_world,
+            ),
+        )
+        tool._spec, tool._state = spec, state
+        return tool
+
+    async def run(
+        self,
+        arguments: dict[str, Any],
+        context: Context[Any, Any],
+        convert_result: bool = False,  # noqa: ARG002, FBT001, FBT002 - the SDK's signature
+    ) -> Answer:
+        """Run the tool for the caller of this request."""
+        request_id = uuid4().hex[:12]
+        try:
+            checked = self._spec.arguments.validate(arguments)
+            self._refuse_defanged(checked)
+            call = await self._call(context, request_id)
+            return await self._run(call, checked, context)
+        except NextcloudMcpError as error:
+            return answer.failure(str(error))
+        except wire.MCPError:
+            raise
+        except Exception:
+            logger.exception("%s failed; reference %s", self.name, request_id)
+            return answer.failure(
+                f"Something went wrong inside the server; it is logged under {request_id}. Try once more."
+            )
+
+    def _refuse_defanged(self, arguments: dict[str, Any]) -> None:
+        if not self._spec.read_only and any(answer.holds_defanged(value) for value in arguments.values()):
+            raise InvalidInput(
+                f'The text "{answer.DEFANGED}" stands for a link that was not shown; '
+                "writing it back would lose the link. Leave that passage out or edit around it."
+            )
+
+    async def _call(self, context: Context[Any, Any], request_id: str) -> _Call:
+        ctx = context.request_context
+        return _Call(
+            core=await self._state.core(),
+            caller=self._state.caller(ctx),
+            form=wire.form(ctx, self._state.dialect),
+            retry=wire.retry(context.input_responses, context.request_state),
+            request_id=request_id,
+        )
+
+    async def _run(self, call: _Call, arguments: dict[str, Any], context: Context[Any, Any]) -> Answer:
+        told = call.retry.elicitation_id if call.retry else self._state.notices.told(context.request_context)
+        if told is not None and (ended := await self._ended(call, told, context)) is not None:
+            return ended
+        try:
+            return await self._execute(call, arguments, context)
+        except ElicitationRequired as need:
+            if told != need.elicitation_id:
+                return self._tell(need, call, context)
+            if not await self._state.pending.wait(told, seconds=self._hold(call.form)):
+                return wire.waiting(need, call.form, round_=call.round)
+        return await self._after_visit(call, told, arguments, context)
+
+    async def _after_visit(
+        self, call: _Call, told: str, arguments: dict[str, Any], context: Context[Any, Any]
+    ) -> Answer:
+        if (ended := await self._ended(call, told, context)) is not None:
+            return ended
+        try:
+            return await self._execute(call, arguments, context)
+        except ElicitationRequired as need:
+            return self._tell(need, call, context)
+
+    async def _execute(
+        self, call: _Call, arguments: dict[str, Any], context: Context[Any, Any]
+    ) -> CallToolResult:
+        spec = self._spec
+        if spec.guarded.scopes is None:
+            access = Access(call.core, call.caller, call.form, self._state, context)
+            return answer.result(await spec.guarded.body(access, **arguments))
+        opened = await call.core.accounts.open(call.caller, spec.scopes)
+        self._learn_apps(call, opened)
+        try:
+            value = await self._body(call, opened, arguments)
+        except CredentialRejected:
+            # One 401 stops a credential; opening once more says what to do about it.
+            await call.core.accounts.reject(call.caller, opened)
+            await call.core.accounts.open(call.caller, spec.scopes)
+            raise
+        return answer.result(value)
+
+    async def _body(self, call: _Call, opened: Opened, arguments: dict[str, Any]) -> Result:
+        result = "failed"
+        try:
+            value = await self._spec.guarded.body(opened.account, **arguments)
+            result = "ok"
+        except NextcloudMcpError as error:
+            result = type(error).__name__
+            raise
+        finally:
+            await call.core.audit.record(
+                call.caller,
+                action=self.name,
+                result=result,
+                detail=_object(arguments),
+                request_id=call.request_id,
+                now=not self._spec.read_only,
+            )
+        return value
+
+    def _learn_apps(self, call: _Call, opened: Opened) -> None:
+        async def fetch() -> frozenset[str]:
+            return (await opened.account.capabilities.get()).apps
+
+        self._state.availability.learn(call.caller.principal, fetch)
+        if app := self._state.availability.missing(call.caller.principal, self.name):
+            raise NotFound(f"This Nextcloud does not have the app '{app}'; its administrator can install it.")
+
+    def _tell(self, need: ElicitationRequired, call: _Call, context: Context[Any, Any]) -> Answer:
+        self._state.notices.tell(context.request_context, need.elicitation_id, seconds=wire.TOLD_SECONDS)
+        return wire.render(need, call.form, round_=call.round)
+
+    async def _ended(self, call: _Call, told: str, context: Context[Any, Any]) -> CallToolResult | None:
+        """Say so when the visit this client was sent on has ended without access."""
+        provisioning = call.core.provisioning
+        visit = await provisioning.find(told, call.caller.principal) if provisioning else None
+        if provisioning is not None and visit is not None and not visit.state.final:
+            if call.retry is None or call.retry.action not in ("decline", "cancel"):
+                return None
+            await provisioning.decline(told)
+            return answer.failure("Not connected: you declined. Call the tool again if you change your mind.")
+        self._state.notices.forget(context.request_context)
+        if visit is None or visit.state == "complete":
+            return None
+        if visit.state == "declined":
+            return answer.failure("Not connected: you declined. Call the tool again if you change your mind.")
+        reason = visit.error or "The link expired before it was used."
+        return answer.failure(f"Not connected: {reason} Call the tool again for a new link.")
+
+    def _hold(self, form: wire.Form) -> float:
+        seconds = self._state.hold_seconds
+        return min(seconds, wire.TEXT_HOLD_SECONDS) if form is wire.Form.TEXT else seconds
+
+
+def _object(arguments: dict[str, Any]) -> str:
+    """Name what a call was about, for the audit: ids and paths, never texts."""
+    names = ("path", "note_id", "source", "destination", "trash_id", "title")
+    parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
+    return cast("str", " ".join(parts))[:500]

@@ -1,0 +1,102 @@
+"""The three tools that are always there: ask for access, look at it, end it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.tools.access import Access
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset, without_provisioning
+
+connection = Toolset("connection")
+
+
+class Status(Result):
+    """Where the person stands. `apps` lists what their Nextcloud has of what we can use."""
+
+    connected: bool
+    account: str | None = None
+    display_name: str | None = None
+    permissions: tuple[str, ...] = ()
+    server_version: str | None = None
+    apps: list[str] | None = None
+    next_step: str
+
+
+class Revoked(Result):
+    """How the disconnect ended."""
+
+    connected: bool = False
+    message: str
+
+
+@connection.tool("Connect Nextcloud", idempotent=True)
+@without_provisioning
+async def request_nextcloud_access(
+    access: Access,
+    permissions: Annotated[
+        list[Literal["notes:read", "notes:write", "files:read", "files:write"]] | None,
+        Field(description="Default: all that this server offers"),
+    ] = None,
+) -> Status:
+    """Ask the person to connect their Nextcloud, or to permit more.
+
+    Rarely needed: the other tools ask by themselves.
+    """
+    scopes = frozenset(permissions or access.bound)
+    if not scopes:
+        raise InvalidInput("This server offers no permissions; tell the operator to enable toolsets.")
+    await access.request(scopes)
+    return await _status(access)
+
+
+@connection.tool("Show the Nextcloud connection", read_only=True)
+@without_provisioning
+async def check_provisioning_status(access: Access) -> Status:
+    """Tell whether Nextcloud is connected, as whom, with which permissions, and what to do next."""
+    return await _status(access)
+
+
+@connection.tool("Disconnect Nextcloud", destructive=True, idempotent=True)
+@without_provisioning
+async def revoke_nextcloud_access(access: Access) -> Revoked:
+    """End the connection here and at Nextcloud, when the person asks for it. The next use asks again."""
+    ended = await access.disconnect()
+    if not ended.was_connected:
+        return Revoked(message="Nothing was connected.")
+    if ended.at_nextcloud:
+        return Revoked(message="Disconnected; the access was deleted at Nextcloud too.")
+    return Revoked(
+        message="Disconnected here. Nextcloud could not be reached yet; deleting the access there is tried "
+        "until it succeeds."
+    )
+
+
+async def _status(access: Access) -> Status:
+    known = await access.connection()
+    server = await access.server() if known.connected else None
+    if server is None and known.connected:
+        # Nextcloud may just have refused the credential.
+        known = await access.connection()
+    if not known.connected:
+        again = "The earlier access no longer works. " if known.needs_reauth else ""
+        step = f"{again}Call request_nextcloud_access, or any tool, to ask the person for access."
+        return Status(connected=False, next_step=step)
+    return Status(
+        connected=True,
+        account=known.account_name,
+        display_name=known.display_name or None,
+        permissions=tuple(sorted(known.scopes)),
+        server_version=server.version if server else None,
+        apps=sorted(server.apps) if server else None,
+        next_step=_next_step(access.bound - known.scopes, reachable=server is not None),
+    )
+
+
+def _next_step(more: frozenset[str], *, reachable: bool) -> str:
+    if not reachable:
+        return "Nextcloud does not answer right now; try again in a minute."
+    if more:
+        return f"Use the tools; what needs {', '.join(sorted(more))} will ask the person first."
+    return "Nothing; use the tools."

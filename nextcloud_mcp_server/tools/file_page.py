@@ -1,0 +1,64 @@
+"""Pages of lists: rows within a byte budget, and the cursor that goes on after the last row."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.window import Position
+
+#: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
+MAX_ROWS_BYTES: Final = 36_000
+
+_CURSOR = TypeAdapter(tuple[str, int, str])
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+def fit(rows: Sequence[Row]) -> list[Row]:
+    """Take as many rows from the start as fit, at least one."""
+    kept: list[Row] = []
+    left = MAX_ROWS_BYTES
+    for row in rows:
+        left -= len(row.model_dump_json(exclude_none=True).encode()) + 1
+        if left < 0 and kept:
+            break
+        kept.append(row)
+    return kept
+
+
+def seal(position: Position, *filters: object) -> str:
+    """Write a cursor for the model, bound to the filters of its list."""
+    parts = [_fingerprint(filters), position.number, position.name]
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+
+def unseal(cursor: str | None, *filters: object) -> Position | None:
+    """Read what `seal` wrote; None for the first page.
+
+    Raises:
+        InvalidInput: It is not ours, or belongs to a list with other filters.
+    """
+    if cursor is None:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        fingerprint, number, name = _CURSOR.validate_json(
+            base64.b64decode(padded, altchars=b"-_", validate=True)
+        )
+    except (ValueError, ValidationError):
+        fingerprint, number, name = "", 0, ""
+    if fingerprint != _fingerprint(filters):
+        raise InvalidInput(
+            "That cursor does not belong to this list. Repeat the call with the same arguments, or without "
+            "cursor."
+        )
+    return Position.of(number, name)
+
+
+def _fingerprint(filters: tuple[object, ...]) -> str:
+    return hashlib.sha256(repr(filters).encode()).hexdigest()[:8]

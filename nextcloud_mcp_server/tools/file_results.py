@@ -1,0 +1,222 @@
+"""What the file tools answer with."""
+
+from datetime import datetime
+from typing import Literal
+
+from nextcloud_mcp_server.nextcloud.byte_range import Chunk
+from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.files import Written
+from nextcloud_mcp_server.nextcloud.trash import TrashEntry
+from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
+
+NO_ETAG = "The storage gives no etag: only size and time are compared before this is overwritten."
+
+
+def shown_as(name: str) -> str | None:
+    """Show a name that holds hidden characters without them; None for honest names."""
+    shown = visible(name)
+    return None if shown == name else shown
+
+
+def kind(entry: Entry) -> str:
+    """Say `folder`, or the type of a file."""
+    return "folder" if entry.is_folder else entry.content_type or "application/octet-stream"
+
+
+class Row(Result):
+    """One item of a list. `shown_as` warns of hidden characters in the name."""
+
+    name: str | None = None
+    path: str | None = None
+    type: str
+    size: int | None = None
+    modified: datetime | None = None
+    favorite: Literal[True] | None = None
+    shown_as: str | None = None
+
+    @classmethod
+    def of(cls, entry: Entry, *, in_folder: bool) -> "Row":
+        """Describe a child of the listed folder by its name, or anything else by its path."""
+        return cls(
+            name=entry.name if in_folder else None,
+            path=None if in_folder else entry.path,
+            type=kind(entry),
+            size=entry.size,
+            modified=entry.modified_at,
+            favorite=True if entry.favourite else None,
+            shown_as=shown_as(entry.name if in_folder else entry.path),
+        )
+
+
+class FolderPage(Result):
+    """A page of a folder; go on with `cursor`."""
+
+    path: str
+    items: list[Row]
+    total: int
+    cursor: str | None = None
+
+
+class FoundPage(Result):
+    """A page of what was found, newest first; go on with `cursor`."""
+
+    items: list[Row]
+    cursor: str | None = None
+
+
+class Quota(Result):
+    """Room, in bytes; `available` is absent where there is no limit or it is not known."""
+
+    used: int | None = None
+    available: int | None = None
+    unlimited: Literal[True] | None = None
+
+
+class ItemInfo(Result):
+    """All that is known of a file or folder."""
+
+    path: str
+    type: str
+    size: int | None = None
+    modified: datetime | None = None
+    etag: str
+    permissions: list[str]
+    owner: str | None = None
+    shared_with_me: Literal[True] | None = None
+    shared_by: list[str] | None = None
+    shared_with: list[str] | None = None
+    tags: list[str] | None = None
+    favorite: bool
+    folders_inside: int | None = None
+    files_inside: int | None = None
+    quota: Quota | None = None
+    shown_as: str | None = None
+    note: str | None = None
+
+
+class FileText(Document):
+    """A file's text, or a page of it; sizes and offsets are bytes."""
+
+    path: str
+    type: str
+    size: int | None = None
+    modified: datetime | None = None
+    etag: str
+    offset: int
+    truncated: bool
+    next_offset: int | None = None
+    shown_as: str | None = None
+    note: str | None = None
+
+
+class FileImage(ImageResult):
+    """A picture that is small enough to be shown."""
+
+    path: str
+    size: int
+    modified: datetime | None = None
+    etag: str
+    shown_as: str | None = None
+
+
+class FileFacts(Result):
+    """A file that cannot be shown as text or picture."""
+
+    path: str
+    type: str
+    size: int | None = None
+    modified: datetime | None = None
+    etag: str
+    shown_as: str | None = None
+    note: str
+
+    @classmethod
+    def of(cls, chunk: Chunk, note: str) -> "FileFacts":
+        """Tell what is known, and why there is no content."""
+        return cls(
+            path=chunk.path,
+            type=chunk.content_type or "application/octet-stream",
+            size=chunk.total,
+            modified=chunk.version.modified_at,
+            etag=str(chunk.version),
+            shown_as=shown_as(chunk.path),
+            note=note,
+        )
+
+
+class Changed(Result):
+    """What a change left behind; pass `etag` on to change it again."""
+
+    path: str
+    type: str | None = None
+    etag: str | None = None
+    size: int | None = None
+    created: bool | None = None
+    replaced: int | None = None
+    note: str | None = None
+
+    @classmethod
+    def by_writing(cls, written: Written, *, replaced: int | None = None) -> "Changed":
+        """Describe a written file."""
+        return cls(
+            path=written.path,
+            etag=str(written.version),
+            size=written.version.size,
+            created=None if replaced else written.created,
+            replaced=replaced,
+            note=None if written.version.etag else NO_ETAG,
+        )
+
+    @classmethod
+    def by_transfer(cls, path: str, entry: Entry | None) -> "Changed":
+        """Describe what was moved or copied; it could not be looked at when there is no entry."""
+        if entry is None:
+            return cls(path=path, note="It is done, but could not be looked at: see nc_files_get_info.")
+        return cls(path=path, type=kind(entry), etag=str(entry.version), size=entry.size)
+
+
+class Deleted(Result):
+    """What was deleted, and how to undo it."""
+
+    path: str
+    trash_id: str | None = None
+    undo: str
+
+
+class TrashRow(Result):
+    """Something in the trash; `path` is where it was."""
+
+    trash_id: str
+    path: str
+    type: Literal["file", "folder"]
+    size: int | None = None
+    deleted: datetime
+    shown_as: str | None = None
+
+    @classmethod
+    def of(cls, entry: TrashEntry) -> "TrashRow":
+        """Describe an entry."""
+        return cls(
+            trash_id=entry.trash_id,
+            path=entry.original_path,
+            type="folder" if entry.is_folder else "file",
+            size=entry.size,
+            deleted=entry.deleted_at,
+            shown_as=shown_as(entry.original_path),
+        )
+
+
+class TrashPage(Result):
+    """A page of the trash, last deleted first; go on with `cursor`."""
+
+    items: list[TrashRow]
+    total: int
+    cursor: str | None = None
+
+
+class Restored(Result):
+    """What was put back."""
+
+    path: str
+    note: str | None = None

@@ -1,0 +1,69 @@
+"""Nextcloud's letters and numbers about files, in words."""
+
+from typing import Final
+
+_PERMISSIONS: Final = {
+    "G": "read",
+    "W": "write",
+    "D": "delete",
+    "N": "rename",
+    "V": "move",
+    "C": "create files",
+    "K": "create folders",
+    "R": "share",
+}
+_SHARES: Final = {
+    "0": "person",
+    "1": "group",
+    "3": "public link",
+    "4": "e-mail",
+    "6": "person on another server",
+    "7": "team",
+    "9": "group on another server",
+    "10": "conversation",
+    "12": "board",
+}
+_DOCUMENTS: Final = (
+    ("application/pdf", "PDF"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml", "Word document"),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml", "Excel workbook"),
+    ("application/vnd.openxmlformats-officedocument.presentationml", "PowerPoint presentation"),
+    ("application/vnd.oasis.opendocument.text", "OpenDocument text"),
+    ("application/vnd.oasis.opendocument.spreadsheet", "OpenDocument spreadsheet"),
+    ("application/vnd.oasis.opendocument.presentation", "OpenDocument presentation"),
+    ("application/msword", "Word document"),
+    ("application/vnd.ms-excel", "Excel workbook"),
+    ("application/vnd.ms-powerpoint", "PowerPoint presentation"),
+    ("application/epub+zip", "e-book (EPUB)"),
+)
+_IMAGES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+IMAGE_NAMES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+
+
+def permissions(letters: str) -> list[str]:
+    """Spell out `oc:permissions`, such as `RGDNVW`."""
+    return [word for letter, word in _PERMISSIONS.items() if letter in letters]
+
+
+def shares(numbers: tuple[str, ...]) -> list[str]:
+    """Spell out the kinds of shares a file has."""
+    return [_SHARES.get(number, "something else") for number in numbers]
+
+
+def document(content_type: str, data: bytes) -> str | None:
+    """Name a kind of document whose text has to be extracted first; None for anything else."""
+    if data.startswith(b"%PDF-"):
+        return "PDF"
+    return next((words for start, words in _DOCUMENTS if content_type.startswith(start)), None)
+
+
+def image(data: bytes) -> str | None:
+    """Name the type of an image by its first bytes, when clients can show it."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _IMAGES if data.startswith(start)), None)

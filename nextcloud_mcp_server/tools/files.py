@@ -1,0 +1,217 @@
+"""Tools for files: look around, read, search; the changing ones are in `files_write` and `files_trash`."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.byte_range import Chunk
+from nextcloud_mcp_server.nextcloud.entries import Details
+from nextcloud_mcp_server.nextcloud.files import Order, position
+from nextcloud_mcp_server.nextcloud.search import Kind, Query
+from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.tools import file_page, file_text, file_words
+from nextcloud_mcp_server.tools.file_results import (
+    NO_ETAG,
+    FileFacts,
+    FileImage,
+    FileText,
+    FolderPage,
+    FoundPage,
+    ItemInfo,
+    Quota,
+    Row,
+    kind,
+    shown_as,
+)
+from nextcloud_mcp_server.tools.files_trash import trash
+from nextcloud_mcp_server.tools.files_write import writing
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+#: A picture of this size is about 700 kB of base64, what common clients still accept in one answer.
+MAX_IMAGE_BYTES: Final = 524_288
+
+_UNLIMITED: Final = -3
+
+files = Toolset("files")
+
+
+@files.tool("List a folder", read_only=True)
+@require_provisioning("files:read")
+async def nc_files_list_folder(
+    nc: Account,
+    path: str = "/",
+    *,
+    sort: Order = "name",
+    limit: Annotated[int, Field(ge=1, le=500)] = 100,
+    cursor: str | None = None,
+) -> FolderPage:
+    """List what is directly in a folder (folders first, newest first or largest first).
+
+    For more pages pass cursor.
+    """
+    after = file_page.unseal(cursor, "folder", path, sort)
+    listing = await nc.files.list_folder(path, order=sort, limit=limit, after=after)
+    rows = file_page.fit([Row.of(entry, in_folder=True) for entry in listing.entries])
+    more = listing.more or len(rows) < len(listing.entries)
+    return FolderPage(
+        path=listing.folder.path,
+        items=rows,
+        total=listing.total,
+        cursor=file_page.seal(position(listing.entries[len(rows) - 1], sort), "folder", path, sort)
+        if more
+        else None,
+    )
+
+
+@files.tool("Look at a file or folder", read_only=True)
+@require_provisioning("files:read")
+async def nc_files_get_info(nc: Account, path: str) -> ItemInfo:
+    """Tell size, type, etag, permissions, owner, shares, tags, and for folders the quota."""
+    entry, details = await nc.files.details(path)
+    return ItemInfo(
+        path=entry.path,
+        type=kind(entry),
+        size=entry.size,
+        modified=entry.modified_at,
+        etag=str(entry.version),
+        permissions=file_words.permissions(details.permissions),
+        owner=details.owner or None,
+        shared_with_me=True if "S" in details.permissions else None,
+        shared_by=file_words.shares(details.share_types) or None,
+        shared_with=list(details.shared_with[:_LISTED]) or None,
+        tags=list(details.tags[:_LISTED]) or None,
+        favorite=entry.favourite,
+        folders_inside=details.folders_inside,
+        files_inside=details.files_inside,
+        quota=_quota(details) if entry.is_folder else None,
+        shown_as=shown_as(entry.path),
+        note=None if entry.etag else NO_ETAG,
+    )
+
+
+#: Names of people and tags that are told; a folder may be shared with thousands.
+_LISTED: Final = 50
+
+
+def _quota(details: Details) -> Quota:
+    available = details.quota_available
+    return Quota(
+        used=details.quota_used,
+        available=available if available is not None and available >= 0 else None,
+        unlimited=True if available == _UNLIMITED else None,
+    )
+
+
+@files.tool("Read a file", read_only=True)
+@require_provisioning("files:read")
+async def nc_files_read_file(
+    nc: Account,
+    path: str,
+    *,
+    offset: Annotated[int, Field(ge=0, le=2**53, description="In bytes.")] = 0,
+    limit: Annotated[int, Field(ge=1, le=file_text.MAX_TEXT_BYTES)] = file_text.MAX_TEXT_BYTES,
+) -> FileText | FileImage | FileFacts:
+    """Read a text file (go on at next_offset) or see a small picture; other types answer their facts.
+
+    The etag in the answer is what changing the file asks for.
+    """
+    length = limit + file_text.LOOKAHEAD
+    if offset == 0 and path.lower().endswith(file_words.IMAGE_NAMES):
+        length = MAX_IMAGE_BYTES
+    chunk = await nc.files.read(path, offset=offset, length=length)
+    picture = file_words.image(chunk.data) if offset == 0 else None
+    if picture and chunk.is_last:
+        return FileImage(
+            mime_type=picture,
+            data=chunk.data,
+            path=chunk.path,
+            size=len(chunk.data),
+            modified=chunk.version.modified_at,
+            etag=str(chunk.version),
+            shown_as=shown_as(chunk.path),
+        )
+    size = "an unknown number of" if chunk.total is None else chunk.total
+    if picture:
+        return FileFacts.of(chunk, f"This is a picture of {size} bytes, too large to be shown here.")
+    if document := file_words.document(chunk.content_type, chunk.data if offset == 0 else b""):
+        return FileFacts.of(chunk, f"This is a {document} of {size} bytes; its text can't be read yet.")
+    part = file_text.cut(chunk.data, limit=limit, inside=offset > 0, is_last=chunk.is_last)
+    if part is None:
+        return FileFacts.of(chunk, f"This is a binary file of {size} bytes; it can't be read here.")
+    return _text(chunk, part)
+
+
+def _text(chunk: Chunk, part: file_text.Part) -> FileText:
+    end = chunk.offset + part.end
+    truncated = not chunk.is_last or part.end < len(chunk.data)
+    notes = (
+        "" if part.exact else "Bytes that are not UTF-8 are shown as \ufffd; editing would lose them.",
+        "" if chunk.version.etag else NO_ETAG,
+    )
+    return FileText(
+        content=part.text,
+        path=chunk.path,
+        type=chunk.content_type or "text/plain",
+        size=chunk.total,
+        modified=chunk.version.modified_at,
+        etag=str(chunk.version),
+        offset=chunk.offset + part.start,
+        truncated=truncated,
+        next_offset=end if truncated else None,
+        shown_as=shown_as(chunk.path),
+        note=" ".join(filter(None, notes)) or None,
+    )
+
+
+@files.tool("Search files", read_only=True)
+@require_provisioning("files:read")
+async def nc_files_search_items(
+    nc: Account,
+    *,
+    name: Annotated[str | None, Field(max_length=250, description="Part of the name.")] = None,
+    kind: Kind | None = None,
+    folder: str = "/",
+    min_size: Annotated[int | None, Field(ge=0)] = None,
+    max_size: Annotated[int | None, Field(ge=0)] = None,
+    modified_after: Annotated[str | None, Field(description="ISO 8601.")] = None,
+    modified_before: str | None = None,
+    favorite: bool = False,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    cursor: str | None = None,
+) -> FoundPage:
+    """Find files and folders below a folder by name, kind, size, date or favorites; newest first."""
+    query = Query(
+        folder=folder,
+        name=name,
+        kind=kind,
+        min_size=min_size,
+        max_size=max_size,
+        modified_after=_moment("modified_after", modified_after),
+        modified_before=_moment("modified_before", modified_before),
+        favourite=favorite,
+    )
+    after = file_page.unseal(cursor, "search", query)
+    first = after.number if after else 0
+    found, more = await nc.files.search(query, limit=limit, first=first)
+    rows = file_page.fit([Row.of(entry, in_folder=False) for entry in found])
+    following = Position.of(first + len(rows), "")
+    return FoundPage(
+        items=rows,
+        cursor=file_page.seal(following, "search", query) if more or len(rows) < len(found) else None,
+    )
+
+
+def _moment(name: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"'{name}' must be a date such as 2026-11-27 or 2026-11-27T15:00:00Z.") from None
+
+
+files.tools += [*writing.tools, *trash.tools]

@@ -1,0 +1,113 @@
+"""Tools that change files; `files` takes them into its toolset."""
+
+import base64
+import binascii
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.version import Version
+from nextcloud_mcp_server.tools import file_edit
+from nextcloud_mcp_server.tools.file_results import Changed, Deleted
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+#: Larger texts are not edited through a model; the file is held in memory once before and once after.
+MAX_EDITED_BYTES: Final = 4_194_304
+
+Etag = Annotated[str | None, Field(description="As reading answered it.")]
+TargetEtag = Annotated[str | None, Field(description="To replace a file: its etag.")]
+
+writing = Toolset("files")
+
+
+@writing.tool("Write a file", destructive=True)
+@require_provisioning("files:write")
+async def nc_files_write_file(
+    nc: Account,
+    path: str,
+    *,
+    content: str,
+    encoding: Literal["text", "base64"] = "text",
+    etag: Etag = None,
+) -> Changed:
+    """Create a file; to overwrite one, pass the etag that reading it answered."""
+    written = await nc.files.write(path, _bytes(content, encoding), version=etag)
+    return Changed.by_writing(written)
+
+
+def _bytes(content: str, encoding: str) -> bytes:
+    if encoding == "text":
+        return content.encode()
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput("'content' is not base64: send it as base64, or set encoding to text.") from None
+
+
+@writing.tool("Edit a file", destructive=True)
+@require_provisioning("files:write")
+async def nc_files_edit_file(
+    nc: Account, path: str, *, old_text: str, new_text: str, replace_all: bool = False, etag: Etag = None
+) -> Changed:
+    """Replace an exact passage of a text file, which must be there once (or set replace_all)."""
+    chunk = await nc.files.read(path, length=MAX_EDITED_BYTES + 1)
+    if len(chunk.data) > MAX_EDITED_BYTES or not chunk.is_last:
+        raise InvalidInput(f"The file is larger than {MAX_EDITED_BYTES} bytes, too large to edit here.")
+    if etag is not None and not Version.parse(etag).agrees_with(chunk.version):
+        raise EtagMismatch(
+            f"The file changed since it was read. Read it again; its etag is now {chunk.version}.",
+            current_etag=str(chunk.version),
+        )
+    try:
+        text = chunk.data.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("The file is not UTF-8 text, so it cannot be edited here.") from None
+    edited, count = file_edit.replace(text, old_text, new_text, every=replace_all)
+    written = await nc.files.write(path, edited.encode(), version=str(chunk.version))
+    return Changed.by_writing(written, replaced=count)
+
+
+@writing.tool("Create a folder", idempotent=True)
+@require_provisioning("files:write")
+async def nc_files_create_folder(nc: Account, path: str) -> Changed:
+    """Create a folder, with the folders above it that are missing."""
+    created = await nc.files.create_folder(path)
+    return Changed(path=path.strip("/"), created=created)
+
+
+@writing.tool("Move or rename", destructive=True)
+@require_provisioning("files:write")
+async def nc_files_move_item(
+    nc: Account, *, source: str, destination: str, overwrite_etag: TargetEtag = None
+) -> Changed:
+    """Move or rename a file or folder; destination is the full new path."""
+    entry = await nc.files.move(source, destination, overwrite=overwrite_etag)
+    return Changed.by_transfer(destination.strip("/"), entry)
+
+
+@writing.tool("Copy", destructive=True)
+@require_provisioning("files:write")
+async def nc_files_copy_item(
+    nc: Account, *, source: str, destination: str, overwrite_etag: TargetEtag = None
+) -> Changed:
+    """Copy a file or folder; destination is the full path of the copy."""
+    entry = await nc.files.copy(source, destination, overwrite=overwrite_etag)
+    return Changed.by_transfer(destination.strip("/"), entry)
+
+
+@writing.tool("Delete", destructive=True)
+@require_provisioning("files:write")
+async def nc_files_delete_item(nc: Account, path: str, *, etag: Etag = None) -> Deleted:
+    """Delete a file or folder to the trash; the answer tells how to undo it."""
+    deleted = await nc.files.delete(path, version=etag)
+    entry = await nc.trash.find_deleted(deleted)
+    if entry is None:
+        undo = "It was not found in the trash: see nc_files_list_trash. What others shared is only let go."
+        return Deleted(path=deleted, undo=undo)
+    return Deleted(
+        path=deleted,
+        trash_id=entry.trash_id,
+        undo="To undo, call nc_files_restore_trash with this trash_id.",
+    )

@@ -1,0 +1,54 @@
+"""What the tools of one server share; built by app.py, which alone knows how."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mcp.server.context import ServerRequestContext
+
+from nextcloud_mcp_server.auth.accounts import Accounts
+from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provisioning import Provisioning
+from nextcloud_mcp_server.protocol.availability import Availability
+from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.protocol.wire import Dialect
+
+
+class Core(Protocol):
+    """Everything that needs the database or the network. Opened when first needed, not at start."""
+
+    @property
+    def accounts(self) -> Accounts:
+        """Opens accounts."""
+        ...
+
+    @property
+    def provisioning(self) -> Provisioning | None:
+        """Moves visits; None where the operator gave the credential."""
+        ...
+
+    @property
+    def audit(self) -> AuditLog:
+        """Records calls."""
+        ...
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """What the operator's settings allow to be permitted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The parts of a server that a call passes through."""
+
+    core: Callable[[], Awaitable[Core]]
+    caller: Callable[[ServerRequestContext[Any, Any]], Caller]
+    pending: Pending
+    notices: Notices
+    availability: Availability
+    dialect: Dialect
+    hold_seconds: float
+    output_schemas: bool = False

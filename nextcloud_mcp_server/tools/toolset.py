@@ -1,0 +1,121 @@
+"""How a tool is declared: a toolset, a title, and what it needs before it may run.
+
+    notes = Toolset("notes")
+
+    @notes.tool("Read a note", read_only=True)
+    @require_provisioning("notes:read")
+    async def nc_notes_get_note(nc: Account, note_id: int) -> Note:
+        '''Read one note, with its text and its etag.'''
+
+`Toolset.tool` takes only what `require_provisioning` or `without_provisioning` return, so a tool
+without the guard fails the type check and cannot be imported.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.tools.arguments import Arguments
+from nextcloud_mcp_server.tools.result import Result
+
+Body = Callable[..., Awaitable[Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A tool body together with what must be permitted before it runs; None asks for nothing."""
+
+    body: Body
+    scopes: frozenset[str] | None
+
+
+def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
+    """Let a tool run only for someone who connected their Nextcloud and permitted `scopes`.
+
+    The body's first argument is then the person's `nextcloud.account.Account`. Without a usable
+    credential the call ends in `ElicitationRequired` (code -32000) and the body never runs.
+    """
+    unknown = set(scopes) - set(SCOPES)
+    if unknown or not scopes:
+        raise TypeError(
+            f"require_provisioning needs scopes from the list in auth/scopes.py, not {sorted(unknown)}"
+        )
+    return lambda body: Guarded(body, frozenset(scopes))
+
+
+def without_provisioning(body: Body) -> Guarded:
+    """Let a tool run for anybody: the connection tools, whose first argument is an `Access`."""
+    return Guarded(body, None)
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One tool as data: the MCP tool, the scope map, the docs table and the tests derive from it."""
+
+    toolset: str
+    name: str
+    title: str
+    description: str
+    guarded: Guarded
+    read_only: bool
+    destructive: bool
+    idempotent: bool
+    open_world: bool
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What must be permitted; empty for the connection tools."""
+        return self.guarded.scopes or frozenset()
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """The checked arguments; built when first asked for, because pydantic takes its time."""
+        return Arguments(self.guarded.body)
+
+    @property
+    def result_type(self) -> Any:  # noqa: ANN401 - a return annotation can be any type
+        """What the body says it returns."""
+        return inspect.signature(self.guarded.body).return_annotation
+
+
+class Toolset:
+    """The tools of one Nextcloud app, switched on and off together."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tools: list[ToolSpec] = []
+
+    def tool(
+        self,
+        title: str,
+        *,
+        read_only: bool = False,
+        destructive: bool = False,
+        idempotent: bool = False,
+        open_world: bool = False,
+    ) -> Callable[[Guarded], Guarded]:
+        """Add a guarded body as a tool; its name and docstring are the tool's name and description."""
+
+        def add(guarded: Guarded) -> Guarded:
+            body = guarded.body
+            description = inspect.getdoc(body)
+            if not description:
+                raise TypeError(f"{body.__name__} needs a docstring: it is what the model reads")
+            spec = ToolSpec(
+                toolset=self.name,
+                name=body.__name__,
+                title=title,
+                description=" ".join(description.split()),
+                guarded=guarded,
+                read_only=read_only,
+                destructive=destructive,
+                idempotent=idempotent or read_only,
+                open_world=open_world,
+            )
+            self.tools.append(spec)
+            return guarded
+
+        return add
