@@ -221,26 +221,41 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
     """Serve over HTTP until somebody stops it."""
     import uvicorn  # noqa: PLC0415 - HTTP only
 
-    app, _ = build_http_app(settings, Site.of(settings, host, port), outside=Outside())
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=3,
-    )
-    await uvicorn.Server(config).serve()
+    async with _with_nextcloud(settings) as own:
+        app, _ = build_http_app(own, Site.of(own, host, port), outside=Outside())
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=3,
+        )
+        await uvicorn.Server(config).serve()
 
 
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it leaves."""
-    parts = build(settings, page_url=None, outside=Outside())
-    async with parts.running(resume=_has_state(settings)):
-        await parts.mcp.run_stdio_async()
+    async with _with_nextcloud(settings) as own:
+        parts = build(own, page_url=None, outside=Outside())
+        async with parts.running(resume=_has_state(own)):
+            await parts.mcp.run_stdio_async()
+
+
+@asynccontextmanager
+async def _with_nextcloud(settings: Settings) -> AsyncGenerator[Settings]:
+    """Name the Nextcloud to work on; with `--sandbox` one is started and named."""
+    if not settings.sandbox:
+        yield settings
+        return
+    from nextcloud_mcp_server.sandbox.app import Sandbox  # noqa: PLC0415 - only here
+    from nextcloud_mcp_server.sandbox.serve import serving  # noqa: PLC0415 - only here
+
+    async with serving(Sandbox.demo()) as url:
+        yield settings.model_copy(update={"nextcloud_host": url})
 
 
 @asynccontextmanager

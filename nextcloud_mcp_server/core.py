@@ -115,7 +115,9 @@ async def open_database(
     try:
         yield database
     finally:
-        await database.aclose()
+        # A server that is told to stop still closes its files properly.
+        with anyio.CancelScope(shield=True):
+            await database.aclose()
 
 
 @asynccontextmanager
@@ -147,7 +149,13 @@ async def open_core(
         outbox = Outbox(database, provider, clock=clock, within=person)
         audit = AuditLog(database, clock=clock)
         poller = Poller(
-            database, provider, provisioning, clock=clock, wake=provider.next_start, within=person
+            database,
+            provider,
+            provisioning,
+            clock=clock,
+            wake=provider.next_start,
+            outbox=outbox,
+            within=person,
         )
         work = (poller.run, outbox.run, audit.run)
         if settings.operator_credential is None:

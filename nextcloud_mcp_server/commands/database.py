@@ -4,7 +4,7 @@ import anyio
 
 from nextcloud_mcp_server import core, logs
 from nextcloud_mcp_server.commands.console import result
-from nextcloud_mcp_server.commands.schema import database_file, schema_version
+from nextcloud_mcp_server.database_file import database_file, schema_version
 from nextcloud_mcp_server.settings import Settings
 
 

@@ -42,7 +42,8 @@ def greeting(settings: Settings, port: int) -> str:
         lines = [
             "Nextcloud MCP server, listening on stdio: it waits for a client to speak.",
             f"Nextcloud: {behind}",
-            "To connect a client: nextcloud-mcp-server config claude-code (or claude-desktop, vscode, cursor, codex)",
+            "To connect a client: nextcloud-mcp-server config claude-code "
+            "(or claude-desktop, vscode, cursor, codex)",
         ]
         return "\n".join(lines)
     lines = [
@@ -83,7 +84,7 @@ def claim_port(host: str, port: int) -> int:
             probe.bind((host, port))
         except OSError as error:
             raise ConfigurationError(
-                f"Cannot listen on {host}, port {port} ({error.strerror or error}): choose another with --port "
-                "(0 takes a free one) or --host."
+                f"Cannot listen on {host}, port {port} ({error.strerror or error}): choose another "
+                "with --port (0 takes a free one) or --host."
             ) from error
         return int(probe.getsockname()[1])

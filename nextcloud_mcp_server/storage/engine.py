@@ -125,9 +125,10 @@ async def _migration_lock(path: Path) -> AsyncGenerator[None]:
     async with aiosqlite.connect(side, timeout=_MIGRATION_WAIT_SECONDS, isolation_level=None) as lock:
         try:
             await lock.execute("BEGIN EXCLUSIVE")
-        except aiosqlite.OperationalError as error:
+        except aiosqlite.DatabaseError as error:
             raise StorageError(
-                "Another process is still migrating the database. Wait for it to finish and start again."
+                f"The lock {side} cannot be taken ({error}). Wait until no other process migrates the database;"
+                " when there is none, delete this file."
             ) from error
         yield
 

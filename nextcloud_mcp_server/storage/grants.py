@@ -3,7 +3,7 @@
 import contextlib
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, false, or_, select, true, update
+from sqlalchemy import ColumnElement, bindparam, false, or_, select, true, update
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.consent import Change, Consent
@@ -27,6 +27,11 @@ from nextcloud_mcp_server.storage.records import (
 )
 from nextcloud_mcp_server.storage.transaction import Transactions
 
+# Every call of every tool asks this, so it is put together once.
+_FIND = select_grants(permissions.c.client_id == bindparam("client_id")).where(
+    accounts.c.issuer == bindparam("issuer"), accounts.c.subject == bindparam("subject")
+)
+
 
 class GrantRepository:
     """Keeps one account and one credential per person, and one permission per person and client."""
@@ -40,9 +45,9 @@ class GrantRepository:
         Raises:
             Unsealable: Its key is missing.
         """
-        query = select_grants(permissions.c.client_id == client_id).where(owned_by(accounts.c, principal))
+        values = {"issuer": principal.issuer, "subject": principal.subject, "client_id": client_id}
         async with self._transactions.reading() as connection:
-            row = (await connection.execute(query)).one_or_none()
+            row = (await connection.execute(_FIND, values)).one_or_none()
         return None if row is None else open_grant(self._transactions.keys, row)
 
     async def complete(

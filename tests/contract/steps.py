@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -172,6 +173,15 @@ def notes_as_in(name: str, *, skip: tuple[int, ...] = ()) -> Step:
     return step
 
 
+def soon(recorded: int) -> Step:
+    """Let ten seconds from now stand for a recorded moment."""
+
+    async def step(session: Session) -> None:
+        session.bind(recorded, int(time.time()) + 10)
+
+    return step
+
+
 def note_removed(note_id: int) -> Step:
     """Delete a note; the id is the recorded one."""
 
@@ -186,9 +196,7 @@ def settings(**fields: str) -> Step:
 
     async def step(session: Session) -> None:
         path = "/index.php/apps/notes/api/v1/settings"
-        expect(
-            await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200
-        )
+        expect(await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200)
 
     return step
 
@@ -198,7 +206,9 @@ def header_of(name: str, header: str) -> Step:
 
     async def step(session: Session) -> None:
         earlier = load(name)
-        answer = await session.server.send(earlier.method, session.translate(earlier.path))
+        headers = {key: value for key, value in earlier.headers.items() if key != "Authorization"}
+        path = session.translate(earlier.path)
+        answer = await session.server.send(earlier.method, path, headers=headers)
         recorded = earlier.answer_headers[header.lower()].strip('"')
         session.bind(recorded, answer.headers[header].strip('"'))
 
@@ -211,9 +221,10 @@ def attachment(recorded_name: str) -> Step:
     async def step(session: Session) -> None:
         earlier = load("notes/attachment_upload")
         answer = await session.server.send(
-            "POST", session.translate(earlier.path), headers={
-                "Content-Type": earlier.headers["Content-Type"]
-            }, body=earlier.body
+            "POST",
+            session.translate(earlier.path),
+            headers={"Content-Type": earlier.headers["Content-Type"]},
+            body=earlier.body,
         )
         session.bind(recorded_name, expect(answer, 200).json()["filename"])
 
@@ -330,9 +341,7 @@ async def flow_polled(session: Session) -> None:
     form = session.translate("token=<secret:128 chars>")
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     expect(
-        await session.server.send(
-            "POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()
-        ),
+        await session.server.send("POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()),
         200,
     )
 
