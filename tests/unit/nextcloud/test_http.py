@@ -512,6 +512,7 @@ def test_an_unreadable_answer_is_a_fault_that_repeats_nothing() -> None:
         (412, errors.EtagMismatch),
         (413, errors.TooLarge),
         (415, errors.InvalidName),
+        (416, errors.OutOfRange),
         (422, errors.InvalidName),
         (418, errors.ServerFault),
         (423, errors.Locked),
