@@ -32,7 +32,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def database(path: Path) -> AsyncGenerator[Database]:
-    database = await Database.open(file_url(path), keys=KeyRing.parse([SecretStr(new_key())]), clock=lambda: NOW)
+    database = await Database.open(
+        file_url(path), keys=KeyRing.parse([SecretStr(new_key())]), clock=lambda: NOW
+    )
     yield database
     await database.aclose()
 
@@ -63,7 +65,9 @@ async def connect(database: Database, principal: Principal, *, secret: str = f"{
     result = LoginResult(login_name=f"{CANARY} login", app_password=SecretStr(secret))
     await database.login_flows.save_result(flow.id, result)
     name = principal.subject
-    account = Account(f"account-{name}", principal, "https://cloud.example.org", name, f"{CANARY} name", None, NOW)
+    account = Account(
+        f"account-{name}", principal, "https://cloud.example.org", name, f"{CANARY} name", None, NOW
+    )
     credential = Credential(
         f"credential-{name}-{secret}".replace(CANARY, ""),
         account.id,
@@ -77,7 +81,12 @@ async def connect(database: Database, principal: Principal, *, secret: str = f"{
     permission = Permission(principal, "claude", asked.client_name, asked.scopes, NOW)
     audit = AuditEntry(NOW, principal, "claude", "grant", "ok", f"{CANARY} detail")
     assert await database.grants.complete(
-        elicitation=asked, flow=flow, account=account, credential=credential, permission=permission, audit=audit
+        elicitation=asked,
+        flow=flow,
+        account=account,
+        credential=credential,
+        permission=permission,
+        audit=audit,
     )
 
 
@@ -172,7 +181,9 @@ async def test_a_whole_row_handed_to_another_person_does_not_open(database: Data
         await database.grants.find(BOB, "claude")
 
 
-async def test_a_credential_pointed_at_another_persons_account_is_not_found(database: Database, path: Path) -> None:
+async def test_a_credential_pointed_at_another_persons_account_is_not_found(
+    database: Database, path: Path
+) -> None:
     await connect(database, ALICE)
     await connect(database, BOB)
 

@@ -203,11 +203,13 @@ async def test_a_place_that_cannot_be_written_is_refused(
         await Database.open(file_url(tmp_path / "file" / "mcp.db"), keys=keys, clock=now)
 
 
-async def test_a_lock_that_cannot_be_taken_says_which_file_is_in_the_way(open_database: Open, url: str) -> None:
+async def test_a_lock_that_cannot_be_taken_says_which_file_is_in_the_way(
+    open_database: Open, url: str
+) -> None:
     path_of(url).parent.mkdir()
     path_of(url).with_name("mcp.db.lock").write_bytes(b"no database " * 100)
 
-    with pytest.raises(StorageError, match="mcp.db.lock"):
+    with pytest.raises(StorageError, match=r"mcp\.db\.lock"):
         await open_database()
 
 
@@ -244,7 +246,11 @@ def test_the_schema_goes_up_down_and_up_and_is_what_the_models_say() -> None:
         config = configuration(connection)
         tables: list[set[str]] = []
 
-        for move, target in ((command.upgrade, "head"), (command.downgrade, "base"), (command.upgrade, "head")):
+        for move, target in (
+            (command.upgrade, "head"),
+            (command.downgrade, "base"),
+            (command.upgrade, "head"),
+        ):
             move(config, target)
             tables.append(set(inspect(connection).get_table_names()))
 

@@ -78,7 +78,9 @@ async def test_a_grant_is_found_with_one_query(
     assert len(statements) == 1
 
 
-@pytest.mark.parametrize("state", [ElicitationState.DECLINED, ElicitationState.FAILED, ElicitationState.COMPLETE])
+@pytest.mark.parametrize(
+    "state", [ElicitationState.DECLINED, ElicitationState.FAILED, ElicitationState.COMPLETE]
+)
 async def test_nothing_is_stored_for_a_request_that_has_ended(
     database: Database, ask: Ask, complete: Complete, alice: Principal, state: ElicitationState
 ) -> None:
@@ -120,7 +122,9 @@ async def test_a_person_is_pinned_to_the_first_account(
     assert await database.login_flows.find(again.id) == flow
 
 
-async def test_a_person_is_pinned_to_the_first_nextcloud(ask: Ask, complete: Complete, alice: Principal) -> None:
+async def test_a_person_is_pinned_to_the_first_nextcloud(
+    ask: Ask, complete: Complete, alice: Principal
+) -> None:
     await complete(await ask())
 
     with pytest.raises(WrongAccount):
@@ -198,11 +202,15 @@ async def test_a_second_client_needs_no_new_credential(
     assert unused.permission is None
     assert second is not None
     assert second.credential == first.credential
-    assert [permission.client_id for permission in await database.grants.permissions(alice)] == ["claude", "codex"]
+    assert [permission.client_id for permission in await database.grants.permissions(alice)] == [
+        "claude",
+        "codex",
+    ]
     assert len(await database.grants.all()) == 2
 
 
 async def test_a_credential_that_was_read_before_never_replaces_a_newer_one(
+    *,
     database: Database,
     ask: Ask,
     start: Start,
@@ -300,8 +308,30 @@ async def test_a_refused_credential_is_marked_once_and_only_in_the_version_that_
     assert grant.credential.version == 2
 
 
+async def test_a_refused_credential_is_not_sent_to_nextcloud_again(
+    database: Database, ask: Ask, start: Start, complete: Complete, alice: Principal
+) -> None:
+    await complete(await ask())
+    await database.grants.mark_needs_reauth("credential-1", version=1)
+    again = await ask(alice, "files:read")
+
+    await complete(again, await start(again), credential_id="credential-2", secret="new")
+
+    grant = await database.grants.find(alice, "claude")
+    assert await outbox_of(database) == []
+    assert grant is not None
+    assert not grant.credential.needs_reauth
+    assert grant.credential.version == 3
+
+
 async def test_disconnecting_takes_back_everything_but_the_pin(
-    database: Database, ask: Ask, start: Start, complete: Complete, alice: Principal, entry: Callable[..., AuditEntry]
+    *,
+    database: Database,
+    ask: Ask,
+    start: Start,
+    complete: Complete,
+    alice: Principal,
+    entry: Callable[..., AuditEntry],
 ) -> None:
     await complete(await ask())
     pending = await ask(alice, client_id="codex")
@@ -328,7 +358,13 @@ async def test_disconnecting_takes_back_everything_but_the_pin(
 
 
 async def test_disconnecting_twice_finds_nothing_the_second_time(
-    database: Database, ask: Ask, complete: Complete, alice: Principal, bob: Principal, entry: Callable[..., AuditEntry]
+    *,
+    database: Database,
+    ask: Ask,
+    complete: Complete,
+    alice: Principal,
+    bob: Principal,
+    entry: Callable[..., AuditEntry],
 ) -> None:
     await complete(await ask())
     await complete(await ask(bob), uid="bob", credential_id="credential-2")

@@ -71,3 +71,15 @@ async def test_work_whose_key_is_missing_is_left_out(
     items = await without_key.outbox.lease_due(owner="one", lease=LEASE)
 
     assert [item.secret.get_secret_value() for item in items] == ["after"]
+
+
+async def test_the_work_of_one_person_can_be_taken_alone(
+    database: Database, alice: Principal, bob: Principal
+) -> None:
+    await add(database, alice)
+
+    assert await database.outbox.holds(alice)
+    assert not await database.outbox.holds(bob)
+    assert await database.outbox.next_due_at(bob) is None
+    assert await database.outbox.lease_due(owner="one", lease=LEASE, within=bob) == []
+    assert len(await database.outbox.lease_due(owner="one", lease=LEASE, within=alice)) == 1

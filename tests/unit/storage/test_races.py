@@ -67,6 +67,12 @@ async def all_of(*calls: Callable[[], Awaitable[T]]) -> list[T]:
     return answers
 
 
+async def test_two_that_open_an_empty_place_at_once_migrate_it_once(open_database: Open) -> None:
+    opened = await all_of(open_database, open_database)
+
+    assert [await database.outbox.next_due_at() for database in opened] == [None, None]
+
+
 async def test_parallel_calls_share_one_request(ask: Ask, open_database: Open, database: Database) -> None:
     other = await open_database()
 
@@ -90,7 +96,7 @@ async def test_a_due_flow_is_leased_by_one_of_two_processes(
 
 
 async def test_consent_and_refusal_at_the_same_moment_have_one_winner(
-    database: Database, open_database: Open, ask: Ask, start: Start, complete: Complete, alice: Principal
+    *, database: Database, open_database: Open, ask: Ask, start: Start, complete: Complete, alice: Principal
 ) -> None:
     other = await open_database()
     asked = await ask()
