@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import aiosqlite
 from sqlalchemy import URL, event, make_url, text
@@ -75,7 +76,7 @@ class Database:
 
 def file_url(path: Path) -> str:
     """Write the DATABASE_URL of a SQLite file, on any platform."""
-    return f"sqlite:///{path.as_posix()}"
+    return f"sqlite:///{quote(path.as_posix(), safe='/:')}"
 
 
 async def current_version(engine: AsyncEngine) -> str | None:
