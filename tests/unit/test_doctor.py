@@ -255,7 +255,7 @@ def test_another_package_of_our_name_on_the_path_is_a_warning(
 ) -> None:
     (tmp_path / "nextcloud_mcp_server").mkdir()
     (tmp_path / "nextcloud_mcp_server" / "__init__.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
     finding = here(load())["packages"]
 
