@@ -53,7 +53,8 @@ def greeting(settings: Settings, port: int) -> str:
         lines.append("No secret is asked for: everybody on this computer can call (--no-local-auth).")
     else:
         lines.append("Clients need the bearer secret of this server.")
-    at = "" if port == 8765 else f" --port {port}"  # noqa: PLR2004  # the default of the setting
+    default = Settings.model_fields["port"].default
+    at = ("" if port == default else f" --port {port}") + (" --sandbox" if settings.sandbox else "")
     lines.append(
         f"To connect a client: nextcloud-mcp-server config claude-code --http{at} (vscode, cursor, codex)"
     )
@@ -65,7 +66,7 @@ def mcp_url(settings: Settings, port: int) -> str:
     if settings.nextcloud_mcp_server_url is not None:
         return f"{settings.nextcloud_mcp_server_url.rstrip('/')}/mcp"
     # A wildcard address is for listening, not for calling.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104  # compared, not bound
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}/mcp"
 

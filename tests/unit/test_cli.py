@@ -178,7 +178,7 @@ def test_the_greeting_names_the_sandbox_and_the_missing_secret() -> None:
 
     assert "sandbox Nextcloud (alice and bob" in text
     assert "No secret is asked for" in text
-    assert "--port" not in text
+    assert "config claude-code --http --sandbox (" in text
 
 
 def test_the_greeting_over_stdio_points_to_the_configuration() -> None:

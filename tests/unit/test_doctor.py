@@ -307,5 +307,7 @@ def test_an_unreachable_address_is_reported_through_the_real_network(
 ) -> None:
     code = check(load(nextcloud_host="http://127.0.0.1:9"))
 
+    lines = capsys.readouterr().out.splitlines()
     assert code == 1
-    assert "fail  Nextcloud" in capsys.readouterr().out
+    assert lines[-1].startswith("fail  Nextcloud")
+    assert all(line.startswith(("ok  ", "warn", "fail")) for line in lines)
