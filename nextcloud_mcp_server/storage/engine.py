@@ -96,7 +96,7 @@ async def _prepare(engine: AsyncEngine, transactions: Transactions, path: Path) 
         if await _is_ready(engine):
             return
         # Alembic costs a third of a second, which a start with a current schema must not pay.
-        from nextcloud_mcp_server.storage.migration import upgrade  # noqa: PLC0415
+        from nextcloud_mcp_server.storage.migration import upgrade  # noqa: PLC0415 (see above)
 
         version = await current_version(engine)
         async with transactions.writing() as connection:
