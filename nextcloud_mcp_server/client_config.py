@@ -52,12 +52,12 @@ class Snippet:
 
 
 _PLACES = {
-    ChatClient.CLAUDE_DESKTOP: "Put this into claude_desktop_config.json (Settings → Developer → Edit Config) "
-    "and restart Claude Desktop:",
+    ChatClient.CLAUDE_DESKTOP: "Put this into claude_desktop_config.json "
+    "(Settings → Developer → Edit Config) and restart Claude Desktop:",
     ChatClient.CLAUDE_CODE: "Run this in a terminal:",
     ChatClient.VSCODE: "Put this into .vscode/mcp.json of your workspace "
     "(or run “MCP: Open User Configuration” for all of them):",
-    ChatClient.CURSOR: "Put this into .cursor/mcp.json of your project, or ~/.cursor/mcp.json for all of them:",
+    ChatClient.CURSOR: "Put this into .cursor/mcp.json of your project (or ~/.cursor/mcp.json for all):",
     ChatClient.CODEX: "Add this to ~/.codex/config.toml:",
 }
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Protocol
 
 import httpx2
 
-from nextcloud_mcp_server.commands.schema import database_file, schema_version
+from nextcloud_mcp_server.database_file import database_file, schema_version
 from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
 from nextcloud_mcp_server.settings import LOOPBACK_HOSTS, Settings
 from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file
@@ -102,15 +103,13 @@ async def look_there(
         status = await pool.get(f"{base}/status.php")
         found.append(_clock(status, clock()))
         found.append(_pretty(await pool.get(f"{base}/login")))
-        found.append(_throttling(await pool.get(f"{base}/ocs/v2.php/cloud/capabilities", **_OCS)))
+        capabilities = f"{base}/ocs/v2.php/cloud/capabilities?format=json"
+        found.append(_throttling(await pool.get(capabilities, headers={"OCS-APIRequest": "true"})))
     except httpx2.HTTPError:
         found.append(
             Finding(Verdict.FAIL, "network", "the connection broke off while checking: run doctor again.")
         )
     return found
-
-
-_OCS = {"params": {"format": "json"}, "headers": {"OCS-APIRequest": "true"}}
 
 
 def _packages() -> Iterator[Finding]:
@@ -217,7 +216,7 @@ def _clock(status: httpx2.Response, now: datetime) -> Finding:
 
 
 def _pretty(login: httpx2.Response) -> Finding:
-    if login.status_code == httpx2.codes.NOT_FOUND:
+    if login.status_code == HTTPStatus.NOT_FOUND:
         return Finding(
             Verdict.OK, "pretty URLs", "off; this server does not need them (addresses keep their /index.php)"
         )

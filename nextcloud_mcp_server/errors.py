@@ -6,6 +6,7 @@ secret, a header, or a URL that grants something.
     NextcloudMcpError
     ├── ConfigurationError
     ├── InvalidInput
+    │   └── FormRefused
     ├── ElicitationRequired
     ├── ElicitationUnknown
     ├── ConsentDeclined
@@ -49,6 +50,10 @@ class ConfigurationError(NextcloudMcpError):
 
 class InvalidInput(NextcloudMcpError):
     """An argument was refused before any request was made."""
+
+
+class FormRefused(InvalidInput):
+    """A form did not come from our own page in this browser, or is too old."""
 
 
 class ElicitationRequired(NextcloudMcpError):

@@ -3,9 +3,11 @@
 Both are printed from the fields, and `make docs-check` fails when a committed one differs.
 """
 
+from pathlib import Path
 from textwrap import wrap
 from typing import cast
 
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, SECRETS, env_name
 
@@ -48,6 +50,30 @@ _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the prog
 # Copy to .env for docker compose, or export what you need. Every line is optional; most people set
 # NEXTCLOUD_HOST alone, or nothing and use --nextcloud.
 """
+
+
+def write(root: str) -> None:
+    """Write both below the repository's top folder."""
+    for path, text in _documents(root).items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def check(root: str) -> None:
+    """Compare both with what is committed.
+
+    Raises:
+        ConfigurationError: One of them is not what the program prints.
+    """
+    for path, text in _documents(root).items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise ConfigurationError(f"{path} is not what the settings say: run `make docs` and commit it.")
+
+
+def _documents(root: str) -> dict[Path, str]:
+    return {
+        Path(root, ".env.example"): env_example(),
+        Path(root, "docs", "configuration.md"): configuration_page(),
+    }
 
 
 def env_example() -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from pydantic import SecretStr
@@ -13,8 +13,11 @@ from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 #: A disconnect by another process is noticed within this time.
 CACHE_SECONDS = 5.0
@@ -84,7 +87,7 @@ class GrantedAccounts:
 
     def __init__(
         self,
-        database: Database,
+        database: "Database",
         nextcloud: Nextcloud,
         provisioning: Provisioning,
         outbox: Outbox,

@@ -3,12 +3,16 @@
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import anyio
 
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import AuditEntry
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +23,7 @@ BATCH = 200
 class AuditLog:
     """Collects entries. Changes are written before their answer goes out, reads a little later."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: "Database", *, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
         self._entries: list[AuditEntry] = []

@@ -9,17 +9,22 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, Throttled, WrongAccount
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult
+from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +45,7 @@ class LoginFlowProvider:
 
     name = "login_flow"
 
-    def __init__(self, nextcloud: Nextcloud, database: Database, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, nextcloud: Nextcloud, database: "Database", *, clock: Callable[[], datetime]) -> None:
         self._nextcloud = nextcloud
         self._database = database
         self._clock = clock
@@ -86,22 +91,30 @@ class LoginFlowProvider:
 
 
 class Poller:
-    """Takes every login flow of the database to its end, whoever started it."""
+    """Takes login flows to their end, whoever started them.
+
+    `within` limits it to one person. Personal mode needs that: servers for several Nextclouds may
+    share a database there, and a poll token must only go to the Nextcloud that made it.
+    """
 
     def __init__(
         self,
-        database: Database,
+        database: "Database",
         provider: GrantProvider,
         provisioning: Provisioning,
         *,
         clock: Callable[[], datetime],
         wake: Callable[[], anyio.Event],
+        outbox: Outbox,
+        within: Principal | None,
     ) -> None:
         self._database = database
         self._provider = provider
         self._provisioning = provisioning
         self._clock = clock
         self._wake = wake
+        self._outbox = outbox
+        self._within = within
         self._owner = str(uuid4())
 
     async def run(self) -> None:
@@ -119,10 +132,11 @@ class Poller:
     async def turn(self) -> float:
         """Poll everything that is due; tell in how many seconds to come back."""
         await self._provisioning.expire()
+        flows = self._database.login_flows
         async with anyio.create_task_group() as group:
-            for flow in await self._database.login_flows.lease_due(owner=self._owner, lease=LEASE):
+            for flow in await flows.lease_due(owner=self._owner, lease=LEASE, within=self._within):
                 group.start_soon(self._step, flow)
-        due = await self._database.login_flows.next_due_at()
+        due = await flows.next_due_at(self._within)
         if due is None:
             return IDLE_SECONDS
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
@@ -164,6 +178,8 @@ class Poller:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:
             await self._throw_away(flow, result)
+        # What was thrown away, or replaced, is to be deleted at Nextcloud now and not in a minute.
+        self._outbox.wake()
 
     async def _throw_away(self, flow: LoginFlow, result: LoginResult) -> None:
         # First the job, then the flow: a crash in between repeats a harmless deletion.

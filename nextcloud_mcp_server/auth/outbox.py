@@ -3,14 +3,18 @@
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
 
 from nextcloud_mcp_server.auth.provider import GrantProvider
 from nextcloud_mcp_server.errors import NextcloudError
-from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
 
@@ -21,12 +25,24 @@ SLOWEST_RETRY_SECONDS = 3600.0
 
 
 class Outbox:
-    """Sends what the outbox holds, and tries again until Nextcloud has taken it."""
+    """Sends what the outbox holds, and tries again until Nextcloud has taken it.
 
-    def __init__(self, database: Database, provider: GrantProvider, *, clock: Callable[[], datetime]) -> None:
+    `within` limits it to one person, for the same reason as in `Poller`: an app password must only
+    go to the Nextcloud that made it.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        provider: GrantProvider,
+        *,
+        clock: Callable[[], datetime],
+        within: Principal | None,
+    ) -> None:
         self._database = database
         self._provider = provider
         self._clock = clock
+        self._within = within
         self._owner = str(uuid4())
         self._wake = anyio.Event()
         self._turns = anyio.Lock()
@@ -50,9 +66,10 @@ class Outbox:
     async def turn(self) -> float:
         """Send everything that is due; tell in how many seconds to come back."""
         async with self._turns:
-            for item in await self._database.outbox.lease_due(owner=self._owner, lease=LEASE):
+            items = await self._database.outbox.lease_due(owner=self._owner, lease=LEASE, within=self._within)
+            for item in items:
                 await self._send(item)
-        due = await self._database.outbox.next_due_at()
+        due = await self._database.outbox.next_due_at(self._within)
         if due is None:
             return IDLE_SECONDS
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)

@@ -7,6 +7,7 @@ storage, so of two that race one wins. `complete` is reached in one transaction 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.principal import Caller
@@ -18,7 +19,6 @@ from nextcloud_mcp_server.errors import (
     MissingScope,
     WrongAccount,
 )
-from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -31,6 +31,10 @@ from nextcloud_mcp_server.storage.records import (
     Permission,
     Principal,
 )
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 #: A visit that was not finished by then is over.
 LIFETIME = timedelta(seconds=600)
@@ -64,7 +68,7 @@ class Provisioning:
 
     def __init__(
         self,
-        database: Database,
+        database: "Database",
         provider: GrantProvider,
         policy: Policy,
         *,

@@ -2,9 +2,9 @@
 
 import anyio
 
-from nextcloud_mcp_server import app, logs
+from nextcloud_mcp_server import core, logs
 from nextcloud_mcp_server.commands.console import result
-from nextcloud_mcp_server.commands.schema import database_file, schema_version
+from nextcloud_mcp_server.database_file import database_file, schema_version
 from nextcloud_mcp_server.settings import Settings
 
 
@@ -16,11 +16,10 @@ def upgrade(settings: Settings) -> None:
 
 
 async def _upgrade(settings: Settings) -> None:
-    async with app.open_core(settings):
+    async with core.open_database(settings):
         pass
 
 
 def current(settings: Settings) -> None:
     """Print the schema's version, without touching anything."""
-    version = schema_version(database_file(settings))
-    result(version or "no schema yet: it is made at first use")
+    result(schema_version(database_file(settings)) or "no schema yet: it is made at first use")

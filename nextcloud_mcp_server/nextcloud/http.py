@@ -5,9 +5,10 @@ import zlib
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from urllib.request import Request
 
 import anyio
@@ -26,7 +27,7 @@ _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_BODY_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _RETRY = stamina.AsyncRetryingCaller(attempts=3, timeout=10, wait_initial=0.2, wait_max=2)
 
 
@@ -217,16 +218,17 @@ class NextcloudHttp:
             # One limit over everything: a server that sends a byte a second never runs into the others.
             with anyio.fail_after(timeout_seconds):
                 async with AsyncExitStack() as stack:
-                    for last in (False, True):
-                        opened = self._pool.stream(
-                            method, url, headers={**headers, **self._host}, auth=self._auth, **options
-                        )
-                        response = await stack.enter_async_context(opened)
-                        if response.status_code not in _REDIRECTS:
-                            break
-                        url = _followed(response, last=last)
+                    send = partial(
+                        self._pool.stream, headers={**headers, **self._host}, auth=self._auth, **options
+                    )
+                    response = await stack.enter_async_context(send(method, url))
+                    if response.status_code in _REDIRECTS:
+                        target = _followed(response)
                         await stack.aclose()
+                        response = await stack.enter_async_context(send(method, target))
                     self._check_person(response)
+                    if response.status_code in _REDIRECTS:
+                        raise _misdirected(response)
                     if response.status_code >= httpx2.codes.BAD_REQUEST:
                         await _refuse(response, sentences)
                     yield response
@@ -297,37 +299,46 @@ async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False)
             )
     if inflate is not None and body and not cut and not inflate.eof:
         raise errors.ServerFault("Nextcloud's answer arrived incomplete. Try again.")
-    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _BODY_HEADERS]
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
     return httpx2.Response(
         response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
     )
 
 
-def _followed(response: httpx2.Response, *, last: bool) -> str:
+def _followed(response: httpx2.Response) -> str:
     """Decide where a redirect may lead: the same place by https, or with a trailing slash.
 
     Anything else would carry the Authorization header to an address that nobody configured.
     """
-    here = urlsplit(str(response.request.url))
-    there = urlsplit(urljoin(str(response.request.url), response.headers.get("Location", "")))
+    here, there = _ends(response)
     upgraded = (
         (here.scheme, there.scheme) == ("http", "https")
         and here.hostname == there.hostname
         and (here.port, there.port) == (None, None)
     )
-    same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
     same_place = there.path in {here.path, f"{here.path}/"} and there.query == here.query
-    if response.request.method == "GET" and not last and (upgraded or same_origin) and same_place:
+    same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
+    if response.request.method == "GET" and here != there and same_place and (upgraded or same_origin):
         return there.geturl()
-    if same_origin:
-        raise errors.NotNextcloud(
+    raise _misdirected(response)
+
+
+def _misdirected(response: httpx2.Response) -> errors.NotNextcloud:
+    here, there = _ends(response)
+    if (here.scheme, here.netloc) == (there.scheme, there.netloc):
+        return errors.NotNextcloud(
             "Nextcloud redirects this request instead of answering it. The administrator should check "
             "the proxy in front of it and NEXTCLOUD_HOST."
         )
-    raise errors.NotNextcloud(
-        f"Nextcloud redirects to {there.scheme or 'another scheme'} on {there.hostname or 'no host'}, and "
+    return errors.NotNextcloud(
+        f"Nextcloud redirects to {there.scheme} on {there.hostname or 'no host'}, and "
         "the access is not sent there. Set NEXTCLOUD_HOST to the address that browsers end up at."
     )
+
+
+def _ends(response: httpx2.Response) -> tuple[SplitResult, SplitResult]:
+    here = str(response.request.url)
+    return urlsplit(here), urlsplit(urljoin(here, response.headers.get("Location", "")))
 
 
 @contextmanager

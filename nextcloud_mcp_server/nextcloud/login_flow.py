@@ -67,8 +67,8 @@ class LoginFlowClient:
             # The browser's next pages would be plain http, and their forms blocked by Nextcloud's own policy.
             raise errors.ServerFault(
                 "Nextcloud believes it is reached by http though it is by https, so signing in would fail. "
-                "Ask the administrator to set overwriteprotocol to 'https', and trusted_proxies, in Nextcloud's "
-                "config.php."
+                "Ask the administrator to set overwriteprotocol to 'https', and trusted_proxies, in "
+                "Nextcloud's config.php."
             )
         if "/login/v2/flow/" not in login.path:
             raise errors.ServerFault("Nextcloud answered no page to sign in at. Try again later.")

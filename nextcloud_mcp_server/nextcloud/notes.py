@@ -1,6 +1,6 @@
 """The Notes app (API 1.3 and 1.4)."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +13,8 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
 _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
+_LIST_CHUNK = 2000
+_READ_CHUNK = 500
 _CHANGE_ATTEMPTS = 3
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
@@ -108,6 +110,34 @@ class NotesClient:
             cursor=response.headers.get("X-Notes-Chunk-Cursor"),
             pending=int(pending) if pending.isdecimal() else 0,
         )
+
+    async def list_all(self) -> AsyncGenerator[Note]:
+        """Fetch every note without its text: one request for each 2,000."""
+        cursor = None
+        while True:
+            page = await self.page(size=_LIST_CHUNK, cursor=cursor)
+            for note in page.notes:
+                yield note
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def read_all(self) -> AsyncGenerator[Note]:
+        """Fetch every note with its text: one request for each 500, more where they are long."""
+        size, cursor = _READ_CHUNK, None
+        while True:
+            try:
+                page = await self.page(size=size, cursor=cursor, with_content=True)
+            except errors.TooLarge:
+                if size == 1:
+                    raise
+                size = max(1, size // 8)
+                continue
+            for note in page.notes:
+                yield note
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     async def get(self, note_id: int) -> Note:
         """Fetch one note.

@@ -5,26 +5,21 @@ while anybody waits one loop reads the states of all awaited visits once a secon
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import anyio
 
 POLL_SECONDS = 1.0
 
 
-class States(Protocol):
-    """Reads where visits stand."""
-
-    async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
-        """List those of the given visits that are final or gone."""
-        ...
+#: Lists those of the given visits that are final or gone.
+Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
 
 
 class Pending:
     """The waiters of one process."""
 
-    def __init__(self, states: Callable[[], Awaitable[States]]) -> None:
-        self._states = states
+    def __init__(self, finished: Finished) -> None:
+        self._finished = finished
         self._events: dict[str, anyio.Event] = {}
         self._watched: dict[str, float] = {}
         self._work = anyio.Event()
@@ -72,8 +67,7 @@ class Pending:
             if not self._watched:
                 self._work = anyio.Event()
                 continue
-            states = await self._states()
-            for elicitation_id in await states.finished(list(self._watched)):
+            for elicitation_id in await self._finished(list(self._watched)):
                 await self.finish(elicitation_id)
 
     def _forget_overdue(self) -> None:

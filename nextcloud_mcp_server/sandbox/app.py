@@ -20,7 +20,7 @@ from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
 from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
-from nextcloud_mcp_server.sandbox.reply import page
+from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
@@ -149,4 +149,6 @@ class Sandbox:
 async def _error_page(request: Request, error: Exception) -> Response:
     del request
     status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return empty_html(status)
     return page("Nextcloud", f"<h1>{HTTPStatus(status).phrase}</h1>", status=status)

@@ -68,7 +68,11 @@ class FilesRequest:
             unchanged = check_conditions(self.request, self.place.tree.find(self.path))
             return unchanged or await handler(self)
         except FileFault as fault:
-            raise _translate(fault, self.request.method) from fault
+            translated = _translate(fault, self.request.method)
+            if self.request.method == "PROPFIND":
+                # By then the head of the multistatus is set, all but its status.
+                translated.headers |= {name: self.headers[name] for name in ("Vary", "DAV")}
+            raise translated from fault
 
     @property
     def node(self) -> Node:

@@ -1,8 +1,6 @@
 """The outermost layer: paths, sessions, maintenance mode, faults and the request log."""
 
-from collections.abc import MutableMapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
 
 import anyio
 from starlette.datastructures import MutableHeaders
@@ -38,37 +36,31 @@ class Frontend:
         if scope["type"] != "http" or scope["path"].startswith(CONTROL_PATH):
             await self._app(scope, receive, send)
             return
-        visit = _Visit(send)
         local = self._local_path(scope["path"])
         area = _area_of(local or "")
-        inner = {**scope, "root_path": self._context.base_path, "path": f"{self._context.base_path}{local}"}
+        inner = {
+            **scope,
+            "root_path": self._context.base_path,
+            "path": f"{self._context.base_path}{local or '/'}",
+        }
         request = Request(inner, receive)
         faults = self._context.faults.hits(area, request.method)
         for fault in faults:
             await anyio.sleep(fault.seconds)
         status: FaultStatus | None = next((fault.status for fault in faults if fault.kind == "status"), None)
+        known = self._known_session(request)
+        inner[SESSION_KEY] = known or self._context.state.new_session()
+        lost = any(fault.kind == "lost_body" for fault in faults)
+        visit = _Visit(send, inner, known=known, cookie_path=self._context.base_path or "/", lost=lost)
+        answer = self._app if local is not None else _not_found()
         try:
-            if local is None:
-                await _not_found()(inner, receive, visit.send)
-            elif (refused := self._refuse(request, local, area, status)) is not None:
-                await refused(inner, receive, visit.send)
-            else:
-                await self._run(request, visit, lost=any(fault.kind == "lost_body" for fault in faults))
+            await (self._refuse(request, local or "", area, status) or answer)(inner, receive, visit.send)
         finally:
             self._remember(request, visit.status)
-
-    async def _run(self, request: Request, visit: "_Visit", *, lost: bool) -> None:
-        session, fresh = self._session(request)
-        request.scope[SESSION_KEY] = session
-        visit.session = session if fresh else None
-        visit.path = self._context.base_path or "/"
-        visit.lost = lost
-        await self._app(request.scope, request.receive, visit.send)
         if lost:
             # The head promises a byte that never comes, so the connection has to break.
-            await visit.forward(
-                {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]}
-            )
+            head = [(b"content-length", b"1")]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
             raise LostAnswer("The connection broke before the answer arrived.")
 
     def _local_path(self, path: str) -> str | None:
@@ -92,16 +84,15 @@ class Frontend:
             return faulty_reply(request, area, status)
         return faulty_reply(request, area, 503) if state.maintenance else None
 
-    def _session(self, request: Request) -> tuple[Session, bool]:
+    def _known_session(self, request: Request) -> Session | None:
         cookies: SimpleCookie = SimpleCookie()
         try:
             cookies.load("; ".join(request.headers.getlist("Cookie")))
         except CookieError:
-            cookies.clear()
-        known = (
+            return None
+        return (
             self._context.state.sessions.get(cookies[INSTANCE_ID].value) if INSTANCE_ID in cookies else None
         )
-        return (self._context.state.new_session(), True) if known is None else (known, False)
 
     def _remember(self, request: Request, status: int) -> None:
         found = request.scope.get(IDENTITY_KEY)
@@ -122,30 +113,32 @@ class Frontend:
 class _Visit:
     """Watches an answer on its way out: notes the status, adds cookies, or holds it back."""
 
-    def __init__(self, send: Send) -> None:
-        self.forward = send
+    def __init__(
+        self, forward: Send, scope: Scope, *, known: Session | None, cookie_path: str, lost: bool
+    ) -> None:
         self.status = 0
-        self.session: Session | None = None
-        self.path = "/"
-        self.lost = False
+        self._forward = forward
+        self._scope = scope
+        self._known = known
+        self._cookie_path = cookie_path
+        self._lost = lost
 
     async def send(self, message: Message) -> None:
         """Pass one message on."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._add_cookies(message)
-        if not self.lost:
-            await self.forward(message)
+            session: Session = self._scope[SESSION_KEY]
+            if session is not self._known:
+                self._add_cookies(MutableHeaders(scope=message), session)
+        if not self._lost:
+            await self._forward(message)
 
-    def _add_cookies(self, message: MutableMapping[str, Any]) -> None:
-        if self.session is None:
-            return
-        headers = MutableHeaders(scope=message)
-        tail = f"path={self.path}; HttpOnly; SameSite="
-        headers.append("Set-Cookie", f"oc_sessionPassphrase={self.session.id[::-1]}; {tail}Lax")
+    def _add_cookies(self, headers: MutableHeaders, session: Session) -> None:
+        tail = f"path={self._cookie_path}; HttpOnly; SameSite="
+        headers.append("Set-Cookie", f"oc_sessionPassphrase={session.id[::-1]}; {tail}Lax")
         headers.append("Set-Cookie", f"nc_sameSiteCookielax=true; {tail}lax")
         headers.append("Set-Cookie", f"nc_sameSiteCookiestrict=true; {tail}strict")
-        headers.append("Set-Cookie", f"{INSTANCE_ID}={self.session.id}; {tail}Lax")
+        headers.append("Set-Cookie", f"{INSTANCE_ID}={session.id}; {tail}Lax")
 
 
 def _area_of(local: str) -> Area:

@@ -87,7 +87,9 @@ class Gate:
         cors = area == "notes" and "OCS-APIRequest" not in request.headers
         if cors and scheme.lower() != "basic":
             return Refusal.CORS
-        if not cors and session.uid is not None:
+        if cors and session.uid is not None:
+            session = self._renew(request)
+        if session.uid is not None:
             if area == "dav" and session.cors:
                 return Refusal.CSRF
             return self._from_session(session)
@@ -120,6 +122,12 @@ class Gate:
         if isinstance(found, Identity):
             self._throttle.reset(address)
         return found
+
+    def _renew(self, request: Request) -> Session:
+        """End the session of the request's cookie and open another."""
+        self._state.sessions.pop(session_of(request).id, None)
+        request.scope[SESSION_KEY] = self._state.new_session()
+        return session_of(request)
 
     def _from_session(self, session: Session) -> Identity | Refusal:
         user = self._state.users.get(session.uid or "")
@@ -185,4 +193,8 @@ def refuse_ocs(request: Request, refusal: Refusal) -> Response:
 
 def refuse_json(refusal: Refusal) -> Response:
     """Say no as the apps' JSON APIs do."""
-    return json_reply({"message": refusal.value}, status=429 if refusal is Refusal.THROTTLED else 401)
+    response = json_reply({"message": refusal.value}, status=429 if refusal is Refusal.THROTTLED else 401)
+    if refusal not in {Refusal.CORS, Refusal.ANONYMOUS}:
+        # A failed login ends before the app runs, whose answers alone carry this.
+        del response.headers["Cache-Control"]
+    return response

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, session_of
-from nextcloud_mcp_server.sandbox.reply import empty_html, json_reply, page
+from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, json_reply, page
 from nextcloud_mcp_server.sandbox.state import LoginFlow, User
 
 _LIFETIME = timedelta(minutes=20)
@@ -92,7 +92,7 @@ class LoginFlows:
             return _forbidden("Your login token is invalid or has expired")
         session.state_token = secrets.token_hex(_STATE_TOKEN_BYTES)
         target = self._path(f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}")
-        return page(
+        return _page(
             "Connect to your account",
             "<h1>Connect to your account</h1>"
             "<p>Please log in before granting "
@@ -111,7 +111,7 @@ class LoginFlows:
         if user is None:
             here = f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}"
             return _redirect(self._path(f"/login?redirect_url={quote(here, safe='/?')}"))
-        return page(
+        return _page(
             "Account access",
             "<h1>Account access</h1>"
             f"<p>You are currently logged in as <strong>{escape(user.display_name)}</strong>.</p>"
@@ -122,7 +122,7 @@ class LoginFlows:
             '<button type="submit">Grant access</button></form>'
             f'<form method="post" action="{self._path("/logout")}">'
             '<button type="submit">Use another account</button></form>',
-            headers={"X-User-Id": user.uid},
+            uid=user.uid,
         )
 
     async def _grant(self, request: Request) -> Response:
@@ -139,12 +139,12 @@ class LoginFlows:
         flow.granted = self._state.new_app_password(
             user, login_name=session.login_name, name=flow.client_name
         )
-        return page(
+        return _page(
             "Account connected",
             "<h1>Account connected</h1>"
             f"<p><strong>{escape(flow.client_name)}</strong> should now be connected! "
             "You can close this window.</p>",
-            headers={"X-User-Id": user.uid},
+            uid=user.uid,
         )
 
     async def _login_page(self, request: Request) -> Response:
@@ -157,7 +157,7 @@ class LoginFlows:
         )
         found = self._gate.sign_in(login_name, password, address_of(request))
         if found is Refusal.THROTTLED:
-            return page(
+            return _page(
                 "Too many requests",
                 "<h1>Too many requests</h1>"
                 "<p>There were too many requests from your network. Retry later.</p>",
@@ -181,7 +181,7 @@ class LoginFlows:
     def _login_form(self, target: str, *, message: str = "") -> Response:
         people = " or ".join(f"<strong>{escape(uid)}</strong>" for uid in self._state.users)
         alert = f'<p role="alert"><strong>{escape(message)}</strong></p>' if message else ""
-        return page(
+        return _page(
             "Login",
             "<h1>Log in to Nextcloud</h1>"
             f"<p>This is a sandbox. Log in as {people}; the password is the same word.</p>{alert}"
@@ -227,8 +227,13 @@ def _token_of(body: bytes, content_type: str) -> str:
 
 
 def _redirect(url: str) -> Response:
-    return RedirectResponse(url, status_code=303)
+    return RedirectResponse(url, status_code=303, headers={**NO_CACHE, "Content-Type": HTML_TYPE})
+
+
+def _page(title: str, body: str, *, status: int = 200, uid: str | None = None) -> Response:
+    headers = NO_CACHE if uid is None else {**NO_CACHE, "X-User-Id": uid}
+    return page(title, body, status=status, headers=headers)
 
 
 def _forbidden(message: str) -> Response:
-    return page("Access forbidden", f"<h1>Access forbidden</h1><p>{escape(message)}</p>", status=403)
+    return _page("Access forbidden", f"<h1>Access forbidden</h1><p>{escape(message)}</p>", status=403)

@@ -18,7 +18,7 @@ _NUMBERED = re.compile(r"\s\(([0-9]+)\)$")
 _CURSOR = re.compile(r"(\d+)-(\d+)-(\d+)")
 
 
-class NoteMissing(Exception):  # noqa: N818 - named for what happened, like the tree in errors.py
+class NoteMissing(Exception):
     """No such note among this person's."""
 
 

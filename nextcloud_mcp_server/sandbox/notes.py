@@ -17,7 +17,7 @@ from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.files import FileFault, FileLocked, FileMissing, NotWritable, QuotaExceeded
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, refuse_json
 from nextcloud_mcp_server.sandbox.note_store import Changes, ListQuery, NoteMissing, NoteStore
-from nextcloud_mcp_server.sandbox.reply import NO_CACHE, empty_html, internal_error, json_reply
+from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, internal_error, json_reply
 from nextcloud_mcp_server.sandbox.state import User
 
 _VERSIONS = "v0.2|v1|v1.3|v1.4"
@@ -36,7 +36,7 @@ _FAULTS: dict[type[Exception], tuple[int, str]] = {
 }
 
 
-class WrongType(Exception):  # noqa: N818 - named for what happened, like the tree in errors.py
+class WrongType(Exception):
     """A field has a type that PHP refuses; Nextcloud answers with an error page."""
 
 
@@ -86,12 +86,11 @@ class NotesApi:
             numbers = [int(group) for group in match.groups()]
             response = await handler(request, found.user, store, *numbers)
         except WrongType:
-            response = internal_error()
+            return internal_error()
         except (NoteMissing, FileFault) as fault:
             status, name = _FAULTS.get(type(fault), (500, "OCP\\Files\\InvalidPathException"))
             response = json_reply({"errorType": name}, status=status, headers=_VERSION_HEADER)
-        if response.media_type != "text/html":
-            response.headers["X-User-Id"] = found.user.uid
+        response.headers["X-User-Id"] = found.user.uid
         return response
 
     async def _unknown(self, request: Request, user: User, store: NoteStore) -> Response:
@@ -204,8 +203,9 @@ def _conditional(request: Request, value: object, headers: dict[str, str]) -> Re
 def _preflight(request: Request) -> Response:
     return Response(
         b"",
-        media_type="text/html; charset=UTF-8",
         headers={
+            **NO_CACHE,
+            "Content-Type": HTML_TYPE,
             "Access-Control-Allow-Origin": request.headers.get("Origin", "*"),
             "Access-Control-Allow-Methods": "PUT, POST, GET, DELETE, PATCH",
             "Access-Control-Max-Age": "1728000",

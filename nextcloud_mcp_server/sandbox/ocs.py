@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.sandbox.capability import capabilities_document, status_document
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
-from nextcloud_mcp_server.sandbox.reply import OCS_UNKNOWN, json_reply, ocs_reply, php_json
+from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply, ocs_reply, php_json
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
@@ -90,7 +90,7 @@ class OcsApi:
         document = capabilities_document(self._context, request, user=user, delay_ms=delay_ms)
         etag = f'"{hashlib.md5(php_json(document).encode(), usedforsecurity=False).hexdigest()}"'
         if request.headers.get("If-None-Match") == etag:
-            return Response(status_code=304, headers={"ETag": etag})
+            return Response(status_code=304, headers={**NO_CACHE, "ETag": etag})
         return ocs_reply(request, document, headers={"ETag": etag})
 
     def _user(self, request: Request, identity: Identity) -> Response:

@@ -7,9 +7,10 @@ from typing import Literal, cast
 from xml.sax.saxutils import escape as escape_xml
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 NO_CACHE = {"Cache-Control": "no-cache, no-store, must-revalidate"}
+HTML_TYPE = "text/html; charset=UTF-8"
 _XML_TYPE = "application/xml; charset=utf-8"
 
 OCS_OK = 200
@@ -58,15 +59,15 @@ def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] |
 
 def empty_html(status: int) -> Response:
     """Answer as the router does where a path exists but not for this method."""
-    return Response(b"", status_code=status, media_type="text/html; charset=UTF-8")
+    return Response(b"", status_code=status, headers={"Content-Type": HTML_TYPE})
 
 
 def page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Answer with a page; `body` is HTML, `title` is text."""
-    return HTMLResponse(
+    return Response(
         _PAGE.format(title=escape(title), body=body),
         status_code=status,
-        headers={**NO_CACHE, **(headers or {})},
+        headers={"Content-Type": HTML_TYPE, **(headers or {})},
     )
 
 
@@ -119,7 +120,7 @@ def ocs_reply(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Answer in the OCS envelope: version 1 hides the status in the body, version 2 maps it."""
-    v1 = request.path_params.get("version", "2") == "1"
+    v1 = str(request.path_params.get("version")) == "1"
     ok = code == OCS_OK
     meta: dict[str, object] = {
         "status": "ok" if ok else "failure",

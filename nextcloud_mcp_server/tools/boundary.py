@@ -87,7 +87,7 @@ class GuardedTool(Tool):
                 open_world_hint=spec.open_world,
             ),
         )
-        tool._spec, tool._state = spec, state  # noqa: SLF001 - our own private attributes
+        tool._spec, tool._state = spec, state
         return tool
 
     async def run(
@@ -100,11 +100,7 @@ class GuardedTool(Tool):
         request_id = uuid4().hex[:12]
         try:
             checked = self._spec.arguments.validate(arguments)
-            if not self._spec.read_only and any(answer.holds_defanged(value) for value in checked.values()):
-                raise InvalidInput(
-                    f'The text "{answer.DEFANGED}" stands for a link that was not shown; '
-                    "writing it back would lose the link. Leave that passage out or edit around it."
-                )
+            self._refuse_defanged(checked)
             call = await self._call(context, request_id)
             return await self._run(call, checked, context)
         except NextcloudMcpError as error:
@@ -115,6 +111,13 @@ class GuardedTool(Tool):
             logger.exception("%s failed; reference %s", self.name, request_id)
             return answer.failure(
                 f"Something went wrong inside the server; it is logged under {request_id}. Try once more."
+            )
+
+    def _refuse_defanged(self, arguments: dict[str, Any]) -> None:
+        if not self._spec.read_only and any(answer.holds_defanged(value) for value in arguments.values()):
+            raise InvalidInput(
+                f'The text "{answer.DEFANGED}" stands for a link that was not shown; '
+                "writing it back would lose the link. Leave that passage out or edit around it."
             )
 
     async def _call(self, context: Context[Any, Any], request_id: str) -> _Call:
@@ -138,6 +141,11 @@ class GuardedTool(Tool):
                 return self._tell(need, call, context)
             if not await self._state.pending.wait(told, seconds=self._hold(call.form)):
                 return wire.waiting(need, call.form, round_=call.round)
+        return await self._after_visit(call, told, arguments, context)
+
+    async def _after_visit(
+        self, call: _Call, told: str, arguments: dict[str, Any], context: Context[Any, Any]
+    ) -> Answer:
         if (ended := await self._ended(call, told, context)) is not None:
             return ended
         try:

@@ -18,7 +18,7 @@ class Status(Result):
     connected: bool
     account: str | None = None
     display_name: str | None = None
-    permissions: list[str] = []
+    permissions: tuple[str, ...] = ()
     server_version: str | None = None
     apps: list[str] | None = None
     next_step: str
@@ -61,7 +61,7 @@ async def check_provisioning_status(access: Access) -> Status:
 @connection.tool("Disconnect Nextcloud", destructive=True, idempotent=True)
 @without_provisioning
 async def revoke_nextcloud_access(access: Access) -> Revoked:
-    """End the connection here and at Nextcloud, when the person asks for it. The next use asks for consent again."""
+    """End the connection here and at Nextcloud, when the person asks for it. The next use asks again."""
     ended = await access.disconnect()
     if not ended.was_connected:
         return Revoked(message="Nothing was connected.")
@@ -87,7 +87,7 @@ async def _status(access: Access) -> Status:
         connected=True,
         account=known.account_name,
         display_name=known.display_name or None,
-        permissions=sorted(known.scopes),
+        permissions=tuple(sorted(known.scopes)),
         server_version=server.version if server else None,
         apps=sorted(server.apps) if server else None,
         next_step=_next_step(access.bound - known.scopes, reachable=server is not None),

@@ -9,6 +9,7 @@ from tests.contract.steps import (
     note_removed,
     notes_as_in,
     settings,
+    soon,
 )
 
 _LOCK = "a lock lasts as long as another request runs"
@@ -95,7 +96,7 @@ NOTES: Table = {
     "notes/list_if_none_match_304": case(_ALL, header_of("notes/list_all", "ETag")),
     "notes/list_ocs_header": case(notes_as_in("notes/list_ocs_header")),
     "notes/list_prune_before": case(_ALL),
-    "notes/list_prune_before_future": case(_ALL),
+    "notes/list_prune_before_future": case(_ALL, soon(1795813618)),
     "notes/list_with_locked_note": case(
         notes_as_in("notes/list_with_locked_note"), locked("/Notes/Note 0.md"), sandbox_only=_LOCK
     ),

@@ -1,9 +1,10 @@
 """What the suite speaks to: the sandbox in process, or a real Nextcloud over HTTP."""
 
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import httpx2
 
@@ -48,19 +49,22 @@ def basic(login_name: str, password: str) -> str:
 
 
 @asynccontextmanager
-async def open_sandbox() -> AsyncIterator[Server]:
-    sandbox = Sandbox()
+async def open_sandbox() -> AsyncGenerator[Server]:
+    # The clock stands still, so that two writes always fall into one second.
+    now = datetime.now(UTC)
+    sandbox = Sandbox(clock=lambda: now)
     passwords = {"alice": "alice's password", "bob": "bob's password", "admin": "admin's password"}
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder"), ("admin", "admin")):
         user = sandbox.add_user(uid, password=passwords[uid], display_name=name)
         user.email = f"{uid}@example.test"
+        user.groups = ("team",)
     transport = httpx2.ASGITransport(app=sandbox.app)
     async with httpx2.AsyncClient(transport=transport) as client:
         yield Server(client, "http://nextcloud.test", passwords, sandbox)
 
 
 @asynccontextmanager
-async def open_real(base: str, users: str) -> AsyncIterator[Server]:
+async def open_real(base: str, users: str) -> AsyncGenerator[Server]:
     passwords = dict(pair.split(":", 1) for pair in users.split(","))
     async with httpx2.AsyncClient(timeout=60) as client:
         yield Server(client, base, passwords)

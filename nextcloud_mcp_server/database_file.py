@@ -30,5 +30,6 @@ def schema_version(file: Path) -> str | None:
         return None
     except sqlite3.DatabaseError as error:
         raise StorageError(
-            f"{file} cannot be read as a database ({error}): put back a backup, or move it away and connect again."
+            f"{file} cannot be read as a database ({error}): put back a backup, or move it away and "
+            "connect again."
         ) from error

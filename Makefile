@@ -1,0 +1,75 @@
+# Needs Python 3.11 or newer, git and make; uses uv where there is one. `make` alone lists the targets.
+
+VENV ?= .venv
+PYTHON ?= python3
+DIALECT ?= 2026-07-28
+MODE ?= personal
+ARGS ?=
+
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+PY := $(BIN)/python
+STAMP := $(VENV)/.installed
+COMPLETE := nextcloud_mcp_server/auth/*,nextcloud_mcp_server/protocol/*,nextcloud_mcp_server/storage/*,nextcloud_mcp_server/tools/*
+SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
+export MODE
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run test check bench docs docs-check snapshots lock audit
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## Install everything into .venv, from requirements.lock.
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.12")'
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python "$(PYTHON)" "$(VENV)" && \
+	  uv pip install --quiet --python "$(PY)" --require-hashes -r requirements.lock && \
+	  uv pip install --quiet --python "$(PY)" --no-deps --no-build-isolation -e . ; \
+	else \
+	  $(PYTHON) -m venv "$(VENV)" && \
+	  "$(PY)" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+	  "$(PY)" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	fi
+	@touch $@
+
+demo: $(STAMP) ## Play the whole journey against the built-in sandbox (DIALECT=draft|2025-11-25|2026-07-28|text).
+	@$(BIN)/nextcloud-mcp-server demo --dialect "$(DIALECT)" $(ARGS)
+
+run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandbox (ARGS="--port 9000").
+	@$(BIN)/nextcloud-mcp-server serve --transport http $(SERVER) $(ARGS)
+
+test: $(STAMP) ## Run all tests that need nothing more; says what was skipped and why.
+	$(PY) -m pytest -rs --cov --cov-report= $(ARGS)
+	$(PY) -m coverage report --skip-covered
+	$(PY) -m coverage report --skip-covered --include='$(COMPLETE)' --fail-under=100
+
+check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(BIN)/lint-imports
+	$(PY) -m pyright
+
+bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
+	$(PY) -m tests.load --output docs/performance.md $(ARGS)
+
+docs: $(STAMP) ## Print .env.example and docs/configuration.md again.
+	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import write; write(".")'
+
+docs-check: $(STAMP)
+	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import check; check(".")'
+
+snapshots: $(STAMP) ## Write the tools' schema snapshots again; look at the diff.
+	UPDATE_SNAPSHOTS=1 $(PY) -m pytest -q -k snapshot
+
+lock: ## Resolve requirements.lock again (needs uv).
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --custom-compile-command "make lock" --upgrade pyproject.toml --group dev -o requirements.lock
+
+audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).
+	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock

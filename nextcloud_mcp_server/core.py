@@ -1,0 +1,255 @@
+"""Everything that needs the database or the network, opened when first needed.
+
+A chat client starts its servers when it starts, and often never calls them; so nothing here is
+imported, opened or migrated before the first call that needs it (SQLAlchemy alone takes a fifth of
+a second and 20 MB).
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+
+from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts, OperatorAccounts
+from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.principal import personal, personal_caller
+from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.scopes import offered
+from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudMcpError, StorageError
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.settings import Settings
+
+if TYPE_CHECKING:
+    from nextcloud_mcp_server.storage.crypto import KeyRing
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+#: Visits that an earlier process left unfinished are taken up this long after the start.
+RESUME_SECONDS = 5.0
+
+CONNECT_POLL_SECONDS = 1.0
+
+
+def now() -> datetime:
+    """Read the clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a test puts in the place of the world: the way to Nextcloud, and the clock."""
+
+    transport: httpx2.AsyncBaseTransport | None = None
+    clock: Callable[[], datetime] = now
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The opened parts, and the background work that belongs to them."""
+
+    database: "Database"
+    nextcloud: Nextcloud
+    accounts: Accounts
+    provisioning: Provisioning | None
+    audit: AuditLog
+    bound: frozenset[str]
+    work: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+
+    async def run(self) -> None:
+        """Poll, send and write for as long as the server runs."""
+        async with anyio.create_task_group() as group:
+            for job in self.work:
+                group.start_soon(job)
+
+
+def keys(settings: Settings) -> "KeyRing":
+    """Read the sealing keys; personal mode makes its own at the first use and says where.
+
+    Raises:
+        ConfigurationError: They cannot be read or made.
+    """
+    from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - see above
+
+    if settings.token_encryption_keys:
+        return KeyRing.parse(settings.token_encryption_keys)
+    settings.open_data_dir()
+    texts, made = load_or_create_key_file(settings.key_file)
+    if made:
+        logger.warning(
+            "made the key that seals what is stored: %s; keep it with your backups", settings.key_file
+        )
+    return KeyRing.parse(texts)
+
+
+def nextcloud_url(settings: Settings) -> NextcloudUrl:
+    """Read the address of the Nextcloud in its one normal form, which also names the person."""
+    return NextcloudUrl.parse(settings.require_nextcloud())
+
+
+@asynccontextmanager
+async def open_database(
+    settings: Settings, *, clock: Callable[[], datetime] = now
+) -> AsyncGenerator["Database"]:
+    """Open the database, with its schema brought up to date, and close it again.
+
+    Raises:
+        ConfigurationError: The keys cannot be read.
+        StorageError: The database cannot be used.
+    """
+    from nextcloud_mcp_server.storage.engine import Database  # noqa: PLC0415 - see above
+
+    settings.open_data_dir()
+    database = await Database.open(settings.database_address, keys=keys(settings), clock=clock)
+    try:
+        yield database
+    finally:
+        # A server that is told to stop still closes its files properly.
+        with anyio.CancelScope(shield=True):
+            await database.aclose()
+
+
+@asynccontextmanager
+async def open_core(
+    settings: Settings,
+    *,
+    page_url: Callable[[str], str] | None,
+    pending: Pending,
+    outside: Outside,
+) -> AsyncGenerator[Core]:
+    """Open everything, and close it again.
+
+    Raises:
+        ConfigurationError: The settings cannot work.
+        StorageError: The database cannot be used.
+    """
+    clock = outside.clock
+    url = nextcloud_url(settings)
+    public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
+    bound = offered(settings.enabled_toolsets, read_only=settings.read_only)
+    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    pool = open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
+    async with open_database(settings, clock=clock) as database, pool:
+        nextcloud = Nextcloud(url, pool, public_url=public_url)
+        provider = LoginFlowProvider(nextcloud, database, clock=clock)
+        policy = Policy(str(url), _host(public_url or url), bound, page_url)
+        provisioning = Provisioning(database, provider, policy, clock=clock, on_finished=pending.finish)
+        person = personal(str(url))
+        outbox = Outbox(database, provider, clock=clock, within=person)
+        audit = AuditLog(database, clock=clock)
+        poller = Poller(
+            database,
+            provider,
+            provisioning,
+            clock=clock,
+            wake=provider.next_start,
+            outbox=outbox,
+            within=person,
+        )
+        work = (poller.run, outbox.run, audit.run)
+        if settings.operator_credential is None:
+            accounts = GrantedAccounts(database, nextcloud, provisioning, outbox, audit)
+            yield Core(database, nextcloud, accounts, provisioning, audit, bound, work)
+        else:
+            login_name, secret = settings.operator_credential
+            logger.warning(
+                "acting as %s with the app password from the settings, for every client", login_name
+            )
+            operator = OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=bound)
+            yield Core(database, nextcloud, operator, None, audit, bound, work)
+
+
+class LazyCore:
+    """Opens the core when somebody asks for it, in a task of its own that no caller can cancel."""
+
+    def __init__(self, open_: Callable[[], AbstractAsyncContextManager[Core]]) -> None:
+        self._open = open_
+        self._wanted = anyio.Event()
+        self._answered = anyio.Event()
+        self._core: Core | None = None
+        self._failure: NextcloudMcpError | None = None
+
+    async def get(self) -> Core:
+        """Open the core, or return it.
+
+        Raises:
+            NextcloudMcpError: It could not be opened; asking again tries again.
+        """
+        if self._core is None:
+            answered = self._answered
+            self._wanted.set()
+            await answered.wait()
+        if self._core is None:
+            raise self._failure or StorageError("The server is shutting down; call again in a moment.")
+        return self._core
+
+    async def run(self, *, resume: bool) -> None:
+        """Wait until the core is wanted, then keep it open; runs as long as the server.
+
+        `resume` opens it soon in any case, because an earlier process left work behind.
+        """
+        while True:
+            with anyio.move_on_after(RESUME_SECONDS if resume else None):
+                await self._wanted.wait()
+            try:
+                async with self._open() as core:
+                    self._core = core
+                    self._answered.set()
+                    await core.run()
+            except NextcloudMcpError as error:
+                logger.error("%s", error)  # noqa: TRY400 - a sentence for the operator, not a trace
+                self._failure = error
+            finally:
+                self._core = None
+                self._answered.set()
+                self._wanted, self._answered, resume = anyio.Event(), anyio.Event(), False
+
+
+async def connect(
+    core: Core, pending: Pending, url: str, *, show: Callable[[str], None], progress: Callable[[str], None]
+) -> str:
+    """Walk the person through one consent from the terminal; the answer is the account's name.
+
+    Raises:
+        ElicitationRequired: The visit ended without access, or took too long; its text says how.
+        NextcloudMcpError: It could not be started.
+    """
+    caller = personal_caller(url, "The command line")
+    try:
+        await core.accounts.open(caller, core.bound)
+    except ElicitationRequired as need:
+        show(need.url)
+        for waited in range(600):
+            progress(f"Waiting for you to confirm in the browser… {waited} s")
+            if await pending.wait(need.elicitation_id, seconds=CONNECT_POLL_SECONDS):
+                break
+        if core.provisioning is not None:
+            visit = await core.provisioning.find(need.elicitation_id, caller.principal)
+            if visit is not None and visit.error:
+                raise StorageError(visit.error) from None
+        await core.accounts.open(caller, core.bound)
+    known = await core.accounts.connection(caller)
+    return known.display_name or known.account_name
+
+
+def _host(url: NextcloudUrl) -> str:
+    return urlsplit(str(url)).netloc
+
+
+def _user_agent() -> str:
+    import platform  # noqa: PLC0415 - costs a subprocess on some systems
+    from importlib.metadata import version  # noqa: PLC0415 - only needed here
+
+    # Nextcloud shows it under "Devices & sessions", so it names the computer.
+    return f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this computer'})"

@@ -1,0 +1,78 @@
+"""The audit: appended, read by the person it is about, never changed."""
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed
+from nextcloud_mcp_server.storage.models import audit, owned_by
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+UNREADABLE = "(sealed with a key that is no longer configured)"
+
+
+class AuditRepository:
+    """Appends entries and reads a person's latest."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Write a batch in one transaction."""
+        if not entries:
+            return
+        async with self._transactions.writing() as connection:
+            await insert_entries(connection, self._transactions.keys, entries)
+
+    async def recent(self, principal: Principal, limit: int) -> list[AuditEntry]:
+        """Read a person's latest entries, the newest first.
+
+        The detail of an entry that cannot be opened is replaced by a note: that something happened
+        must not be lost with a key.
+        """
+        query = select(audit).where(owned_by(audit.c, principal)).order_by(audit.c.number.desc()).limit(limit)
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [
+            AuditEntry(
+                at=row.at,
+                principal=principal,
+                client_id=row.client_id,
+                action=row.action,
+                result=row.result,
+                detail=_detail(self._transactions.keys.at("audit", principal, row.id), row.detail),
+                request_id=row.request_id,
+            )
+            for row in rows
+        ]
+
+
+async def insert_entries(connection: AsyncConnection, keys: KeyRing, entries: Sequence[AuditEntry]) -> None:
+    """Write entries within the caller's transaction."""
+    await connection.execute(insert(audit), [_values(keys, entry) for entry in entries])
+
+
+def _values(keys: KeyRing, entry: AuditEntry) -> dict[str, object]:
+    row_id = uuid.uuid4().hex
+    return {
+        "id": row_id,
+        "issuer": entry.principal.issuer,
+        "subject": entry.principal.subject,
+        "at": entry.at,
+        "client_id": entry.client_id,
+        "action": entry.action,
+        "result": entry.result,
+        "detail": keys.at("audit", entry.principal, row_id).seal("detail", entry.detail),
+        "request_id": entry.request_id,
+    }
+
+
+def _detail(seal: Seal, sealed: Sealed) -> str:
+    try:
+        return seal.open("detail", sealed)
+    except Unsealable:
+        return UNREADABLE

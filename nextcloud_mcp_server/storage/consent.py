@@ -1,0 +1,218 @@
+"""What consent changes, and what taking it back changes, each within one transaction."""
+
+import contextlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, and_, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable, WrongAccount
+from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.elicitations import end_all, settle
+from nextcloud_mcp_server.storage.grant_row import CREDENTIAL, open_credential
+from nextcloud_mcp_server.storage.login_flows import discard_flows
+from nextcloud_mcp_server.storage.models import accounts, credentials, login_flows, owned_by, permissions
+from nextcloud_mcp_server.storage.outbox import insert_item
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    AuditEntry,
+    Credential,
+    Elicitation,
+    ElicitationState,
+    Grant,
+    LoginFlow,
+    Permission,
+    Principal,
+)
+
+_DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a finished visit brings."""
+
+    elicitation: Elicitation
+    flow: LoginFlow | None
+    account: Account
+    credential: Credential
+    permission: Permission
+    audit: AuditEntry
+
+
+class Consent:
+    """Writes within the caller's transaction."""
+
+    def __init__(self, connection: AsyncConnection, keys: KeyRing, now: datetime) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._now = now
+
+    async def apply(self, change: Change) -> bool:
+        """Store a grant; False, with nothing stored, when its elicitation is not open any more."""
+        id_hash = hash_of(change.elicitation.id)
+        if not await settle(
+            self._connection,
+            self._keys,
+            principal=change.elicitation.principal,
+            id_hash=id_hash,
+            state=ElicitationState.COMPLETE,
+            now=self._now,
+            account_name=change.account.uid,
+        ):
+            return False
+        account_id = await self._pin(change.account)
+        await self._replace_credential(change, account_id)
+        await self._merge_permission(change.permission)
+        if change.flow is None:
+            # Somebody granted at Nextcloud too; that app password is not needed.
+            await discard_flows(self._connection, [id_hash])
+        else:
+            await self._connection.execute(delete(login_flows).where(login_flows.c.id == change.flow.id))
+        await insert_entries(self._connection, self._keys, [change.audit])
+        return True
+
+    async def withdraw(self, principal: Principal, grant: Grant | None, audit: AuditEntry) -> None:
+        """Delete a person's credential and permissions and end their open requests."""
+        for table in (credentials, permissions):
+            await self._connection.execute(delete(table).where(owned_by(table.c, principal)))
+        await end_all(self._connection, principal)
+        if grant is not None:
+            if grant.credential.secret:
+                await self._revoke(grant.account, grant.credential)
+            await insert_entries(self._connection, self._keys, [audit])
+
+    async def _pin(self, account: Account) -> str:
+        """Store the account, or bring the stored one up to date; answer the id it has."""
+        same_person = owned_by(accounts.c, account.principal)
+        same_account = and_(accounts.c.nextcloud_url == account.nextcloud_url, accounts.c.uid == account.uid)
+        query = select(
+            accounts.c.id,
+            accounts.c.issuer,
+            accounts.c.subject,
+            accounts.c.nextcloud_url,
+            accounts.c.uid,
+            accounts.c.home_id,
+        ).where(or_(same_person, same_account))
+        known = (await self._connection.execute(query)).all()
+        for row in known:
+            if Principal(row.issuer, row.subject) != account.principal:
+                raise WrongAccount(
+                    f"The Nextcloud account {account.uid!r} is connected to another person here."
+                    " Nothing was stored."
+                )
+            if (row.nextcloud_url, row.uid) != (account.nextcloud_url, account.uid):
+                raise WrongAccount(
+                    f"Nextcloud answered for {account.uid!r}, but {row.uid!r} is connected here."
+                    f" Nothing was stored. Sign in to Nextcloud as {row.uid!r} and connect again."
+                )
+        if not known:
+            await self._insert_account(account)
+            return account.id
+        await self._update_account(known[0], account)
+        return known[0].id
+
+    async def _insert_account(self, account: Account) -> None:
+        seal = self._keys.at("accounts", account.principal, account.id)
+        await self._connection.execute(
+            insert(accounts).values(
+                id=account.id,
+                issuer=account.principal.issuer,
+                subject=account.principal.subject,
+                nextcloud_url=account.nextcloud_url,
+                uid=account.uid,
+                display_name=seal.seal("display_name", account.display_name),
+                home_id=account.home_id,
+                created_at=account.created_at,
+            )
+        )
+
+    async def _update_account(self, known: Row[*tuple[Any, ...]], account: Account) -> None:
+        seal = self._keys.at("accounts", account.principal, known.id)
+        await self._connection.execute(
+            update(accounts)
+            .where(accounts.c.id == known.id)
+            .values(
+                display_name=seal.seal("display_name", account.display_name),
+                home_id=account.home_id or known.home_id,
+            )
+        )
+        if None not in (known.home_id, account.home_id) and known.home_id != account.home_id:
+            # The user was deleted and made again, maybe for somebody else: what the former one
+            # allowed must not open the new one's files.
+            await self._connection.execute(
+                delete(permissions).where(owned_by(permissions.c, account.principal))
+            )
+            await end_all(self._connection, account.principal)
+
+    async def _replace_credential(self, change: Change, account_id: str) -> None:
+        principal, new = change.account.principal, change.credential
+        query = select(*CREDENTIAL).where(owned_by(credentials.c, principal))
+        row = (await self._connection.execute(query)).one_or_none()
+        version = new.version
+        if row is not None:
+            with contextlib.suppress(Unsealable):
+                old = open_credential(self._keys, principal, row)
+                if change.flow is None and old.created_at >= new.created_at:
+                    return
+                if old.secret != new.secret:
+                    await self._revoke(change.account, old)
+            version = max(version, row.version + 1)
+            await self._connection.execute(delete(credentials).where(credentials.c.id == row.credential_id))
+        seal = self._keys.at("credentials", principal, new.id)
+        await self._connection.execute(
+            insert(credentials).values(
+                id=new.id,
+                account_id=account_id,
+                issuer=principal.issuer,
+                subject=principal.subject,
+                provider=new.provider,
+                login_name=seal.seal("login_name", new.login_name),
+                secret=seal.seal("secret", new.secret.get_secret_value()),
+                needs_reauth=new.needs_reauth,
+                version=version,
+                created_at=new.created_at,
+            )
+        )
+
+    async def _merge_permission(self, new: Permission) -> None:
+        mine = and_(owned_by(permissions.c, new.principal), permissions.c.client_id == new.client_id)
+        known = await self._connection.scalar(select(permissions.c.scopes).where(mine))
+        seal = self._keys.at("permissions", new.principal, new.client_id)
+        values: dict[str, object] = {
+            "client_name": seal.seal("client_name", new.client_name),
+            "granted_at": new.granted_at,
+        }
+        if known is not None:
+            await self._connection.execute(
+                update(permissions).where(mine).values(**values, scopes=known | new.scopes)
+            )
+            return
+        await self._connection.execute(
+            insert(permissions).values(
+                **values,
+                issuer=new.principal.issuer,
+                subject=new.principal.subject,
+                client_id=new.client_id,
+                scopes=new.scopes,
+                last_used_at=new.last_used_at,
+            )
+        )
+
+    async def _revoke(self, account: Account, credential: Credential) -> None:
+        # Nextcloud refused it once; asking again would count as one more failed login from here.
+        if credential.needs_reauth:
+            return
+        await insert_item(
+            self._connection,
+            self._keys,
+            principal=account.principal,
+            kind=_DELETE_APP_PASSWORD,
+            nextcloud_url=account.nextcloud_url,
+            login_name=credential.login_name,
+            secret=credential.secret,
+            due_at=self._now,
+        )

@@ -1,0 +1,212 @@
+"""Sealing: AES-256-GCM under a key ring, bound to the place where a value is stored."""
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.errors import ConfigurationError, Unsealable
+from nextcloud_mcp_server.storage.records import Principal
+
+_VERSION = b"\x01"
+_KEY_BYTES = 32
+_KEY_ID_BYTES = 8
+_NONCE_BYTES = 12
+_HEADER_BYTES = len(_VERSION) + _KEY_ID_BYTES + _NONCE_BYTES
+_KEY_FAULT = (
+    "TOKEN_ENCRYPTION_KEYS holds something that is not a key: each must be 32 bytes in base64url."
+    " Make one with `nextcloud-mcp-server keys new`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a sealed column holds: version, key id, nonce, ciphertext and tag."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One key of the ring, ready to seal; `master` is what sub-keys are derived from."""
+
+    id: bytes
+    master: bytes = field(repr=False)
+    cipher: AESGCM = field(repr=False)
+
+    @classmethod
+    def of(cls, master: bytes) -> "_Key":
+        return cls(
+            id=_hkdf(master, "key id")[:_KEY_ID_BYTES], master=master, cipher=AESGCM(_hkdf(master, "seal"))
+        )
+
+
+class KeyRing:
+    """The operator's keys: the first seals, all open."""
+
+    def __init__(self, masters: Sequence[bytes]) -> None:
+        self._keys = [_Key.of(master) for master in dict.fromkeys(masters)]
+        self._by_id = {key.id: key for key in self._keys}
+
+    @classmethod
+    def parse(cls, texts: Sequence[SecretStr]) -> "KeyRing":
+        """Read keys as the operator writes them, newest first.
+
+        Raises:
+            ConfigurationError: There is none, or one is not 32 bytes in base64url; it is not shown.
+        """
+        if not texts:
+            raise ConfigurationError(
+                "TOKEN_ENCRYPTION_KEYS is empty. Make a key with `nextcloud-mcp-server keys new`."
+            )
+        return cls([_decode_key(text) for text in texts])
+
+    def derive(self, purpose: str) -> list[bytes]:
+        """Derive a 32-byte sub-key per key for another use than sealing; the first is the current one."""
+        return [_hkdf(key.master, f"derived {purpose}") for key in self._keys]
+
+    def at(self, table: str, principal: Principal, row: str) -> "Seal":
+        """Name the row whose values are to be sealed or opened."""
+        return Seal(self, (table, principal.issuer, principal.subject, row))
+
+    def seal(self, text: str, place: Sequence[str]) -> Sealed:
+        """Encrypt a text so that it opens at this place only."""
+        key = self._keys[0]
+        nonce = os.urandom(_NONCE_BYTES)
+        ciphertext = key.cipher.encrypt(nonce, text.encode(), _associated_data(place, key.id))
+        return Sealed(_VERSION + key.id + nonce + ciphertext)
+
+    def open(self, sealed: Sealed, place: Sequence[str]) -> str:
+        """Decrypt what `seal` made for this place.
+
+        Raises:
+            Unsealable: Its key is not in the ring, or it was moved or changed.
+        """
+        header, ciphertext = sealed.value[:_HEADER_BYTES], sealed.value[_HEADER_BYTES:]
+        key = self._by_id.get(header[len(_VERSION) : -_NONCE_BYTES])
+        if key is None or not header.startswith(_VERSION):
+            raise Unsealable(
+                "A stored value was sealed with a key that is not configured."
+                " Put the key back into TOKEN_ENCRYPTION_KEYS, or connect the account again."
+            )
+        try:
+            return key.cipher.decrypt(
+                header[-_NONCE_BYTES:], ciphertext, _associated_data(place, key.id)
+            ).decode()
+        except InvalidTag as error:
+            raise Unsealable(
+                "A stored value was changed or moved, and is not trusted. Connect the account again."
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Seals and opens the values of one row.
+
+    The place is associated data, so whoever can write to the database still cannot let a person's
+    row open another person's secret.
+    """
+
+    keys: KeyRing
+    row: tuple[str, ...]
+
+    def seal(self, column: str, text: str) -> Sealed:
+        """Encrypt the value of one column."""
+        return self.keys.seal(text, (*self.row, column))
+
+    def seal_optional(self, column: str, text: str | None) -> Sealed | None:
+        """Encrypt the value of a column that may be empty."""
+        return None if text is None else self.seal(column, text)
+
+    def open(self, column: str, sealed: Sealed) -> str:
+        """Decrypt the value of one column; raises `Unsealable`."""
+        return self.keys.open(sealed, (*self.row, column))
+
+    def open_optional(self, column: str, sealed: Sealed | None) -> str | None:
+        """Decrypt the value of a column that may be empty; raises `Unsealable`."""
+        return None if sealed is None else self.open(column, sealed)
+
+
+def hash_of(identifier: str) -> str:
+    """Hash a random id: it finds its row, and the database alone does not give the id away."""
+    return hashlib.sha256(identifier.encode()).hexdigest()
+
+
+def new_key() -> str:
+    """Make a key in the form that settings and key files hold."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).decode().rstrip("=")
+
+
+def load_or_create_key_file(path: Path) -> tuple[list[SecretStr], bool]:
+    """Read the keys of a file, one a line; make the file with one key where there is none.
+
+    The answer's second part tells whether it was made now. Several processes may come at once:
+    a finished file is linked into place, which only one of them can do and which nobody sees half done.
+
+    Raises:
+        ConfigurationError: The file cannot be read or made, or it holds no key.
+    """
+    try:
+        created = not path.exists() and _create_key_file(path)
+        lines = path.read_text(encoding="ascii").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"The key file {path} cannot be read or made. Check its folder's permissions,"
+            " or name another file in TOKEN_ENCRYPTION_KEYS_FILE."
+        ) from error
+    if not lines:
+        raise ConfigurationError(
+            f"The key file {path} is empty. Put the key back, or delete the file and connect again."
+        )
+    return [SecretStr(line) for line in lines], created
+
+
+def _create_key_file(path: Path) -> bool:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(new_key() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+            return True
+        return False
+    finally:
+        draft.unlink()
+
+
+def _decode_key(text: SecretStr) -> bytes:
+    raw = text.get_secret_value().strip()
+    try:
+        key = base64.b64decode(raw + "=" * (-len(raw) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        # `from None`: the cause would carry the key into tracebacks.
+        raise ConfigurationError(_KEY_FAULT) from None
+    if len(key) != _KEY_BYTES:
+        raise ConfigurationError(_KEY_FAULT)
+    return key
+
+
+def _hkdf(master: bytes, purpose: str) -> bytes:
+    info = f"nextcloud-mcp-server {purpose}".encode()
+    return HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=info).derive(master)
+
+
+def _associated_data(place: Sequence[str], key_id: bytes) -> bytes:
+    # Length prefixes: without them ("ab", "c") and ("a", "bc") would be the same place.
+    parts = [_VERSION, *(part.encode() for part in place), key_id]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

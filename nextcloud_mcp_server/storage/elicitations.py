@@ -1,0 +1,280 @@
+"""Elicitations: requests for a browser visit, which move from state to state once."""
+
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.login_flows import discard_flows
+from nextcloud_mcp_server.storage.models import active, elicitations, owned_by
+from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class ElicitationRepository:
+    """Keeps one open request per person, client and kind, and all that have ended."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def open(
+        self,
+        *,
+        principal: Principal,
+        client_id: str,
+        client_name: str,
+        kind: str,
+        scopes: frozenset[str],
+        ttl: timedelta,
+        new_url: Callable[[str], str],
+    ) -> tuple[Elicitation, bool]:
+        """Find the open request, widened to these scopes, or make one; the second part says which.
+
+        One that the person is at already is widened too: making way for another would throw away
+        what they are just granting. What they did not tick is asked for afterwards.
+        """
+        keys, now = self._transactions.keys, self._transactions.now()
+        wanted = Elicitation(
+            id=(elicitation_id := str(uuid.uuid4())),
+            principal=principal,
+            client_id=client_id,
+            client_name=client_name,
+            kind=kind,
+            scopes=scopes,
+            url=new_url(elicitation_id),
+            state=ElicitationState.PENDING,
+            created_at=now,
+            expires_at=now + ttl,
+        )
+        async with self._transactions.writing() as connection:
+            same = and_(_same(principal, client_id, kind), active)
+            await _expire(connection, and_(same, elicitations.c.expires_at <= now))
+            row = (await connection.execute(select(elicitations).where(same))).one_or_none()
+            if row is not None:
+                reused = await _reuse(connection, keys, row, scopes)
+                if reused is not None:
+                    return reused, False
+                await _expire(connection, same)
+            await connection.execute(insert(elicitations).values(_values(keys, wanted)))
+        return wanted, True
+
+    async def find(self, elicitation_id: str) -> Elicitation | None:
+        """Find a request by its id, whoever asks: the caller compares the principal.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        query = select(elicitations).where(elicitations.c.id_hash == hash_of(elicitation_id))
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _elicitation(self._transactions.keys, row, self._transactions.now())
+
+    async def find_active(self, *, principal: Principal, client_id: str, kind: str) -> Elicitation | None:
+        """Find the open request; one whose key is missing counts as none."""
+        now = self._transactions.now()
+        query = select(elicitations).where(
+            _same(principal, client_id, kind), active, elicitations.c.expires_at > now
+        )
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is not None:
+            with contextlib.suppress(Unsealable):
+                return _elicitation(self._transactions.keys, row, now)
+        return None
+
+    async def set_url(self, elicitation_id: str, url: str) -> None:
+        """Store the URL that the client is told, where it becomes known only later."""
+        id_hash = hash_of(elicitation_id)
+        async with self._transactions.writing() as connection:
+            principal = await _owner(connection, id_hash)
+            if principal is not None:
+                sealed = self._transactions.keys.at("elicitations", principal, id_hash).seal("url", url)
+                await connection.execute(
+                    update(elicitations).where(elicitations.c.id_hash == id_hash).values(url=sealed)
+                )
+
+    async def mark_opened(self, elicitation_id: str) -> bool:
+        """Move from pending to opened; False when it is not pending any more."""
+        async with self._transactions.writing() as connection:
+            moved = await connection.execute(
+                update(elicitations)
+                .where(
+                    elicitations.c.id_hash == hash_of(elicitation_id),
+                    elicitations.c.state == ElicitationState.PENDING,
+                    elicitations.c.expires_at > self._transactions.now(),
+                )
+                .values(state=ElicitationState.OPENED)
+            )
+        return moved.rowcount == 1
+
+    async def finish(
+        self,
+        elicitation_id: str,
+        state: ElicitationState,
+        *,
+        error: str | None = None,
+        account_name: str | None = None,
+        audit: AuditEntry | None = None,
+    ) -> bool:
+        """Move to a final state; False, and nothing stored, when it had ended already.
+
+        Unless it is complete, whatever its login flow brings must be deleted at Nextcloud.
+        """
+        keys, id_hash = self._transactions.keys, hash_of(elicitation_id)
+        async with self._transactions.writing() as connection:
+            principal = await _owner(connection, id_hash)
+            if principal is None or not await settle(
+                connection,
+                keys,
+                principal=principal,
+                id_hash=id_hash,
+                state=state,
+                now=self._transactions.now(),
+                error=error,
+                account_name=account_name,
+            ):
+                return False
+            if state is not ElicitationState.COMPLETE:
+                await discard_flows(connection, [id_hash])
+            if audit is not None:
+                await insert_entries(connection, keys, [audit])
+        return True
+
+    async def expire_due(self) -> list[str]:
+        """End every open request whose time has passed; answer the ids of those that can be opened."""
+        async with self._transactions.writing() as connection:
+            rows = await _expire(
+                connection, and_(active, elicitations.c.expires_at <= self._transactions.now())
+            )
+        ids: list[str] = []
+        for row in rows:
+            with contextlib.suppress(Unsealable):
+                seal = self._transactions.keys.at(
+                    "elicitations", Principal(row.issuer, row.subject), row.id_hash
+                )
+                ids.append(seal.open("id", row.id))
+        return ids
+
+
+async def settle(
+    connection: AsyncConnection,
+    keys: KeyRing,
+    *,
+    principal: Principal,
+    id_hash: str,
+    state: ElicitationState,
+    now: datetime,
+    error: str | None = None,
+    account_name: str | None = None,
+) -> bool:
+    """Move an open request to a final state within the caller's transaction; one caller wins."""
+    seal = keys.at("elicitations", principal, id_hash)
+    in_time = elicitations.c.expires_at > now
+    moved = await connection.execute(
+        update(elicitations)
+        .where(
+            elicitations.c.id_hash == id_hash,
+            owned_by(elicitations.c, principal),
+            active,
+            *(() if state is ElicitationState.EXPIRED else (in_time,)),
+        )
+        .values(
+            state=state,
+            error=seal.seal_optional("error", error),
+            account_name=seal.seal_optional("account_name", account_name),
+        )
+    )
+    return moved.rowcount == 1
+
+
+async def end_all(connection: AsyncConnection, principal: Principal) -> None:
+    """End all of a person's open requests within the caller's transaction."""
+    await _expire(connection, and_(owned_by(elicitations.c, principal), active))
+
+
+def _same(principal: Principal, client_id: str, kind: str) -> ColumnElement[bool]:
+    return and_(
+        owned_by(elicitations.c, principal),
+        elicitations.c.client_id == client_id,
+        elicitations.c.kind == kind,
+    )
+
+
+async def _expire(connection: AsyncConnection, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
+    moved = await connection.execute(
+        update(elicitations).where(condition).values(state=ElicitationState.EXPIRED).returning(elicitations)
+    )
+    rows = moved.all()
+    if rows:
+        await discard_flows(connection, [row.id_hash for row in rows])
+    return rows
+
+
+async def _reuse(
+    connection: AsyncConnection, keys: KeyRing, row: Row[Any], scopes: frozenset[str]
+) -> Elicitation | None:
+    try:
+        found = _elicitation(keys, row, row.created_at)
+    except Unsealable:
+        # Nobody can be sent to it any more, so it must not block a new one.
+        return None
+    if scopes <= found.scopes:
+        return found
+    widened = found.scopes | scopes
+    await connection.execute(
+        update(elicitations).where(elicitations.c.id_hash == row.id_hash).values(scopes=widened)
+    )
+    return dataclasses.replace(found, scopes=widened)
+
+
+async def _owner(connection: AsyncConnection, id_hash: str) -> Principal | None:
+    query = select(elicitations.c.issuer, elicitations.c.subject).where(elicitations.c.id_hash == id_hash)
+    row = (await connection.execute(query)).one_or_none()
+    return None if row is None else Principal(issuer=row.issuer, subject=row.subject)
+
+
+def _values(keys: KeyRing, elicitation: Elicitation) -> dict[str, object]:
+    id_hash = hash_of(elicitation.id)
+    seal = keys.at("elicitations", elicitation.principal, id_hash)
+    return {
+        "id_hash": id_hash,
+        "issuer": elicitation.principal.issuer,
+        "subject": elicitation.principal.subject,
+        "client_id": elicitation.client_id,
+        "kind": elicitation.kind,
+        "scopes": elicitation.scopes,
+        "state": elicitation.state,
+        "created_at": elicitation.created_at,
+        "expires_at": elicitation.expires_at,
+        "id": seal.seal("id", elicitation.id),
+        "url": seal.seal("url", elicitation.url),
+        "client_name": seal.seal("client_name", elicitation.client_name),
+    }
+
+
+def _elicitation(keys: KeyRing, row: Row[Any], now: datetime) -> Elicitation:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("elicitations", principal, row.id_hash)
+    state = ElicitationState(row.state)
+    return Elicitation(
+        id=seal.open("id", row.id),
+        principal=principal,
+        client_id=row.client_id,
+        client_name=seal.open("client_name", row.client_name),
+        kind=row.kind,
+        scopes=row.scopes,
+        url=seal.open("url", row.url),
+        state=ElicitationState.EXPIRED if not state.final and row.expires_at <= now else state,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        error=seal.open_optional("error", row.error),
+        account_name=seal.open_optional("account_name", row.account_name),
+    )

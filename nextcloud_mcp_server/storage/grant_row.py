@@ -1,0 +1,119 @@
+"""How a grant is read: one query over three tables, and the opening of what it finds."""
+
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, Row, Select, and_, select
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.models import accounts, credentials, permissions
+from nextcloud_mcp_server.storage.records import Account, Credential, Grant, Permission, Principal
+
+ACCOUNT: tuple[ColumnElement[Any], ...] = (
+    accounts.c.issuer,
+    accounts.c.subject,
+    accounts.c.id.label("account_id"),
+    accounts.c.nextcloud_url,
+    accounts.c.uid,
+    accounts.c.display_name,
+    accounts.c.home_id,
+    accounts.c.created_at.label("account_created_at"),
+)
+CREDENTIAL: tuple[ColumnElement[Any], ...] = (
+    credentials.c.id.label("credential_id"),
+    credentials.c.account_id.label("credential_account_id"),
+    credentials.c.provider,
+    credentials.c.login_name,
+    credentials.c.secret,
+    credentials.c.needs_reauth,
+    credentials.c.version,
+    credentials.c.created_at.label("credential_created_at"),
+)
+PERMISSION: tuple[ColumnElement[Any], ...] = (
+    permissions.c.client_id,
+    permissions.c.client_name,
+    permissions.c.scopes,
+    permissions.c.granted_at,
+    permissions.c.last_used_at,
+)
+
+
+def select_grants(which: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Select accounts that have a credential, with those of the person's permissions that are meant."""
+    credential = and_(
+        credentials.c.account_id == accounts.c.id,
+        credentials.c.issuer == accounts.c.issuer,
+        credentials.c.subject == accounts.c.subject,
+    )
+    permission = and_(
+        permissions.c.issuer == accounts.c.issuer, permissions.c.subject == accounts.c.subject, which
+    )
+    return select(*ACCOUNT, *CREDENTIAL, *PERMISSION).select_from(
+        accounts.join(credentials, credential).outerjoin(permissions, permission)
+    )
+
+
+def open_grant(keys: KeyRing, row: Row[Any]) -> Grant:
+    """Open a row of `select_grants`; raises `Unsealable`."""
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("accounts", principal, row.account_id)
+    return Grant(
+        account=_account(row, display_name=seal.open("display_name", row.display_name)),
+        credential=open_credential(keys, principal, row),
+        permission=None if row.client_id is None else open_permission(keys, principal, row),
+    )
+
+
+def open_grant_or_blank(keys: KeyRing, row: Row[Any]) -> Grant:
+    """Open a row of `select_grants`, or describe it without the parts whose key is missing."""
+    try:
+        return open_grant(keys, row)
+    except Unsealable:
+        credential = _credential(row, login_name="", secret="")
+        return Grant(account=_account(row, display_name=row.uid), credential=credential, permission=None)
+
+
+def open_credential(keys: KeyRing, principal: Principal, row: Row[Any]) -> Credential:
+    """Open a row that holds the columns of `CREDENTIAL`; raises `Unsealable`."""
+    seal = keys.at("credentials", principal, row.credential_id)
+    return _credential(
+        row, login_name=seal.open("login_name", row.login_name), secret=seal.open("secret", row.secret)
+    )
+
+
+def open_permission(keys: KeyRing, principal: Principal, row: Row[Any]) -> Permission:
+    """Open a row that holds the columns of `PERMISSION`; raises `Unsealable`."""
+    return Permission(
+        principal=principal,
+        client_id=row.client_id,
+        client_name=keys.at("permissions", principal, row.client_id).open("client_name", row.client_name),
+        scopes=row.scopes,
+        granted_at=row.granted_at,
+        last_used_at=row.last_used_at,
+    )
+
+
+def _account(row: Row[Any], *, display_name: str) -> Account:
+    return Account(
+        id=row.account_id,
+        principal=Principal(issuer=row.issuer, subject=row.subject),
+        nextcloud_url=row.nextcloud_url,
+        uid=row.uid,
+        display_name=display_name,
+        home_id=row.home_id,
+        created_at=row.account_created_at,
+    )
+
+
+def _credential(row: Row[Any], *, login_name: str, secret: str) -> Credential:
+    return Credential(
+        id=row.credential_id,
+        account_id=row.credential_account_id,
+        provider=row.provider,
+        login_name=login_name,
+        secret=SecretStr(secret),
+        needs_reauth=row.needs_reauth,
+        version=row.version,
+        created_at=row.credential_created_at,
+    )

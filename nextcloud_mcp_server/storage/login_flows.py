@@ -1,0 +1,191 @@
+"""Login flows: what is being polled at Nextcloud, to its end."""
+
+import contextlib
+import json
+import uuid
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError, Unsealable
+from nextcloud_mcp_server.storage import lease as leases
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
+from nextcloud_mcp_server.storage.models import elicitations, login_flows, owned_by
+from nextcloud_mcp_server.storage.records import ElicitationState, LoginFlow, LoginResult, Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+_UNWANTED = (ElicitationState.DECLINED, ElicitationState.FAILED, ElicitationState.EXPIRED)
+
+
+class LoginFlowRepository:
+    """Keeps each flow until Nextcloud ended it and its result is used or deleted there."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def create(
+        self,
+        *,
+        elicitation_id: str,
+        principal: Principal,
+        login_url: SecretStr,
+        poll_token: SecretStr,
+        scopes: frozenset[str],
+        expires_at: datetime,
+    ) -> LoginFlow:
+        """Store a flow that was started; when there is one for this elicitation already, answer that.
+
+        It is marked `discard` from the start when the elicitation ended in the meantime.
+
+        Raises:
+            ElicitationUnknown: The principal has no such elicitation.
+        """
+        keys, now = self._transactions.keys, self._transactions.now()
+        flow_id, elicitation_hash = uuid.uuid4().hex, hash_of(elicitation_id)
+        seal = keys.at("login_flows", principal, flow_id)
+        async with self._transactions.writing() as connection:
+            state = await connection.scalar(
+                select(elicitations.c.state).where(
+                    elicitations.c.id_hash == elicitation_hash, owned_by(elicitations.c, principal)
+                )
+            )
+            if state is None:
+                raise ElicitationUnknown("This request is not known any more. Call the tool again.")
+            values = {
+                "id": flow_id,
+                "issuer": principal.issuer,
+                "subject": principal.subject,
+                "elicitation_hash": elicitation_hash,
+                "elicitation_id": seal.seal("elicitation_id", elicitation_id),
+                "login_url": seal.seal("login_url", login_url.get_secret_value()),
+                "poll_token": seal.seal("poll_token", poll_token.get_secret_value()),
+                "scopes": scopes,
+                "started_at": now,
+                "expires_at": expires_at,
+                "discard": state in _UNWANTED,
+                "attempts": 0,
+                "due_at": now,
+            }
+            creation = insert(login_flows).values(values).returning(login_flows)
+            row = await _find(connection, elicitation_hash) or (await connection.execute(creation)).one()
+        return _flow(keys, row)
+
+    async def find(self, elicitation_id: str) -> LoginFlow | None:
+        """Find the flow of an elicitation.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        async with self._transactions.reading() as connection:
+            row = await _find(connection, hash_of(elicitation_id))
+        return None if row is None else _flow(self._transactions.keys, row)
+
+    async def lease_due(
+        self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
+    ) -> list[LoginFlow]:
+        """Take the flows that are due; for the length of the lease nobody else gets them.
+
+        `within` takes those of one person.
+        Flows that hold a result already are among them: a process ended between saving and using
+        it. A flow that cannot be opened is left out.
+        """
+        async with self._transactions.writing() as connection:
+            rows = await leases.take_due(
+                connection,
+                login_flows,
+                owner=owner,
+                now=self._transactions.now(),
+                lease=lease,
+                limit=limit,
+                within=within,
+            )
+        flows: list[LoginFlow] = []
+        for row in rows:
+            with contextlib.suppress(Unsealable):
+                flows.append(_flow(self._transactions.keys, row))
+        return flows
+
+    async def postpone(self, flow_id: str, *, owner: str, next_poll_at: datetime) -> None:
+        """Count an attempt and give the flow back until then; without effect when the lease was lost."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(
+                update(login_flows)
+                .where(login_flows.c.id == flow_id, login_flows.c.lease_owner == owner)
+                .values(
+                    attempts=login_flows.c.attempts + 1,
+                    due_at=next_poll_at,
+                    lease_owner=None,
+                    lease_until=None,
+                )
+            )
+
+    async def save_result(self, flow_id: str, result: LoginResult) -> None:
+        """Store what Nextcloud answers only once, before anything else happens with it.
+
+        Raises:
+            StorageError: The flow is not stored any more.
+        """
+        text = json.dumps([result.login_name, result.app_password.get_secret_value()])
+        async with self._transactions.writing() as connection:
+            row = (
+                await connection.execute(
+                    select(login_flows.c.issuer, login_flows.c.subject).where(login_flows.c.id == flow_id)
+                )
+            ).one_or_none()
+            if row is None:
+                raise StorageError("This login flow was forgotten already; delete its result at Nextcloud.")
+            seal = self._transactions.keys.at("login_flows", Principal(row.issuer, row.subject), flow_id)
+            await connection.execute(
+                update(login_flows)
+                .where(login_flows.c.id == flow_id)
+                .values(result=seal.seal("result", text))
+            )
+
+    async def delete(self, flow_id: str) -> None:
+        """Forget a flow that has ended."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(login_flows).where(login_flows.c.id == flow_id))
+
+    async def next_due_at(self, within: Principal | None = None) -> datetime | None:
+        """Tell when to look again; None when there is no flow."""
+        async with self._transactions.reading() as connection:
+            return await leases.next_due_at(connection, login_flows, within)
+
+
+async def discard_flows(connection: AsyncConnection, elicitation_hashes: Collection[str]) -> None:
+    """Say that what arrives for these elicitations must be deleted at Nextcloud."""
+    await connection.execute(
+        update(login_flows).where(login_flows.c.elicitation_hash.in_(elicitation_hashes)).values(discard=True)
+    )
+
+
+async def _find(connection: AsyncConnection, elicitation_hash: str) -> Row[Any] | None:
+    query = select(login_flows).where(login_flows.c.elicitation_hash == elicitation_hash)
+    return (await connection.execute(query)).one_or_none()
+
+
+def _flow(keys: KeyRing, row: Row[Any]) -> LoginFlow:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("login_flows", principal, row.id)
+    return LoginFlow(
+        id=row.id,
+        elicitation_id=seal.open("elicitation_id", row.elicitation_id),
+        principal=principal,
+        login_url=SecretStr(seal.open("login_url", row.login_url)),
+        poll_token=SecretStr(seal.open("poll_token", row.poll_token)),
+        scopes=row.scopes,
+        started_at=row.started_at,
+        expires_at=row.expires_at,
+        discard=row.discard,
+        attempts=row.attempts,
+        result=None if row.result is None else _result(seal, row.result),
+    )
+
+
+def _result(seal: Seal, sealed: Sealed) -> LoginResult:
+    login_name, app_password = json.loads(seal.open("result", sealed))
+    return LoginResult(login_name=login_name, app_password=SecretStr(app_password))

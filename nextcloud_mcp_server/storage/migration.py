@@ -1,0 +1,62 @@
+"""Runs the migrations. Loads alembic, so it is imported only when there is something to do."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, inspect
+
+from nextcloud_mcp_server.errors import ForeignDatabase, StorageError
+from nextcloud_mcp_server.storage.models import VERSION_TABLE
+
+_PACKAGE = Path(__file__).parent
+
+
+def configuration(connection: Connection) -> Config:
+    """Describe our migrations to alembic, on a connection that is in a transaction."""
+    config = Config()
+    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def upgrade(connection: Connection, *, version: str | None) -> None:
+    """Bring the schema from `version` (None: nothing there yet) to the newest.
+
+    Raises:
+        ForeignDatabase: There are tables, and they are not ours.
+        StorageError: A newer version of this program wrote the schema.
+    """
+    config = configuration(connection)
+    if version is None:
+        _refuse_foreign(connection)
+    else:
+        _refuse_newer(config, version)
+    command.upgrade(config, "head")
+
+
+def _folder() -> Path:
+    # The wheel carries the migrations inside the package; a checkout has them at its top.
+    places = (_PACKAGE / "migrations", _PACKAGE.parent.parent / "alembic")
+    return next(place for place in places if (place / "env.py").is_file())
+
+
+def _refuse_foreign(connection: Connection) -> None:
+    tables = sorted(set(inspect(connection).get_table_names()) - {VERSION_TABLE})
+    if tables:
+        raise ForeignDatabase(
+            f"The database already holds tables of another program, such as {tables[0]!r}."
+            " Give this server a database of its own in DATABASE_URL."
+        )
+
+
+def _refuse_newer(config: Config, version: str) -> None:
+    try:
+        ScriptDirectory.from_config(config).get_revision(version)
+    except CommandError as error:
+        raise StorageError(
+            f"The database was written by a newer version of this program (schema {version})."
+            " Update the program, or put back a backup from before the update."
+        ) from error

@@ -1,0 +1,193 @@
+"""The tables. A change here needs a migration in `alembic/versions` and a new `SCHEMA_VERSION`.
+
+Who is meant (issuer, subject, uid) stands in clear because rows are found by it and a uid stays
+unique across key changes; everything else that names a person or client, and every secret, is sealed.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Named,
+    String,
+    Table,
+    TypedColumns,
+    UniqueConstraint,
+    and_,
+)
+
+from nextcloud_mcp_server.storage.columns import ScopeSet, SealedValue, UtcTime
+from nextcloud_mcp_server.storage.crypto import Sealed
+from nextcloud_mcp_server.storage.records import ElicitationState, Principal
+
+#: The newest migration. Start-up compares it with the database before it loads alembic.
+SCHEMA_VERSION = "0001"
+#: Not alembic's default name: another program in the same database would be taken for us.
+VERSION_TABLE = "nextcloud_mcp_version"
+ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class PersonColumns(TypedColumns):
+    """What each row that belongs to a person starts with."""
+
+    issuer: Named[str]
+    subject: Named[str]
+
+
+class LeasedColumns(PersonColumns):
+    """Work that one process at a time takes, when it is due."""
+
+    id: Named[str] = Column(String, primary_key=True)
+    attempts: Named[int]
+    due_at: Named[datetime] = Column(UtcTime, index=True)
+    lease_owner: Named[str | None]
+    lease_until: Named[datetime | None] = Column(UtcTime)
+
+
+class ElicitationColumns(PersonColumns):
+    """The id's hash finds the row; the id itself is sealed."""
+
+    id_hash: Named[str] = Column(String, primary_key=True)
+    client_id: Named[str]
+    kind: Named[str]
+    scopes: Named[frozenset[str]] = Column(ScopeSet)
+    state: Named[str]
+    created_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime)
+    id: Named[Sealed] = Column(SealedValue)
+    url: Named[Sealed] = Column(SealedValue)
+    client_name: Named[Sealed] = Column(SealedValue)
+    error: Named[Sealed | None] = Column(SealedValue)
+    account_name: Named[Sealed | None] = Column(SealedValue)
+
+
+class LoginFlowColumns(LeasedColumns):
+    """`result` is a sealed pair; `discard` says that it must be deleted at Nextcloud."""
+
+    elicitation_hash: Named[str] = Column(String, ForeignKey("elicitations.id_hash"))
+    elicitation_id: Named[Sealed] = Column(SealedValue)
+    login_url: Named[Sealed] = Column(SealedValue)
+    poll_token: Named[Sealed] = Column(SealedValue)
+    scopes: Named[frozenset[str]] = Column(ScopeSet)
+    started_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime)
+    discard: Named[bool] = Column(Boolean)
+    result: Named[Sealed | None] = Column(SealedValue)
+
+
+class AccountColumns(PersonColumns):
+    """Stays when a person disconnects, so that the uid stays pinned."""
+
+    id: Named[str] = Column(String, primary_key=True)
+    nextcloud_url: Named[str]
+    uid: Named[str]
+    display_name: Named[Sealed] = Column(SealedValue)
+    home_id: Named[str | None]
+    created_at: Named[datetime] = Column(UtcTime)
+
+
+class CredentialColumns(PersonColumns):
+    """One per account."""
+
+    id: Named[str] = Column(String, primary_key=True)
+    account_id: Named[str] = Column(String, ForeignKey("accounts.id"))
+    provider: Named[str]
+    login_name: Named[Sealed] = Column(SealedValue)
+    secret: Named[Sealed] = Column(SealedValue)
+    needs_reauth: Named[bool] = Column(Boolean)
+    version: Named[int]
+    created_at: Named[datetime] = Column(UtcTime)
+
+
+class PermissionColumns(TypedColumns):
+    """One per person and client."""
+
+    issuer: Named[str] = Column(String, primary_key=True)
+    subject: Named[str] = Column(String, primary_key=True)
+    client_id: Named[str] = Column(String, primary_key=True)
+    client_name: Named[Sealed] = Column(SealedValue)
+    scopes: Named[frozenset[str]] = Column(ScopeSet)
+    granted_at: Named[datetime] = Column(UtcTime)
+    last_used_at: Named[datetime | None] = Column(UtcTime)
+
+
+class AuditColumns(PersonColumns):
+    """Append-only. `number` keeps the order of entries of one moment, `id` binds the sealed detail."""
+
+    number: Named[int] = Column(Integer, primary_key=True)
+    id: Named[str]
+    at: Named[datetime] = Column(UtcTime)
+    client_id: Named[str]
+    action: Named[str]
+    result: Named[str]
+    detail: Named[Sealed] = Column(SealedValue)
+    request_id: Named[str]
+
+
+class OutboxColumns(LeasedColumns):
+    """Work to be done at Nextcloud even after a crash."""
+
+    kind: Named[str]
+    nextcloud_url: Named[str]
+    login_name: Named[Sealed] = Column(SealedValue)
+    secret: Named[Sealed] = Column(SealedValue)
+
+
+elicitations = Table("elicitations", metadata, ElicitationColumns)
+login_flows = Table("login_flows", metadata, LoginFlowColumns, UniqueConstraint("elicitation_hash"))
+accounts = Table(
+    "accounts",
+    metadata,
+    AccountColumns,
+    UniqueConstraint("issuer", "subject"),
+    UniqueConstraint("nextcloud_url", "uid"),
+)
+credentials = Table(
+    "credentials",
+    metadata,
+    CredentialColumns,
+    UniqueConstraint("account_id"),
+    UniqueConstraint("issuer", "subject"),
+)
+permissions = Table("permissions", metadata, PermissionColumns)
+audit = Table("audit", metadata, AuditColumns, Index(None, "issuer", "subject", "number"))
+outbox = Table("outbox", metadata, OutboxColumns)
+
+active = elicitations.c.state.in_(ACTIVE)
+# The database itself keeps to one open request per person, client and kind, however many processes race.
+Index(
+    "uq_elicitations_active",
+    elicitations.c.issuer,
+    elicitations.c.subject,
+    elicitations.c.client_id,
+    elicitations.c.kind,
+    unique=True,
+    sqlite_where=active,
+    postgresql_where=active,
+)
+Index(
+    "ix_elicitations_active_expires_at",
+    elicitations.c.expires_at,
+    sqlite_where=active,
+    postgresql_where=active,
+)
+
+
+def owned_by(columns: PersonColumns | PermissionColumns, principal: Principal) -> ColumnElement[bool]:
+    """Say whose rows are meant; part of every WHERE that reads a person's row."""
+    return and_(columns.issuer == principal.issuer, columns.subject == principal.subject)

@@ -1,0 +1,136 @@
+"""The outbox: what must happen at Nextcloud even after a crash."""
+
+import contextlib
+import uuid
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage import lease as leases
+from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.models import outbox, owned_by
+from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class OutboxRepository:
+    """Keeps work until it is done; the caller retries with growing pauses."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def add(
+        self, *, principal: Principal, kind: str, nextcloud_url: str, login_name: str, secret: SecretStr
+    ) -> None:
+        """Store work that is due at once."""
+        async with self._transactions.writing() as connection:
+            await insert_item(
+                connection,
+                self._transactions.keys,
+                principal=principal,
+                kind=kind,
+                nextcloud_url=nextcloud_url,
+                login_name=login_name,
+                secret=secret,
+                due_at=self._transactions.now(),
+            )
+
+    async def lease_due(
+        self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
+    ) -> list[OutboxItem]:
+        """Take the work that is due; for the length of the lease nobody else gets it.
+
+        `within` takes that of one person.
+        An item that cannot be opened is left out, and looked at again when its lease has ended.
+        """
+        async with self._transactions.writing() as connection:
+            rows = await leases.take_due(
+                connection,
+                outbox,
+                owner=owner,
+                now=self._transactions.now(),
+                lease=lease,
+                limit=limit,
+                within=within,
+            )
+        items: list[OutboxItem] = []
+        for row in rows:
+            with contextlib.suppress(Unsealable):
+                items.append(_item(self._transactions.keys, row))
+        return items
+
+    async def done(self, item_id: str) -> None:
+        """Forget work that was done, and its secret with it."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(outbox).where(outbox.c.id == item_id))
+
+    async def retry(self, item_id: str, next_try_at: datetime) -> None:
+        """Count a failed attempt and give the work back until then."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(
+                update(outbox)
+                .where(outbox.c.id == item_id)
+                .values(
+                    attempts=outbox.c.attempts + 1, due_at=next_try_at, lease_owner=None, lease_until=None
+                )
+            )
+
+    async def holds(self, principal: Principal) -> bool:
+        """Tell whether work of this person is left."""
+        query = select(outbox.c.id).where(owned_by(outbox.c, principal)).limit(1)
+        async with self._transactions.reading() as connection:
+            return await connection.scalar(query) is not None
+
+    async def next_due_at(self, within: Principal | None = None) -> datetime | None:
+        """Tell when to look again; None when there is nothing to do."""
+        async with self._transactions.reading() as connection:
+            return await leases.next_due_at(connection, outbox, within)
+
+
+async def insert_item(
+    connection: AsyncConnection,
+    keys: KeyRing,
+    *,
+    principal: Principal,
+    kind: str,
+    nextcloud_url: str,
+    login_name: str,
+    secret: SecretStr,
+    due_at: datetime,
+) -> None:
+    """Store work within the caller's transaction."""
+    item_id = uuid.uuid4().hex
+    seal = keys.at("outbox", principal, item_id)
+    await connection.execute(
+        insert(outbox).values(
+            id=item_id,
+            issuer=principal.issuer,
+            subject=principal.subject,
+            kind=kind,
+            nextcloud_url=nextcloud_url,
+            login_name=seal.seal("login_name", login_name),
+            secret=seal.seal("secret", secret.get_secret_value()),
+            attempts=0,
+            due_at=due_at,
+        )
+    )
+
+
+def _item(keys: KeyRing, row: Row[Any]) -> OutboxItem:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("outbox", principal, row.id)
+    return OutboxItem(
+        id=row.id,
+        principal=principal,
+        kind=row.kind,
+        nextcloud_url=row.nextcloud_url,
+        login_name=seal.open("login_name", row.login_name),
+        secret=SecretStr(seal.open("secret", row.secret)),
+        attempts=row.attempts,
+        next_try_at=row.due_at,
+        lease_id=row.lease_owner,
+    )

@@ -1,0 +1,131 @@
+"""Edits on the text of a note: append, replace a passage, replace a Markdown section.
+
+Line ends stay what they are in the note; what is added takes the same. A passage or heading that
+is not there exactly once is refused: guessing would change what nobody looked at.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nextcloud_mcp_server.errors import InvalidInput
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_LISTED_HEADINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    level: int
+    title: str
+    start: int
+    body: int
+
+
+def append(text: str, addition: str) -> str:
+    """Add text on a line of its own at the end."""
+    eol = _eol(text)
+    if text and not text.endswith("\n"):
+        text += eol
+    return text + _with_eol(addition, eol)
+
+
+def replace(text: str, old: str, new: str) -> str:
+    """Replace the one passage that is exactly `old`.
+
+    Raises:
+        InvalidInput: It is there not at all or more than once, or nothing would change.
+    """
+    eol = _eol(text)
+    if old not in text:
+        # Models write \n whatever they read.
+        old = _with_eol(old, eol)
+    new = _with_eol(new, eol)
+    at = text.find(old)
+    if not old or at < 0:
+        raise InvalidInput(
+            "The note does not hold that text exactly; it is compared character by character. Read the note "
+            "again and copy the passage from it."
+        )
+    # From the next character on, so that overlapping ones count too.
+    if text.find(old, at + 1) >= 0:
+        raise InvalidInput(
+            f"The note holds that text {_count(text, old)} times. Send more of what stands around "
+            "the one you mean."
+        )
+    if old == new:
+        raise InvalidInput("The new text equals the old one, so there is nothing to change.")
+    return text[:at] + new + text[at + len(old) :]
+
+
+def replace_section(text: str, heading: str, new: str) -> str:
+    """Replace what stands below one Markdown heading, up to the next of its level or higher.
+
+    The heading stays, and so do the blank lines around the section.
+
+    Raises:
+        InvalidInput: There is not exactly one such heading.
+    """
+    headings = list(_headings(text))
+    wanted = _HEADING.fullmatch(heading.strip())
+    level, title = (len(wanted[1]), wanted[2] or "") if wanted else (None, heading.strip())
+    found = [one for one in headings if one.title == title and level in (None, one.level)]
+    if not found:
+        names = ", ".join(f"“{'#' * one.level} {one.title}”" for one in headings[:_LISTED_HEADINGS])
+        raise InvalidInput(f"The note has no such heading. It has: {names or 'none at all'}.")
+    if len(found) > 1:
+        raise InvalidInput(
+            f"The note has {len(found)} such headings. Replace the passage itself instead: 'old_text'."
+        )
+    section = found[0]
+    ends = [one.start for one in headings if one.start > section.start and one.level <= section.level]
+    end = min(ends, default=len(text))
+    return text[: section.body] + _section(text, section, end, new) + text[end:]
+
+
+def _section(text: str, section: _Heading, end: int, new: str) -> str:
+    eol = _eol(text)
+    own_line = text[section.start : section.body]
+    new = _with_eol(new, eol).strip("\r\n")
+    # Models like to repeat the heading that they replace the text below of.
+    first, _, rest = new.partition("\n")
+    if first.strip() == own_line.strip().lstrip("\ufeff"):
+        new = rest.strip("\r\n")
+    old = text[section.body : end]
+    blank_before = "" if not old.strip() else old[: len(old) - len(old.lstrip("\r\n"))]
+    blank_after = old[len(old.rstrip("\r\n")) :]
+    if old.strip():
+        # The first of them ends the last line of text.
+        blank_after = blank_after.partition("\n")[2]
+    opened = "" if own_line.endswith("\n") else eol
+    ended = eol if new and (end < len(text) or text.endswith("\n")) else ""
+    return opened + blank_before + new + ended + blank_after
+
+
+def _headings(text: str) -> Iterator[_Heading]:
+    fence = ""
+    at = 0
+    for line in text.split("\n"):
+        start, at = at, min(at + len(line) + 1, len(text))
+        bare = line.rstrip("\r").lstrip("\ufeff")
+        mark = _FENCE.fullmatch(bare)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+        elif mark:
+            fence = mark[1]
+        elif heading := _HEADING.fullmatch(bare):
+            yield _Heading(level=len(heading[1]), title=(heading[2] or "").strip(), start=start, body=at)
+
+
+def _eol(text: str) -> str:
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+
+
+def _with_eol(text: str, eol: str) -> str:
+    return re.sub(r"\r?\n", eol, text)
+
+
+def _count(text: str, part: str) -> int:
+    return len(re.findall(f"(?={re.escape(part)})", text))

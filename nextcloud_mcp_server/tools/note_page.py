@@ -1,0 +1,122 @@
+"""Parts of long things: a page of a list by a cursor, a page of a text by offset, a snippet."""
+
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from nextcloud_mcp_server.errors import InvalidInput
+
+MAX_TEXT_BYTES = 30_000
+# The text goes out twice, once of it as JSON, and a result may have 80,000 bytes.
+_MAX_SENT_BYTES = 72_000
+_SNIPPET_CHARACTERS = 160
+_CONTINUATION = 0b1000_0000
+_CURSOR = TypeAdapter(tuple[str, str | None, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where the next page of a list begins: in which chunk of Nextcloud's, and after how many hits."""
+
+    chunk: str | None = None
+    skip: int = 0
+
+    def seal(self, *filters: object) -> str:
+        """Write it for the model, bound to the filters of its list."""
+        parts = [_fingerprint(filters), self.chunk, self.skip]
+        return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
+
+    @classmethod
+    def open(cls, text: str, *filters: object) -> "Cursor":
+        """Read what `seal` wrote.
+
+        Raises:
+            InvalidInput: It is not ours, or from a list with other filters. Nextcloud would start
+                over in silence.
+        """
+        try:
+            padded = text + "=" * (-len(text) % 4)
+            fingerprint, chunk, skip = _CURSOR.validate_json(
+                base64.b64decode(padded, altchars=b"-_", validate=True)
+            )
+        except (ValueError, ValidationError):
+            fingerprint, chunk, skip = "", None, -1
+        if fingerprint != _fingerprint(filters) or skip < 0 or not re.fullmatch(r"[0-9-]{0,64}", chunk or ""):
+            raise InvalidInput(
+                "That cursor does not belong to this list. Repeat the call with the same filters, "
+                "or without cursor."
+            )
+        return cls(chunk=chunk, skip=skip)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPage:
+    """A part of a text. Following `next_offset` gives every byte once."""
+
+    text: str
+    size: int
+    next_offset: int | None
+
+
+def cut(text: str, *, offset: int, limit: int) -> TextPage:
+    """Take up to `limit` bytes from `offset` on, ending at a line's end or at least between characters.
+
+    Raises:
+        InvalidInput: The offset is beyond the end.
+    """
+    data = text.encode()
+    if offset > len(data):
+        raise InvalidInput(f"'offset' is beyond the end: the text has {len(data)} bytes.")
+    start = _boundary(data, offset)
+    while True:
+        end = _end(data, start, start + limit)
+        part = data[start:end].decode()
+        if len(part.encode()) + len(json.dumps(part, ensure_ascii=False).encode()) <= _MAX_SENT_BYTES:
+            return TextPage(text=part, size=len(data), next_offset=end if end < len(data) else None)
+        limit //= 2
+
+
+def snippet(text: str, words: list[str]) -> str:
+    """Show the place where the first of the words stands, on one line."""
+    found = re.search("|".join(map(re.escape, words)), text, re.IGNORECASE)
+    start = max(0, found.start() - _SNIPPET_CHARACTERS // 3) if found else 0
+    part = text[start : start + _SNIPPET_CHARACTERS]
+    before, after = "…" if start else "", "…" if start + len(part) < len(text) else ""
+    return f"{before}{' '.join(part.split())}{after}"
+
+
+def folded(text: str) -> str:
+    """Make texts comparable however they were typed: composed characters, no case."""
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _fingerprint(filters: tuple[object, ...]) -> str:
+    return hashlib.sha256(repr(filters).encode()).hexdigest()[:8]
+
+
+def _boundary(data: bytes, at: int) -> int:
+    while at < len(data) and _continues(data[at]):
+        at += 1
+    return at
+
+
+def _continues(byte: int) -> bool:
+    """Tell whether a byte of UTF-8 is inside a character (RFC 3629 §3)."""
+    return byte & 0b1100_0000 == _CONTINUATION
+
+
+def _end(data: bytes, start: int, end: int) -> int:
+    if end >= len(data):
+        return len(data)
+    line = data.rfind(b"\n", start, end) + 1
+    # A very long line is cut rather than answered in tiny parts.
+    if line > start + (end - start) // 2:
+        return line
+    while end > start and _continues(data[end]):
+        end -= 1
+    return end if end > start else _boundary(data, start + 1)

@@ -1,0 +1,176 @@
+"""What the tools for notes answer."""
+
+from datetime import UTC, datetime
+
+from nextcloud_mcp_server.nextcloud.notes import Attachment, Note
+from nextcloud_mcp_server.tools.note_page import TextPage
+from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_MAX_IMAGE_BYTES = 700_000
+
+
+class NoteInfo(Result):
+    """What is known of a note without its text. `unreadable` says that Nextcloud cannot open it now."""
+
+    id: int
+    title: str
+    category: str
+    modified_at: datetime
+    favorite: bool
+    etag: str
+    readonly: bool | None = None
+    unreadable: bool | None = None
+
+
+class NoteList(Result):
+    """A page of notes. `remaining` counts the notes that were not looked at yet."""
+
+    notes: list[NoteInfo]
+    cursor: str | None = None
+    remaining: int | None = None
+
+
+class NoteHit(NoteInfo):
+    """A note that was found, with the place."""
+
+    snippet: str
+
+
+class NoteHits(Result):
+    """The best hits first. `searched` is given where not all notes were looked at."""
+
+    notes: list[NoteHit]
+    total: int
+    searched: int | None = None
+
+
+class NoteText(Document):
+    """A note with its text, or a page of it; sizes and offsets are bytes."""
+
+    id: int
+    title: str
+    category: str
+    modified_at: datetime
+    favorite: bool
+    etag: str
+    size: int
+    readonly: bool | None = None
+    path: str | None = None
+    offset: int | None = None
+    truncated: bool | None = None
+    next_offset: int | None = None
+
+
+class NoteWritten(Result):
+    """What Nextcloud stored; `changed` says where it differs from what was asked for."""
+
+    id: int
+    title: str
+    category: str
+    etag: str
+    size: int
+    modified_at: datetime
+    favorite: bool
+    changed: str | None = None
+
+
+class NoteDeleted(Result):
+    """What happened, and how to undo it."""
+
+    id: int
+    undo: str
+
+
+class NoteImage(ImageResult):
+    """A picture of a note."""
+
+    path: str
+    size: int
+
+
+class NoteFile(Result):
+    """A file of a note that cannot be shown here."""
+
+    path: str
+    mime_type: str
+    size: int
+    hint: str
+
+
+def info(note: Note) -> NoteInfo:
+    """Describe a note without its text."""
+    return NoteInfo(
+        id=note.id,
+        title=note.title,
+        category=note.category,
+        modified_at=_moment(note),
+        favorite=note.favorite,
+        etag=note.etag,
+        readonly=note.readonly or None,
+        unreadable=note.error or None,
+    )
+
+
+def hit(note: Note, shown: str) -> NoteHit:
+    """Describe a note that was found."""
+    return NoteHit(**info(note).model_dump(), snippet=shown)
+
+
+def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
+    """Show a note's text, or a page of it."""
+    partial = bool(offset) or page.next_offset is not None
+    return NoteText(
+        **info(note).model_dump(exclude={"unreadable"}),
+        path=note.path,
+        size=page.size,
+        offset=offset if partial else None,
+        truncated=True if page.next_offset is not None else None,
+        next_offset=page.next_offset,
+        content=page.text,
+    )
+
+
+def written(note: Note, *, title: str | None = None, category: str | None = None) -> NoteWritten:
+    """Say what Nextcloud stored, and where it made something else of what was asked for."""
+    pairs = (("title", title, note.title), ("category", category, note.category))
+    changed = [
+        f"Nextcloud stored the {what} as “{is_}”." for what, asked, is_ in pairs if asked not in (None, is_)
+    ]
+    return NoteWritten(
+        id=note.id,
+        title=note.title,
+        category=note.category,
+        etag=note.etag,
+        size=len((note.content or "").encode()),
+        modified_at=_moment(note),
+        favorite=note.favorite,
+        changed=" ".join(changed) or None,
+    )
+
+
+def deleted(note_id: int) -> NoteDeleted:
+    """Say that a note is gone, and how it comes back."""
+    return NoteDeleted(
+        id=note_id,
+        undo="It is in the trash: nc_files_list_trash finds it, nc_files_restore_trash brings it back.",
+    )
+
+
+def attached(path: str, attachment: Attachment) -> NoteImage | NoteFile:
+    """Show a picture; only describe anything else, and what is too large to show."""
+    size, kind = len(attachment.data), attachment.media_type
+    if kind in _IMAGES and size <= _MAX_IMAGE_BYTES:
+        return NoteImage(path=path, size=size, mime_type=kind, data=attachment.data)
+    return NoteFile(
+        path=path,
+        size=size,
+        mime_type=kind,
+        hint="Not shown here. Read it with nc_files_read_file; it lies beside the note, whose path "
+        "nc_notes_get_note answers.",
+    )
+
+
+def _moment(note: Note) -> datetime:
+    # A made-up time can lie beyond what a calendar holds.
+    return datetime.fromtimestamp(min(max(note.modified, 0), 253_402_300_799), UTC)

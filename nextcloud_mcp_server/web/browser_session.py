@@ -1,0 +1,93 @@
+"""What a browser must bring back: a form's check value, and the ticket of the visit it answered.
+
+Nothing is stored: both are MACs under keys derived from the key ring. The MAC covers a random value
+in a cookie, so what one browser was given is of no use in another.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+_BROWSER_COOKIE = "browser"
+_BROWSER_SECONDS = 3600
+# Longer than a visit, so that the last page can be looked at again for a while.
+_TICKET_SECONDS = 1800
+_BROWSER_VALUE = re.compile(r"[A-Za-z0-9_-]{24}")
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSession:
+    """The two cookies of one browser, read from a request and written to a response."""
+
+    browser: str
+    secure: bool
+    cookies: dict[str, str] = field(repr=False)
+    keys: Sequence[bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, request: Request, keys: Sequence[bytes]) -> "BrowserSession":
+        """Read the session of a request, or begin one that `remember` makes last."""
+        secure = request.url.scheme == "https"
+        known = request.cookies.get(_cookie_name(_BROWSER_COOKIE, secure=secure), "")
+        browser = known if _BROWSER_VALUE.fullmatch(known) else secrets.token_urlsafe(18)
+        return cls(browser=browser, secure=secure, cookies=request.cookies, keys=keys)
+
+    def form_check(self, visit_id: str) -> str:
+        """Make the hidden value that shows that a form came from our page in this browser."""
+        return self._mac(self.keys[0], "form", visit_id)
+
+    def accepts(self, visit_id: str, form_check: str) -> bool:
+        """Tell whether a form brought back what `form_check` made; every key of the ring counts."""
+        return self._matches("form", visit_id, form_check)
+
+    def holds_ticket(self, visit_id: str) -> bool:
+        """Tell whether this browser gave the answer to a visit, and so may see how it goes on."""
+        ticket = self.cookies.get(_cookie_name(_ticket(visit_id), secure=self.secure), "")
+        return self._matches("ticket", visit_id, ticket)
+
+    def remember(self, response: Response) -> None:
+        """Make the session last, so that the form on this page can be sent."""
+        self._set(response, _BROWSER_COOKIE, self.browser, _BROWSER_SECONDS)
+
+    def give_ticket(self, response: Response, visit_id: str) -> None:
+        """Let this browser, and no other, see how a visit goes on."""
+        self.remember(response)
+        self._set(response, _ticket(visit_id), self._mac(self.keys[0], "ticket", visit_id), _TICKET_SECONDS)
+
+    def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
+        response.set_cookie(
+            _cookie_name(name, secure=self.secure),
+            value,
+            max_age=seconds,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            # Not strict: the link that begins a visit is followed from another program.
+            samesite="lax",
+        )
+
+    def _mac(self, key: bytes, purpose: str, visit_id: str) -> str:
+        text = f"{purpose}\0{visit_id}\0{self.browser}"
+        return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+    def _matches(self, purpose: str, visit_id: str, given: str) -> bool:
+        return any(
+            hmac.compare_digest(self._mac(key, purpose, visit_id).encode(), given.encode())
+            for key in self.keys
+        )
+
+
+def _ticket(visit_id: str) -> str:
+    # One cookie per visit: two visits side by side must not put each other out.
+    return f"visit-{hashlib.sha256(visit_id.encode()).hexdigest()[:12]}"
+
+
+def _cookie_name(name: str, *, secure: bool) -> str:
+    # Browsers refuse the prefix on loopback http, where there is no TLS to bind to (RFC 6265bis §4.1.3.2).
+    return f"__Host-{name}" if secure else name

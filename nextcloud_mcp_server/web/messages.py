@@ -1,0 +1,52 @@
+"""The sentences of the pages, in the languages there are."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+LANGUAGES = ("en", "de")
+_DEFAULT = "en"
+_PACKAGE = "nextcloud_mcp_server.web"
+# A browser sends less; more would only cost time.
+_LONGEST_HEADER = 200
+
+
+def language_of(accept_language: str | None) -> str:
+    """Choose the language a browser likes best (RFC 9110 §12.5.4), English when it names none of ours."""
+    best, best_weight = _DEFAULT, 0.0
+    for choice in (accept_language or "")[:_LONGEST_HEADER].split(","):
+        tag, _, parameter = choice.strip().partition(";")
+        language = tag.strip().lower().partition("-")[0]
+        weight = _weight(parameter)
+        if language in LANGUAGES and weight > best_weight:
+            best, best_weight = language, weight
+    return best
+
+
+def _weight(parameter: str) -> float:
+    name, _, number = parameter.strip().partition("=")
+    if not name:
+        return 1.0
+    try:
+        return float(number) if name == "q" else 0.0
+    except ValueError:
+        return 0.0
+
+
+@cache
+def catalogue(language: str) -> Mapping[str, str]:
+    """Read the sentences of one language, with their keys joined by dots."""
+    text = files(_PACKAGE).joinpath("catalogue", f"{language}.toml").read_text(encoding="utf-8")
+    return dict(_flatten("", tomllib.loads(text)))
+
+
+def _flatten(prefix: str, table: dict[str, Any]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _flatten(f"{prefix}{key}.", cast("dict[str, Any]", value))
+        else:
+            found.append((f"{prefix}{key}", str(value)))
+    return found

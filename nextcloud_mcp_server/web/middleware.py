@@ -1,0 +1,245 @@
+"""What stands around every route: who may ask, how much, and what every answer carries.
+
+Pure ASGI, because a response that streams must pass through untouched. `guard` goes around the whole
+application, MCP included; `PageErrors` around each page, where errors become pages.
+"""
+
+import hmac
+import logging
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
+from nextcloud_mcp_server.web.problem import Problem, gone_page, new_reference, problem_of, problem_page
+
+logger = logging.getLogger(__name__)
+
+# Python refuses to read numbers of thousands of digits; this many are absurd already.
+_LONGEST_LENGTH = 18
+_ALWAYS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """What `guard` lets through.
+
+    `allowed_hosts` are values of the Host header, port included where there is one; `allowed_origins`
+    those of the Origin header. Without `bearer_secret` the MCP path is open to whoever reaches it.
+    `secure_cookies` says that browsers see us under https, also where a proxy ends TLS.
+    """
+
+    allowed_hosts: frozenset[str]
+    allowed_origins: frozenset[str]
+    bearer_secret: SecretStr | None
+    secure_cookies: bool
+    mcp_path: str = "/mcp"
+    max_body_bytes: int = 4_194_304
+    refuse_forwarded: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request goes no further: a problem for the page, a code and a sentence for programs."""
+
+    problem: Problem
+    code: str
+    message: str
+
+
+_HOST = Refusal(
+    Problem("host", 421),
+    "unknown_host",
+    "This server does not answer under that name. Use the address it printed when it started.",
+)
+_ORIGIN = Refusal(
+    Problem("origin", 403),
+    "foreign_origin",
+    "The request was sent by a page of another site. Only this server's own pages and programs may ask.",
+)
+_FORWARDED = Refusal(
+    Problem("forwarded", 403),
+    "forwarded",
+    "The request carries a Forwarded, Via or X-Forwarded-* header, so it came through a proxy or a tunnel. "
+    "In personal mode this server works for one person and only answers directly.",
+)
+_TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is larger than this server takes.")
+_UNAUTHORIZED_MESSAGE = (
+    "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
+    "'nextcloud-mcp-server config claude-code' prints what to put into your client; it also knows "
+    "claude-desktop, vscode, cursor and codex."
+)
+
+
+def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
+    """Put the checks around the whole application, and the security headers on every answer."""
+    return _SecurityHeaders(_Gate(app, config))
+
+
+class _SecurityHeaders:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _ALWAYS.items():
+                    headers[name] = value
+                # The stylesheet may be kept, and an event stream has its own word on caches.
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class _Gate:
+    def __init__(self, app: ASGIApp, config: WebConfig) -> None:
+        self._app = app
+        self._config = config
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            # Nothing here speaks it, and its handshake would pass by the checks below.
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await self._refuse(refusal, scope)(scope, receive, send)
+        elif self._for_mcp(scope) and not self._knows_secret(headers):
+            await _unauthorized()(scope, receive, send)
+        else:
+            scheme = "https" if self._config.secure_cookies else scope["scheme"]
+            await self._capped({**scope, "scheme": scheme}, receive, send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
+        hosts = [host.lower() for host in headers.getlist("host")]
+        if len(hosts) != 1 or hosts[0] not in self._config.allowed_hosts:
+            return _HOST
+        if not self._may_come_from(headers, own=f"{scope['scheme']}://{hosts[0]}"):
+            return _ORIGIN
+        if self._config.refuse_forwarded and any(_names_proxy(name) for name in headers):
+            return _FORWARDED
+        length = headers.get("content-length", "")
+        if length.isdecimal() and (
+            len(length) > _LONGEST_LENGTH or int(length) > self._config.max_body_bytes
+        ):
+            return _TOO_LARGE
+        return None
+
+    def _may_come_from(self, headers: Headers, *, own: str) -> bool:
+        origins = [origin.lower() for origin in headers.getlist("origin")]
+        if origins == ["null"]:
+            # Under Referrer-Policy no-referrer browsers send this with our own forms. They set
+            # Sec-Fetch-Site themselves, so no other page can claim to be ours.
+            return headers.getlist("sec-fetch-site") == ["same-origin"]
+        return all(origin in self._config.allowed_origins or origin == own for origin in origins)
+
+    def _for_mcp(self, scope: Scope) -> bool:
+        path: str = scope["path"]
+        return path == self._config.mcp_path or path.startswith(f"{self._config.mcp_path}/")
+
+    def _knows_secret(self, headers: Headers) -> bool:
+        secret = self._config.bearer_secret
+        if secret is None:
+            return True
+        given = headers.getlist("authorization")
+        scheme, _, value = (given[0] if len(given) == 1 else "").partition(" ")
+        same = hmac.compare_digest(value.strip().encode(), secret.get_secret_value().encode())
+        return same and scheme.lower() == "bearer"
+
+    def _refuse(self, refusal: Refusal, scope: Scope) -> Response:
+        headers = Headers(scope=scope)
+        logger.warning("refused a request: %s", refusal.code)
+        if "text/html" in headers.get("accept", "") and not self._for_mcp(scope):
+            return problem_page(headers, refusal.problem)
+        body = {"error": refusal.code, "message": refusal.message}
+        return JSONResponse(body, refusal.problem.status)
+
+    async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, but answer 413 in its place once the body passes the cap.
+
+        Raising from `receive` would not do: whatever sits in between might make a 500 of it.
+        """
+        taken = 0
+        started = cut_off = False
+
+        async def receive_capped() -> Message:
+            nonlocal taken, cut_off
+            if cut_off:
+                return {"type": "http.disconnect"}
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken <= self._config.max_body_bytes:
+                return message
+            if not started:
+                await self._refuse(_TOO_LARGE, scope)(scope, receive, send)
+            cut_off = True
+            return {"type": "http.disconnect"}
+
+        async def send_unless_cut_off(message: Message) -> None:
+            nonlocal started
+            if not cut_off:
+                started = True
+                await send(message)
+
+        try:
+            await self._app(scope, receive_capped, send_unless_cut_off)
+        except Exception:
+            # After the cap the application sees its client leave; what it says to that is of no interest.
+            if not cut_off or started:
+                raise
+
+
+def _names_proxy(header: str) -> bool:
+    return header in ("forwarded", "via") or header.startswith("x-forwarded-")
+
+
+def _unauthorized() -> Response:
+    body = {"error": "unauthorized", "message": _UNAUTHORIZED_MESSAGE}
+    return JSONResponse(body, 401, {"WWW-Authenticate": 'Bearer realm="nextcloud-mcp-server"'})
+
+
+class PageErrors:
+    """Turns what a page raises into a page, with a reference that is in the log.
+
+    Goes around each page's route, inside of Starlette: its own error handler would answer first.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the page; every answer of ours is sent whole, so an error comes before its start."""
+        try:
+            await self._app(scope, receive, send)
+        except ElicitationUnknown:
+            await gone_page(Headers(scope=scope))(scope, receive, send)
+        except NextcloudMcpError as error:
+            reference = new_reference()
+            logger.warning("page failed, reference %s: %s: %r", reference, type(error).__name__, str(error))
+            await self._answer(error, reference, scope)(scope, receive, send)
+        except Exception as error:
+            reference = new_reference()
+            logger.exception("page failed, reference %s", reference)
+            await self._answer(error, reference, scope)(scope, receive, send)
+
+    def _answer(self, error: Exception, reference: str, scope: Scope) -> Response:
+        retry: str = scope.get("state", {}).get("retry", "")
+        return problem_page(Headers(scope=scope), problem_of(error), reference=reference, retry=retry)

@@ -1,0 +1,127 @@
+"""Renders the pages: one template each, sentences from the catalogue, every name escaped.
+
+jinja2 costs start-up time that no MCP client should pay, so it is loaded with the first page.
+"""
+
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse
+
+from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
+from nextcloud_mcp_server.web.messages import catalogue, language_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+_PACKAGE = "nextcloud_mcp_server.web"
+_LONGEST_NAME = 64
+# What fits a heading's line on a phone.
+_PHONE_LINE = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that an app or a person chose: cleaned, cut, and isolated from the text around it.
+
+    Without that, an app called "\u202egpj.live" or a name of ten lines could make the page say
+    something else than it does.
+    """
+
+    plain: str
+    dotted: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> "Name":
+        """Clean a name: no control or formatting characters, one line, at most 64 characters."""
+        visible = "".join(" " if char.isspace() else char for char in text if char.isspace() or _shows(char))
+        words = " ".join(visible.split())
+        return cls(words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1].rstrip()}…")
+
+    @classmethod
+    def of_host(cls, text: str) -> "Name":
+        """Clean the name of a server; one too long for a phone may break after each of its dots."""
+        plain = cls.of(text).plain
+        return cls(plain, dotted=len(plain) > _PHONE_LINE)
+
+    def __bool__(self) -> bool:
+        return bool(self.plain)
+
+    def __html__(self) -> str:
+        from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
+
+        parts = self.plain.split(".") if self.dotted else [self.plain]
+        return Markup("<bdi>{}</bdi>").format(Markup(".<wbr>").join(parts))
+
+
+def _shows(char: str) -> bool:
+    return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
+
+
+def page(
+    request_headers: Headers,
+    template: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    **values: object,
+) -> HTMLResponse:
+    """Answer with one page in the language the browser asks for."""
+    language = language_of(request_headers.get("accept-language"))
+    frame = {"language": language, "t": _sentences(language), "stylesheet": f"/static/{stylesheet()[0]}"}
+    body = _environment().get_template(template).render(frame, **values)
+    return HTMLResponse(body, status, {**(headers or {}), "Content-Language": language})
+
+
+def time_left(seconds: int) -> tuple[str, int]:
+    """Choose the sentence for a time left, and its number of minutes."""
+    minutes = -(-seconds // 60)
+    if seconds < 60:  # noqa: PLR2004  a minute
+        return "waiting.moments", 0
+    return ("waiting.minute", 1) if minutes == 1 else ("waiting.minutes", minutes)
+
+
+def in_order(scopes: Iterable[str], *, writing: bool | None = None) -> list[str]:
+    """List scopes as the pages show them: reading apart from changing, in the order of the one list."""
+    wanted = frozenset(scopes)
+    return [scope for scope in SCOPES if scope in wanted and writing in (None, is_writing(scope))]
+
+
+@cache
+def stylesheet() -> tuple[str, bytes]:
+    """Read the stylesheet and name it by its content, so that browsers may keep it for good."""
+    content = files(_PACKAGE).joinpath("static", "style.css").read_bytes()
+    return f"style.{hashlib.sha256(content).hexdigest()[:16]}.css", content
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  see the module's first lines
+
+    return Environment(
+        loader=PackageLoader(_PACKAGE, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@cache
+def _sentences(language: str) -> "Callable[..., Markup]":
+    from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
+
+    sentences = catalogue(language)
+
+    def sentence(key: str, **values: object) -> Markup:
+        # The catalogue is ours and may hold markup; format() escapes what is put in.
+        return Markup(sentences[key]).format(**values)  # noqa: S704  the catalogue is ours; values are escaped by format
+
+    return sentence

@@ -1,0 +1,79 @@
+"""What went wrong, as a page: which sentences, which status, and the reference that is in the log."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.web.pages import page
+
+# Without letters and digits that look alike, for those who read it out on the telephone.
+_REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A key of the catalogue under `problem`, and the HTTP status that goes with it."""
+
+    kind: str
+    status: int
+
+
+_INTERNAL = Problem("internal", 500)
+
+# The first that fits wins, so the narrower ones stand above the wider.
+_PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
+    (errors.FormRefused, Problem("form", 403)),
+    (errors.InvalidInput, Problem("unreadable", 400)),
+    (errors.TlsFailed, Problem("certificate", 502)),
+    (errors.TimedOut, Problem("unreachable", 504)),
+    (errors.Unreachable, Problem("unreachable", 502)),
+    (errors.NotNextcloud, Problem("not_nextcloud", 502)),
+    (errors.TooOld, Problem("too_old", 502)),
+    (errors.Throttled, Problem("throttled", 503)),
+    (errors.Maintenance, Problem("maintenance", 503)),
+    (errors.Unavailable, Problem("unreachable", 503)),
+    (errors.WrongAccount, Problem("wrong_account", 403)),
+    (errors.NextcloudError, Problem("nextcloud", 502)),
+)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Find the page for an error; one that nobody planned is ours."""
+    return next((problem for kind, problem in _PROBLEMS if isinstance(error, kind)), _INTERNAL)
+
+
+def new_reference() -> str:
+    """Make a reference for the log and the page, such as `7F3K-92QD`."""
+    signs = "".join(secrets.choice(_REFERENCE_SIGNS) for _ in range(8))
+    return f"{signs[:4]}-{signs[4:]}"
+
+
+def problem_page(
+    request_headers: Headers,
+    problem: Problem,
+    *,
+    reference: str = "",
+    sentence: str = "",
+    retry: str = "",
+) -> Response:
+    """Answer with the page of a problem; `sentence` says more where the state machine knows more."""
+    return page(
+        request_headers,
+        "problem.html",
+        status=problem.status,
+        kind=problem.kind,
+        sentence=sentence,
+        reference=reference,
+        # The clock on the wall, as the log has it; nothing is decided by it.
+        at=datetime.now(UTC).astimezone(),
+        retry=retry,
+    )
+
+
+def gone_page(request_headers: Headers) -> Response:
+    """Answer with the one page for unknown, malformed, foreign, used and expired links."""
+    return page(request_headers, "closed.html", status=404, kind="gone")

@@ -1,0 +1,268 @@
+"""The pages of one visit: what is asked for, waiting for Nextcloud, and how it ended.
+
+In personal mode nobody signs in here: the operator is the person. A GET changes nothing, whatever
+fetches it. Links that are unknown, malformed, used or expired look the same, to the byte.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from nextcloud_mcp_server.auth.visit import Visit
+from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused, InvalidInput
+from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.browser_session import BrowserSession
+from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
+from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page
+
+logger = logging.getLogger(__name__)
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_LARGEST_FORM = 16_384
+_MOST_FIELDS = 64
+# How long a visit lives; the bar on the waiting page is full then.
+_SECONDS_AT_MOST = 600
+_FOLLOW_SECONDS = 2
+_PROVISION = "/oauth/provision"
+_WAITING = "/oauth/waiting"
+
+
+class Consent(Protocol):
+    """What the pages need of the state machine behind them."""
+
+    async def view(self, elicitation_id: str) -> Visit | None:
+        """Show a visit, or None when there is none."""
+        ...
+
+    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
+        """Record what was ticked and start, or reuse, the sign-in at Nextcloud."""
+        ...
+
+    async def decline(self, elicitation_id: str) -> None:
+        """End a visit that is not final yet; nothing is connected."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """One request: the state machine, and the session of the browser."""
+
+    consent: Consent
+    session: BrowserSession
+
+    async def find(self, visit_id: str) -> Visit:
+        visit = await self.consent.view(visit_id)
+        if visit is None:
+            raise ElicitationUnknown("There is no such request.")
+        return visit
+
+
+class ConsentPages:
+    """The handlers of the consent pages; errors pass through to `middleware.PageErrors`."""
+
+    def __init__(
+        self,
+        consent: Callable[[], Awaitable[Consent]],
+        *,
+        csrf_keys: Callable[[], Sequence[bytes]],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._consent = consent
+        self._csrf_keys = csrf_keys
+        self._clock = clock
+
+    async def show(self, request: Request) -> Response:
+        """Show what is asked for, without any effect."""
+        visit_id = _single(request.query_params.getlist("elicitationId"))
+        context = await self._context(request)
+        visit = await context.find(visit_id)
+        if context.session.holds_ticket(visit_id) and (visit.state.final or visit.login_url):
+            return _to_waiting(visit_id)
+        if visit.state.final:
+            raise ElicitationUnknown("This request is over.")
+        return self._consent_page(request, context.session, visit, ticked=visit.needed)
+
+    async def answer(self, request: Request) -> Response:
+        """Take the person's answer."""
+        visit_id, form, context = await self._checked_form(request)
+        visit = await context.find(visit_id)
+        if visit.state.final:
+            if context.session.holds_ticket(visit_id):
+                return _to_waiting(visit_id)
+            raise ElicitationUnknown("This request is over.")
+        ticked = frozenset(form.get("allow", ())) & visit.offered
+        answer = _single_or_none(form.get("answer", []))
+        if answer == "deny":
+            await context.consent.decline(visit_id)
+        elif answer != "allow":
+            return self._consent_page(request, context.session, visit, ticked=ticked)
+        elif not ticked:
+            return self._consent_page(request, context.session, visit, ticked=ticked, nothing_ticked=True)
+        else:
+            await context.consent.approve(visit_id, ticked)
+        response = _to_waiting(visit_id)
+        context.session.give_ticket(response, visit_id)
+        return response
+
+    async def wait(self, request: Request) -> Response:
+        """Follow a visit to its end, in the browser that gave the answer."""
+        visit_id = _single(request.query_params.getlist("elicitationId"))
+        context = await self._context(request)
+        if not context.session.holds_ticket(visit_id):
+            raise ElicitationUnknown("Another browser gave the answer, or none did.")
+        visit = await context.find(visit_id)
+        match visit.state:
+            case ElicitationState.COMPLETE:
+                return _done_page(request, visit)
+            case ElicitationState.DECLINED:
+                return page(request.headers, "closed.html", kind="declined")
+            case ElicitationState.FAILED:
+                return _failed_page(request, visit)
+            case ElicitationState.PENDING | ElicitationState.OPENED if visit.login_url is not None:
+                return self._waiting_page(request, context.session, visit, visit.login_url.get_secret_value())
+            case _:
+                raise ElicitationUnknown("This request is over.")
+
+    async def cancel(self, request: Request) -> Response:
+        """End the visit from the waiting page."""
+        visit_id, _, context = await self._checked_form(request)
+        if not context.session.holds_ticket(visit_id):
+            raise ElicitationUnknown("Another browser gave the answer, or none did.")
+        await context.consent.decline(visit_id)
+        return _to_waiting(visit_id)
+
+    async def _context(self, request: Request) -> _Context:
+        # The keys come with the state machine, which is built when it is first asked for.
+        consent = await self._consent()
+        return _Context(consent, BrowserSession.of(request, self._csrf_keys()))
+
+    async def _checked_form(self, request: Request) -> tuple[str, dict[str, list[str]], _Context]:
+        """Read a form that our own page in this browser sent; before anything is looked up by it."""
+        if not _from_our_page(request):
+            raise FormRefused("The form was sent by another page.")
+        form = await _read_form(request)
+        visit_id = _single(form.get("elicitationId", []))
+        request.state.retry = f"{_PROVISION}?elicitationId={visit_id}"
+        context = await self._context(request)
+        if not context.session.accepts(visit_id, _single_or_none(form.get("csrf", [])) or ""):
+            raise FormRefused("The form was made for another browser, or is too old.")
+        return visit_id, form, context
+
+    def _consent_page(
+        self,
+        request: Request,
+        session: BrowserSession,
+        visit: Visit,
+        *,
+        ticked: frozenset[str],
+        nothing_ticked: bool = False,
+    ) -> Response:
+        response = page(
+            request.headers,
+            "consent.html",
+            status=422 if nothing_ticked else 200,
+            id=visit.id,
+            csrf=session.form_check(visit.id),
+            client=Name.of(visit.client_name),
+            host=Name.of_host(visit.nextcloud_host),
+            reading=in_order(visit.offered, writing=False),
+            changing=in_order(visit.offered, writing=True),
+            needed=visit.needed,
+            ticked=ticked,
+            nothing_ticked=nothing_ticked,
+        )
+        session.remember(response)
+        return response
+
+    def _waiting_page(
+        self, request: Request, session: BrowserSession, visit: Visit, login_url: str
+    ) -> Response:
+        seconds_left = max(0, int((visit.expires_at - self._clock()).total_seconds()))
+        sentence, minutes = time_left(seconds_left)
+        here = f"{_WAITING}?elicitationId={visit.id}"
+        paused = "paused" in request.query_params
+        return page(
+            request.headers,
+            "waiting.html",
+            headers={} if paused else {"Refresh": str(_FOLLOW_SECONDS)},
+            id=visit.id,
+            csrf=session.form_check(visit.id),
+            host=Name.of_host(visit.nextcloud_host),
+            login_url=login_url,
+            seconds_left=min(seconds_left, _SECONDS_AT_MOST),
+            seconds_at_most=_SECONDS_AT_MOST,
+            time_left=sentence,
+            minutes=minutes,
+            left_out=in_order(visit.needed - visit.granted if visit.granted else ()),
+            paused=paused,
+            here=here,
+            paused_here=f"{here}&paused=1",
+        )
+
+
+def _done_page(request: Request, visit: Visit) -> Response:
+    return page(
+        request.headers,
+        "done.html",
+        account=Name.of(visit.account_name or ""),
+        client=Name.of(visit.client_name),
+        host=Name.of_host(visit.nextcloud_host),
+        reading=in_order(visit.granted, writing=False),
+        changing=in_order(visit.granted, writing=True),
+        left_out=in_order(visit.needed - visit.granted),
+    )
+
+
+def _failed_page(request: Request, visit: Visit) -> Response:
+    reference = new_reference()
+    logger.warning("visit failed, reference %s: %r", reference, visit.error)
+    problem = Problem("failed", 200)
+    return problem_page(request.headers, problem, reference=reference, sentence=visit.error or "")
+
+
+def _to_waiting(visit_id: str) -> Response:
+    # 303, never 307: the answer must not be posted again (RFC 9700 §4.12).
+    return RedirectResponse(f"{_WAITING}?elicitationId={visit_id}", 303)
+
+
+def _single(values: list[str]) -> str:
+    """Take an id that is there once and has the right shape; anything else is an unknown one."""
+    value = _single_or_none(values)
+    if value is None or not _ID.fullmatch(value):
+        raise ElicitationUnknown("There is no such request.")
+    return value
+
+
+def _single_or_none(values: list[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
+
+
+def _from_our_page(request: Request) -> bool:
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    return request.headers.get("origin") == f"{request.url.scheme}://{request.headers.get('host')}"
+
+
+async def _read_form(request: Request) -> dict[str, list[str]]:
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip()
+        != "application/x-www-form-urlencoded"
+    ):
+        raise InvalidInput("The form came in a form we do not read.")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_FORM:
+            raise InvalidInput("The form is larger than any of ours.")
+    try:
+        return parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError as error:
+        raise InvalidInput("The form could not be read.") from error

@@ -1,0 +1,74 @@
+"""Measure the server beside its floors: `python -m tests.load`, or `make bench`."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import anyio
+
+from tests.load import process
+from tests.load.client import CallFailed
+from tests.load.install import count_packages
+from tests.load.measure import Bench, Effort, Measured
+from tests.load.report import details, document, figures, table
+from tests.load.servers import all_servers, fake_nextcloud, reason
+
+_STEPS = {"start": Bench.start, "call": Bench.call, "pages": Bench.pages, "big": Bench.big}
+
+
+def main() -> int:
+    """Run the steps, print the table, write the page."""
+    options = _options()
+    effort = Effort(options.starts, options.calls, options.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        measured = anyio.run(_measure, Path(folder), effort, options.steps)
+    if options.install:
+        _say("packages of a default install …")
+        measured.packages = count_packages()
+    found = figures(measured)
+    _say(f"\n{table(found)}\n\n{details(measured)}\n")
+    for sentence in measured.failures:
+        _say(f"✗ {sentence}")
+    for request in sorted(measured.unknown_requests):
+        _say(f"✗ the fake Nextcloud knows no {request}")
+    if options.output:
+        Path(options.output).write_text(document(measured), encoding="utf-8")
+        _say(f"written: {options.output}")
+    broken = measured.failures or any(figure.met is False for figure in found)
+    return 1 if options.strict and broken else 0
+
+
+async def _measure(folder: Path, effort: Effort, steps: list[str]) -> Measured:
+    async with fake_nextcloud(folder) as upstream:
+        bench = Bench(upstream, all_servers(upstream, folder / "data"), folder, effort)
+        for name in steps:
+            if name == "big" and not process.memory_is_known():
+                continue
+            _say(f"{name} …")
+            try:
+                await _STEPS[name](bench)
+            except* CallFailed as group:
+                bench.note(f"{name}: {reason(group)}")
+    return bench.measured
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
+    parser.add_argument("--starts", type=int, default=5, help="starts of each server (5)")
+    parser.add_argument("--calls", type=int, default=200, help="calls of each kind (200)")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds in which all take turns (4)")
+    parser.add_argument("--steps", nargs="*", choices=_STEPS, default=list(_STEPS), help="only these steps")
+    parser.add_argument("--install", action="store_true", help="count the packages of an install (slow)")
+    parser.add_argument("--output", help="write the figures as a page, such as docs/performance.md")
+    parser.add_argument("--strict", action="store_true", help="end with code 1 when a budget is missed")
+    return parser.parse_args()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

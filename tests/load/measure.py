@@ -1,0 +1,265 @@
+"""The measurements. All servers take turns within a round, so that noise hits all of them alike."""
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+
+from tests.load import process
+from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
+from tests.load.client import CallFailed, Client, Result, http_pool
+from tests.load.servers import (
+    GET_NOTE,
+    LIST_1000,
+    LIST_NOTES,
+    READ_10_KB,
+    READ_BIG,
+    TIMED,
+    Running,
+    Scenario,
+    Server,
+    Transport,
+    reason,
+    running,
+)
+
+TRANSPORTS: tuple[Transport, ...] = ("stdio", "http")
+CONCURRENCY = (1, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done; more effort, steadier figures."""
+
+    starts: int
+    calls: int
+    rounds: int
+
+
+@dataclass
+class Starts:
+    """What one server needs over one transport, one entry per start."""
+
+    seconds: list[float] = field(default_factory=list[float])
+    listed_mb: list[float] = field(default_factory=list[float])
+    called_mb: list[float] = field(default_factory=list[float])
+
+
+@dataclass
+class Calls:
+    """What one server makes of one scenario at one concurrency."""
+
+    milliseconds: list[float] = field(default_factory=list[float])
+    rates: list[float] = field(default_factory=list[float])
+    requests_per_call: float = 0.0
+
+    @property
+    def p50(self) -> float:
+        """The median over all calls."""
+        return statistics.median(self.milliseconds)
+
+    @property
+    def rate(self) -> float:
+        """Calls per second, the median of the rounds."""
+        return statistics.median(self.rates)
+
+
+@dataclass
+class Pages:
+    """What one tool's pages are like when a model follows them to the end."""
+
+    count: int
+    requests: int
+    largest_bytes: int
+
+
+@dataclass
+class Measured:
+    """Everything of one run."""
+
+    starts: dict[tuple[str, Transport], Starts] = field(default_factory=lambda: defaultdict(Starts))
+    calls: dict[tuple[str, str, Transport, int], Calls] = field(default_factory=lambda: defaultdict(Calls))
+    pages: dict[str, Pages] = field(default_factory=dict[str, Pages])
+    tools: int = 0
+    tools_bytes: int = 0
+    largest_tool_bytes: int = 0
+    big_page_mb: float | None = None
+    packages: int | None = None
+    unknown_requests: set[str] = field(default_factory=set[str])
+    failures: list[str] = field(default_factory=list[str])
+
+
+class Bench:
+    """Measures the servers against one fake Nextcloud."""
+
+    def __init__(self, upstream: str, servers: list[Server], folder: Path, effort: Effort) -> None:
+        self._upstream = upstream
+        self._servers = {server.name: server for server in servers}
+        self._folder = folder
+        self._effort = effort
+        self.measured = Measured()
+
+    async def start(self) -> None:
+        """Measure from spawn to the first answered `tools/list`, and the memory then and one call later."""
+        for turn in range(self._effort.starts):
+            for transport in TRANSPORTS:
+                for name in ("floor", "ours")[:: 1 if turn % 2 else -1]:
+                    async with self._noting_failure("start"):
+                        await self._start_once(self._servers[name], transport)
+
+    async def _start_once(self, server: Server, transport: Transport) -> None:
+        async with running(server, transport, self._folder) as started:
+            row = self.measured.starts[server.name, transport]
+            row.seconds.append(started.start_seconds)
+            if server.name == "ours":
+                self.measured.tools = len(started.tools["tools"])
+                self.measured.tools_bytes = _compact(started.tools)
+                self.measured.largest_tool_bytes = max(map(_compact, started.tools["tools"]))
+            if process.memory_is_known():
+                row.listed_mb.append(process.resident_mb(started.pid))
+                await started.run(GET_NOTE)
+                row.called_mb.append(process.resident_mb(started.pid))
+
+    async def call(self) -> None:
+        """Measure latency and throughput, ours beside the floor, the thin server and the bare request."""
+        for transport in TRANSPORTS:
+            async with AsyncExitStack() as stack:
+                http = http_pool(auth=(USER, PASSWORD), base_url=self._upstream)
+                players = {"bare": _bare(await stack.enter_async_context(http))}
+                for server in self._servers.values():
+                    async with self._noting_failure("call"):
+                        alive = await stack.enter_async_context(running(server, transport, self._folder))
+                        players[server.name] = _served(alive)
+                for scenario, concurrency in product(TIMED, CONCURRENCY):
+                    await self._rounds(players, scenario, transport, concurrency)
+
+    async def _rounds(
+        self, players: Mapping[str, "_Play"], scenario: Scenario, transport: Transport, concurrency: int
+    ) -> None:
+        fit: list[str] = []
+        for name, play in players.items():
+            async with self._noting_failure(f"{scenario.name}, {name} over {transport}"):
+                await _burst(play, scenario, max(2, concurrency), concurrency)
+                fit.append(name)
+        calls = max(concurrency, self._effort.calls // self._effort.rounds)
+        for turn in range(self._effort.rounds):
+            for name in fit[:: 1 if turn % 2 else -1]:
+                row = self.measured.calls[name, scenario.name, transport, concurrency]
+                await self._reset_count()
+                began = time.perf_counter()
+                row.milliseconds += await _burst(players[name], scenario, calls, concurrency)
+                row.rates.append(calls / (time.perf_counter() - began))
+                row.requests_per_call = await self._count() / calls
+
+    async def pages(self) -> None:
+        """Follow the pages of long answers: their size, and the requests each of them costs."""
+        async with running(self._servers["ours"], "stdio", self._folder) as ours:
+            for scenario in (LIST_NOTES, LIST_1000, READ_10_KB):
+                async with self._noting_failure(f"pages of {scenario.name}"):
+                    await ours.run(scenario)
+                    await self._reset_count()
+                    sizes = [_compact(page) async for page in _follow(ours.client, scenario)]
+                    requests = await self._count()
+                    self.measured.pages[scenario.name] = Pages(len(sizes), requests, max(sizes))
+
+    async def big(self) -> None:
+        """Measure what any page of a 200 MB file adds to the memory, and how large it is."""
+        async with running(self._servers["ours"], "stdio", self._folder) as ours:
+            await ours.run(READ_10_KB)
+            await self._reset_count()
+            sizes: list[int] = []
+            added = 0.0
+            for offset in (0, BIG_FILE_BYTES // 2, BIG_FILE_BYTES - 100_000):
+                before = process.resident_mb(ours.pid)
+                process.forget_peak(ours.pid)
+                page, _ = await ours.client.call(READ_BIG.tool, {**READ_BIG.arguments, "offset": offset})
+                added = max(added, process.peak_mb(ours.pid) - before)
+                sizes.append(_compact(page))
+            self.measured.big_page_mb = added
+            self.measured.pages[READ_BIG.name] = Pages(len(sizes), await self._count(), max(sizes))
+
+    def note(self, failure: str) -> None:
+        """Keep a failure for the report, once."""
+        if failure not in self.measured.failures:
+            self.measured.failures.append(failure)
+
+    @asynccontextmanager
+    async def _noting_failure(self, what: str) -> AsyncGenerator[None]:
+        """Go on with the others when one of them fails."""
+        try:
+            yield
+        except* CallFailed as group:
+            self.note(f"{what}: {reason(group)}")
+
+    async def _reset_count(self) -> None:
+        async with httpx2.AsyncClient() as http:
+            await http.get(f"{self._upstream}/-/reset")
+
+    async def _count(self) -> int:
+        async with httpx2.AsyncClient() as http:
+            counts: Result = (await http.get(f"{self._upstream}/-/count")).json()
+        self.measured.unknown_requests |= set(counts["unknown"])
+        return counts["requests"]
+
+
+_Play = Callable[[Scenario], Awaitable[float]]
+
+
+def _bare(http: httpx2.AsyncClient) -> _Play:
+    async def play(scenario: Scenario) -> float:
+        headers = {"OCS-APIRequest": "true"} | ({"Depth": scenario.depth} if scenario.depth else {})
+        began = time.perf_counter()
+        response = await http.request(scenario.method, scenario.path, headers=headers)
+        response.raise_for_status()
+        return time.perf_counter() - began
+
+    return play
+
+
+def _served(alive: Running) -> _Play:
+    async def play(scenario: Scenario) -> float:
+        return (await alive.run(scenario))[1]
+
+    return play
+
+
+async def _burst(play: _Play, scenario: Scenario, calls: int, concurrency: int) -> list[float]:
+    """Play a scenario `calls` times, `concurrency` at once; returns the milliseconds of each."""
+    found: list[float] = []
+    turns: Iterator[int] = iter(range(calls))
+
+    async def work() -> None:
+        found.extend([await play(scenario) * 1000 for _ in turns])
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(concurrency):
+            tasks.start_soon(work)
+    return found
+
+
+async def _follow(client: Client, scenario: Scenario) -> AsyncIterator[Result]:
+    """Read page after page, as a model would that wants everything."""
+    arguments = dict(scenario.arguments)
+    while True:
+        page, _ = await client.call(scenario.tool, arguments)
+        yield page
+        told: dict[str, Any] = page.get("structuredContent") or {}
+        if cursor := told.get("cursor"):
+            arguments["cursor"] = cursor
+        elif offset := told.get("next_offset"):
+            arguments["offset"] = offset
+        else:
+            return
+
+
+def _compact(value: object) -> int:
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())

@@ -1,0 +1,196 @@
+"""The budgets, held against what was measured."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from tests.load.measure import CONCURRENCY, TRANSPORTS, Calls, Measured
+from tests.load.servers import TIMED
+
+MARKS = {True: "✓", False: "✗", None: "·"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table; `met` is None where nothing was measured."""
+
+    name: str
+    budget: str
+    found: str
+    met: bool | None
+
+
+def figures(measured: Measured) -> list[Figure]:
+    """Judge every budget of the project."""
+    return [
+        *_starts(measured),
+        _packages(measured),
+        *_calls(measured),
+        *_requests(measured),
+        *_listing(measured),
+        *_sizes(measured),
+        _big(measured),
+    ]
+
+
+def _ratio(name: str, limit: float, ours: list[float], floor: list[float], unit: str) -> Figure:
+    """Compare the least of all starts: what else the machine does can only add to it."""
+    budget = f"≤ {limit} times floor"
+    if not ours or not floor:
+        return Figure(name, budget, "not measured", None)
+    mine, base = min(ours), min(floor)
+    digits = 2 if unit == "s" else 0
+    found = f"{mine / base:.2f} times ({mine:.{digits}f} {unit} : {base:.{digits}f} {unit})"
+    return Figure(name, budget, found, mine / base <= limit)
+
+
+def _starts(measured: Measured) -> Iterator[Figure]:
+    for transport in TRANSPORTS:
+        ours, floor = measured.starts["ours", transport], measured.starts["floor", transport]
+        yield _ratio(f"start to tools/list, {transport}", 1.3, ours.seconds, floor.seconds, "s")
+        yield _ratio(f"memory then, {transport}", 1.25, ours.listed_mb, floor.listed_mb, "MB")
+        yield _ratio(f"memory after the first call, {transport}", 1.8, ours.called_mb, floor.called_mb, "MB")
+
+
+def _packages(measured: Measured) -> Figure:
+    count = measured.packages
+    if count is None:
+        return Figure("packages of a default install", "≤ 60", "not measured (--install)", None)
+    return Figure("packages of a default install", "≤ 60", str(count), count <= 60)
+
+
+def _calls(measured: Measured) -> Iterator[Figure]:
+    for scenario in TIMED:
+        for transport in TRANSPORTS:
+            ours, thin = (
+                measured.calls.get((name, scenario.name, transport, CONCURRENCY[0]))
+                for name in ("ours", "thin")
+            )
+            yield _latency(f"{scenario.name}, p50 at 1, {transport}", ours, thin)
+            ours, thin = (
+                measured.calls.get((name, scenario.name, transport, CONCURRENCY[1]))
+                for name in ("ours", "thin")
+            )
+            yield _throughput(f"{scenario.name}, calls per second at 16, {transport}", ours, thin)
+
+
+def _latency(name: str, ours: Calls | None, thin: Calls | None) -> Figure:
+    if ours is None or thin is None:
+        return Figure(name, "≤ 1.5 times thin", "not measured", None)
+    ratio = ours.p50 / thin.p50
+    return Figure(
+        name, "≤ 1.5 times thin", f"{ratio:.2f} times ({ours.p50:.1f} ms : {thin.p50:.1f} ms)", ratio <= 1.5
+    )
+
+
+def _throughput(name: str, ours: Calls | None, thin: Calls | None) -> Figure:
+    if ours is None or thin is None:
+        return Figure(name, "≥ 75 % of thin", "not measured", None)
+    share = ours.rate / thin.rate
+    return Figure(name, "≥ 75 % of thin", f"{share:.0%} ({ours.rate:.0f} : {thin.rate:.0f})", share >= 0.75)
+
+
+def _requests(measured: Measured) -> Iterator[Figure]:
+    found = {
+        scenario.name: calls.requests_per_call
+        for scenario in TIMED
+        if (calls := measured.calls.get(("ours", scenario.name, TRANSPORTS[0], CONCURRENCY[0])))
+    }
+    found |= {f"page of {name}": pages.requests / pages.count for name, pages in measured.pages.items()}
+    for name, requests in found.items():
+        yield Figure(f"Nextcloud requests, {name}", "1", f"{requests:.2f}", requests <= 1)
+
+
+def _listing(measured: Measured) -> Iterator[Figure]:
+    if not measured.tools:
+        yield Figure("tools/list", "≤ 24 tools, ≤ 16 kB", "not measured", None)
+        return
+    yield Figure("tools by default", "≤ 24", str(measured.tools), measured.tools <= 24)
+    size = measured.tools_bytes
+    yield Figure("tools/list", "≤ 16 kB", f"{size / 1000:.1f} kB", size <= 16_000)
+    largest = measured.largest_tool_bytes
+    yield Figure("largest tool in it", "≤ 1.2 kB", f"{largest / 1000:.2f} kB", largest <= 1200)
+
+
+def _sizes(measured: Measured) -> Iterator[Figure]:
+    for name, pages in measured.pages.items():
+        found = f"{pages.largest_bytes / 1000:.1f} kB ({pages.count} pages)"
+        yield Figure(f"largest result, {name}", "≤ 80 kB", found, pages.largest_bytes <= 80_000)
+
+
+def _big(measured: Measured) -> Figure:
+    added = measured.big_page_mb
+    if added is None:
+        return Figure("memory that a page of 200 MB adds", "≤ 32 MB", "not measured", None)
+    return Figure("memory that a page of 200 MB adds", "≤ 32 MB", f"{added:.1f} MB", added <= 32)
+
+
+def table(found: list[Figure]) -> str:
+    """Write the figures as a Markdown table that reads well in a terminal too."""
+    rows = [("", "figure", "budget", "measured")]
+    rows += [(MARKS[figure.met], figure.name, figure.budget, figure.found) for figure in found]
+    return _markdown(rows)
+
+
+def details(measured: Measured) -> str:
+    """Write the calls of everybody as a table: median milliseconds and calls per second."""
+    rows: list[tuple[str, ...]] = [("what", "over", "at once", "bare", "floor", "thin", "ours")]
+    for scenario in TIMED:
+        for transport in TRANSPORTS:
+            for concurrency in CONCURRENCY:
+                cells = [
+                    f"{calls.p50:.1f} ms, {calls.rate:.0f}/s" if calls else "-"
+                    for name in ("bare", "floor", "thin", "ours")
+                    for calls in [measured.calls.get((name, scenario.name, transport, concurrency))]
+                ]
+                rows.append((scenario.name, transport, str(concurrency), *cells))
+    return _markdown(rows)
+
+
+def document(measured: Measured) -> str:
+    """Write docs/performance.md."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "httpx2", "uvicorn"))
+    return _DOCUMENT.format(
+        table=table(figures(measured)),
+        details=details(measured),
+        machine=f"Python {platform.python_version()} on {sys.platform}, {os.cpu_count()} cores; {packages}",
+    )
+
+
+def _markdown(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join((lines[0], rule, *lines[1:]))
+
+
+_DOCUMENT = """\
+# Performance
+
+Written by `make bench`. Every figure is a ratio or a count of one run, because milliseconds of two
+machines or two days do not compare. What stands beside it:
+
+- **floor**: a bare `mcp` server with one tool that does nothing,
+- **thin**: the same with one more tool that passes one pooled request through,
+- **bare**: the request alone, without MCP.
+
+They all talk to a fast fake Nextcloud in a process of its own, so that the servers' own cost shows and
+its requests can be counted. The client speaks raw JSON-RPC; client, server and fake share the cores.
+`✓` is within the budget, `✗` is not, `·` was not measured.
+
+{table}
+
+## Calls
+
+Median time and throughput, with 1 call and with 16 calls at once.
+
+{details}
+
+Measured with {machine}.
+"""

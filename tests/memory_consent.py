@@ -1,0 +1,131 @@
+"""A state machine in memory behind the pages, and the application around it, for tests and screenshots."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.visit import Visit
+from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
+from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.middleware import WebConfig, guard
+from nextcloud_mcp_server.web.routes import routes
+
+SECRET = "a-secret-for-programs"
+HOST = "127.0.0.1:8000"
+ORIGIN = f"http://{HOST}"
+
+
+@dataclass
+class MemoryConsent:
+    """Keeps the rules of a visit: single use, expiry, one flow, final states stay."""
+
+    now: datetime = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+    login_url: str = "https://cloud.example.org/login/v2/flow/sample"
+    visits: dict[str, Visit] = field(default_factory=dict[str, Visit])
+    flows: int = 0
+    calls: list[str] = field(default_factory=list[str])
+    fault: Exception | None = None
+
+    def open(
+        self,
+        *,
+        client_name: str = "Claude Code",
+        host: str = "cloud.example.org",
+        needed: Sequence[str] = ("notes:read",),
+        offered: Sequence[str] = tuple(SCOPES),
+    ) -> str:
+        visit_id = str(uuid4())
+        self.visits[visit_id] = Visit(
+            id=visit_id,
+            state=ElicitationState.PENDING,
+            client_name=client_name,
+            nextcloud_host=host,
+            needed=frozenset(needed),
+            offered=frozenset(offered),
+            login_url=None,
+            expires_at=self.now + timedelta(seconds=600),
+            account_name=None,
+            error=None,
+            granted=frozenset(),
+        )
+        return visit_id
+
+    async def ready(self) -> "MemoryConsent":
+        return self
+
+    async def view(self, elicitation_id: str) -> Visit | None:
+        self.calls.append("view")
+        visit = self.visits.get(elicitation_id)
+        if visit is not None and not visit.state.final and self.now >= visit.expires_at:
+            self._set(elicitation_id, state=ElicitationState.EXPIRED)
+        return self.visits.get(elicitation_id)
+
+    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
+        self.calls.append("approve")
+        if self.fault is not None:
+            raise self.fault
+        visit = self.visits.get(elicitation_id)
+        if visit is None or visit.state.final:
+            raise ElicitationUnknown("There is no such request.")
+        if visit.login_url is None:
+            self.flows += 1
+        url = SecretStr(self.login_url)
+        self._set(elicitation_id, state=ElicitationState.OPENED, login_url=url, granted=scopes)
+        return self.visits[elicitation_id]
+
+    async def decline(self, elicitation_id: str) -> None:
+        self.calls.append("decline")
+        visit = self.visits.get(elicitation_id)
+        if visit is not None and not visit.state.final:
+            self._set(elicitation_id, state=ElicitationState.DECLINED)
+
+    def complete(self, visit_id: str, account_name: str = "alice") -> None:
+        self._set(visit_id, state=ElicitationState.COMPLETE, account_name=account_name)
+
+    def fail(self, visit_id: str, error: str) -> None:
+        self._set(visit_id, state=ElicitationState.FAILED, error=error)
+
+    def expire(self) -> None:
+        self.now += timedelta(seconds=601)
+
+    def _set(self, visit_id: str, **changes: object) -> None:
+        self.visits[visit_id] = replace(self.visits[visit_id], **changes)  # type: ignore[arg-type]
+
+
+def config(**changes: object) -> WebConfig:
+    """Personal mode on loopback."""
+    usual = WebConfig(
+        allowed_hosts=frozenset({HOST}),
+        allowed_origins=frozenset({ORIGIN}),
+        bearer_secret=SecretStr(SECRET),
+        secure_cookies=False,
+    )
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+async def echo(request: Request) -> PlainTextResponse:
+    """Stand in for MCP: read the body, tell its size."""
+    return PlainTextResponse(str(len(await request.body())))
+
+
+async def broken(_request: Request) -> PlainTextResponse:
+    raise NextcloudMcpError("This route always fails.")
+
+
+def application(
+    consent: MemoryConsent, settings: WebConfig | None = None, *, keys: Sequence[bytes] = ()
+) -> ASGIApp:
+    """Put the pages together as the server does."""
+    methods = ["GET", "POST", "DELETE"]
+    pages = routes(consent.ready, csrf_keys=lambda: keys or [b"k" * 32], clock=lambda: consent.now)
+    inner = Starlette(routes=[Route("/mcp", echo, methods=methods), Route("/mcp/broken", broken), *pages])
+    return guard(inner, settings or config())

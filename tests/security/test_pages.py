@@ -1,0 +1,419 @@
+"""The pages against those who would have a person consent to something else, or without knowing."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.pages import stylesheet
+from tests.memory_consent import HOST, ORIGIN, SECRET, MemoryConsent, application, config
+
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+ROUTES = [
+    ("GET", "/"),
+    ("HEAD", "/"),
+    ("GET", "/healthz"),
+    ("GET", "/static/{style}"),
+    ("GET", "/static/other.css"),
+    ("GET", "/nothing/here"),
+    ("PUT", "/oauth/provision"),
+    ("GET", "/oauth/provision?elicitationId={open}"),
+    ("HEAD", "/oauth/provision?elicitationId={open}"),
+    ("GET", "/oauth/provision?elicitationId={unknown}"),
+    ("POST", "/oauth/provision"),
+    ("GET", "/oauth/waiting?elicitationId={open}"),
+    ("POST", "/oauth/cancel"),
+    ("GET", "/mcp"),
+    ("POST", "/mcp"),
+    ("POST", "/mcp/broken"),
+]
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{client}"
+
+
+def client(consent: MemoryConsent, **headers: str) -> httpx2.AsyncClient:
+    """Another browser, with its own cookies."""
+    usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
+    transport = httpx2.ASGITransport(application(consent))
+    return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=usual | headers)
+
+
+def provision(visit_id: str) -> str:
+    return f"/oauth/provision?elicitationId={visit_id}"
+
+
+def waiting(visit_id: str) -> str:
+    return f"/oauth/waiting?elicitationId={visit_id}"
+
+
+async def form_of(browser: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    text = (await browser.get(url)).text
+    return {"elicitationId": url.partition("=")[2], "csrf": FORM_CHECK.findall(text)[0]}
+
+
+async def allow(browser: httpx2.AsyncClient, visit_id: str, *scopes: str) -> httpx2.Response:
+    form = await form_of(browser, provision(visit_id))
+    data = {**form, "answer": "allow", "allow": list(scopes or ["notes:read"])}
+    return await browser.post("/oauth/provision", data=data)
+
+
+def seen(response: httpx2.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
+    """Everything a browser can tell two answers apart by."""
+    return response.status_code, response.content, sorted(response.headers.multi_items())
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "elicitationId=",
+        f"elicitationId={UNKNOWN}",
+        "elicitationId=not-a-uuid",
+        "elicitationId={upper}",
+        "elicitationId={open}0",
+        "elicitationId={open}%00",
+        "elicitationId={open}%0a",
+        "elicitationId={open}&elicitationId={open}",
+        f"elicitationId={{open}}&elicitationId={UNKNOWN}",
+        "elicitationid={open}",
+        "elicitationId={used}",
+        "elicitationId={declined}",
+        "elicitationId={failed}",
+        "elicitationId={expired}",
+        "elicitationId=" + "a" * 5000,
+        "elicitationId=%3Cscript%3E",
+    ],
+)
+@pytest.mark.parametrize("page", ["/oauth/provision", "/oauth/waiting"])
+async def test_every_link_that_does_not_lead_on_gets_the_same_page(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, page: str, query: str
+) -> None:
+    expired = consent.open()
+    consent.expire()
+    used, declined, failed = consent.open(), consent.open(), consent.open()
+    consent.complete(used)
+    await consent.decline(declined)
+    consent.fail(failed, "Some error.")
+    pending = consent.open()
+    names = {"open": pending, "used": used, "declined": declined, "failed": failed, "expired": expired}
+    plain = await browser.get("/oauth/provision")
+
+    response = await browser.get(f"{page}?{query.format(**names, upper=pending.upper())}")
+
+    assert response.status_code == 404
+    assert seen(response) == seen(plain)
+
+
+async def test_a_link_preview_has_no_effect(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+    visit_id = consent.open()
+    before = consent.visits[visit_id]
+
+    for _ in range(3):
+        await browser.get(provision(visit_id))
+        await browser.head(provision(visit_id))
+        await browser.get(f"{provision(visit_id)}&answer=allow&allow=notes:read")
+
+    assert consent.visits[visit_id] == before
+    assert set(consent.calls) == {"view"}
+
+
+async def test_another_browser_never_sees_how_a_visit_goes_on(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    visit_id = consent.open()
+    await allow(browser, visit_id)
+
+    async with client(consent) as other:
+        gone = await other.get("/oauth/provision")
+        while_waiting = await other.get(waiting(visit_id))
+        again = await other.get(provision(visit_id))
+        consent.complete(visit_id)
+        afterwards = [await other.get(waiting(visit_id)), await other.get(provision(visit_id))]
+
+    assert seen(while_waiting) == seen(gone)
+    assert "asks for access" in again.text
+    assert consent.login_url not in again.text
+    assert all(seen(response) == seen(gone) for response in afterwards)
+
+
+async def test_a_ticket_opens_no_other_visit(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+    mine, other = consent.open(), consent.open()
+    await allow(browser, mine)
+    async with client(consent) as somebody:
+        await allow(somebody, other)
+    ticket = next(value for name, value in browser.cookies.items() if name.startswith("visit-"))
+
+    async with client(consent) as thief:
+        await thief.get(provision(consent.open()))
+        for name in (name for name in somebody.cookies if name.startswith("visit-")):
+            thief.cookies.set(name, ticket)
+        stolen = await thief.get(waiting(other))
+        own = await browser.get(waiting(other))
+
+    assert stolen.status_code == own.status_code == 404
+
+
+# Forms
+
+
+@pytest.mark.parametrize("answer", ["allow", "deny", "none"])
+@pytest.mark.parametrize("page", ["/oauth/provision", "/oauth/cancel"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN},
+        {"Origin": "null"},
+        {"Origin": "https://evil.example"},
+        {"Origin": f"https://{HOST}"},
+        {},
+    ],
+)
+async def test_a_form_of_another_page_changes_nothing(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, headers: dict[str, str], page: str, answer: str
+) -> None:
+    visit_id = consent.open()
+    form = await form_of(browser, provision(visit_id))
+    del browser.headers["sec-fetch-site"]
+
+    data = {**form, "answer": answer, "allow": "notes:read"}
+    response = await browser.post(page, data=data, headers=headers)
+
+    assert response.status_code == 403
+    assert consent.visits[visit_id].state is ElicitationState.PENDING
+    assert set(consent.calls) == {"view"}
+
+
+async def test_an_old_browser_that_names_our_origin_is_believed(consent: MemoryConsent) -> None:
+    visit_id = consent.open()
+
+    async with client(consent, Origin=ORIGIN) as old:
+        del old.headers["sec-fetch-site"]
+        response = await allow(old, visit_id)
+
+    assert response.status_code == 303
+
+
+@pytest.mark.parametrize(
+    "change", ["missing", "empty", "other visit", "other browser", "ticket", "twice", "ü"]
+)
+async def test_a_form_without_its_check_value_changes_nothing(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, change: str
+) -> None:
+    visit_id, other_id = consent.open(), consent.open()
+    form: dict[str, Any] = await form_of(browser, provision(visit_id))
+    other_form = await form_of(browser, provision(other_id))
+    await allow(browser, other_id)
+    ticket = next(value for name, value in browser.cookies.items() if name.startswith("visit-"))
+    async with client(consent) as other:
+        foreign = await form_of(other, provision(visit_id))
+    values = {
+        "missing": [],
+        "empty": "",
+        "other visit": other_form["csrf"],
+        "other browser": foreign["csrf"],
+        "ticket": ticket,
+        "twice": [form["csrf"], form["csrf"]],
+        "ü": "ü",
+    }
+
+    data = {**form, "csrf": values[change], "answer": "allow", "allow": "notes:read"}
+    response = await browser.post("/oauth/provision", data=data)
+
+    assert response.status_code == 403
+    assert consent.visits[visit_id].state is ElicitationState.PENDING
+
+
+async def test_a_form_without_the_cookie_changes_nothing_and_tells_nothing_about_the_id(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    form = await form_of(browser, provision(consent.open()))
+
+    async with client(consent) as without:
+        known = await without.post(
+            "/oauth/provision", data={**form, "answer": "allow", "allow": "notes:read"}
+        )
+        unknown = await without.post("/oauth/provision", data={**form, "elicitationId": UNKNOWN})
+
+    assert known.status_code == unknown.status_code == 403
+    assert consent.calls == ["view"]
+
+
+@pytest.mark.parametrize(
+    "value", ["", "short", "x" * 25, "ünïcödé-ünïcödé-ünïcödé!", "../../../../../etc/passwd"]
+)
+async def test_a_made_up_cookie_is_replaced(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, value: str
+) -> None:
+    cookie = f"browser={value}".encode()
+
+    response = await browser.get(provision(consent.open()), headers={b"cookie": cookie})
+
+    assert re.search(r"browser=([\w-]{24});", response.headers["set-cookie"])
+
+
+# What is shown
+
+
+@pytest.mark.parametrize("name", ["client_name", "host"])
+async def test_markup_in_a_name_is_only_text(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, name: str
+) -> None:
+    visit_id = consent.open(**{name: HOSTILE})
+
+    pages = [await browser.get(provision(visit_id))]
+    await allow(browser, visit_id)
+    pages.append(await browser.get(waiting(visit_id)))
+    consent.complete(visit_id, HOSTILE)
+    pages.append(await browser.get(waiting(visit_id)))
+
+    assert all("<script" not in page.text and "<img" not in page.text for page in pages)
+    assert "&lt;script&gt;" in pages[2].text
+    assert "49" not in pages[0].text.partition("<h1>")[2].partition("</h1>")[0]
+
+
+async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+    visit_id = consent.open()
+    await allow(browser, visit_id)
+    consent.fail(visit_id, HOSTILE)
+
+    page = await browser.get(waiting(visit_id))
+
+    assert "<script" not in page.text
+    assert "&lt;script&gt;" in page.text
+
+
+async def test_a_name_cannot_turn_the_text_around_or_push_it_away(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    visit_id = consent.open(client_name="\u202eevil\u2066\u200b\n\n\n" + "W" * 300)
+
+    page = await browser.get(provision(visit_id))
+
+    assert "\u202e" not in page.text
+    assert "\u2066" not in page.text
+    assert max(len(word) for word in re.findall(r"W+", page.text)) <= 64
+
+
+async def test_no_page_repeats_what_was_in_its_address(browser: httpx2.AsyncClient) -> None:
+    pages = [
+        await browser.get(f"/{HOSTILE}"),
+        await browser.get(f"/oauth/provision?elicitationId={HOSTILE}&error_description={HOSTILE}"),
+        await browser.get(f"/?x={HOSTILE}"),
+    ]
+
+    assert all("alert(1)" not in page.text for page in pages)
+
+
+async def test_a_line_break_in_an_error_stays_in_one_line_of_the_log(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
+) -> None:
+    visit_id = consent.open()
+    await allow(browser, visit_id)
+    consent.fail(visit_id, "one\r\nWARNING two")
+
+    await browser.get(waiting(visit_id))
+
+    assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
+async def test_secrets_of_a_visit_never_reach_the_log(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    visit_id = consent.open()
+    await allow(browser, visit_id)
+    await browser.get(waiting(visit_id))
+    await browser.post("/mcp", headers={"Authorization": f"Bearer {SECRET}x"})
+
+    ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
+
+    assert not any(
+        secret in ours for secret in (visit_id, SECRET, consent.login_url, *browser.cookies.values())
+    )
+
+
+# Every route
+
+
+@pytest.fixture
+async def filled(consent: MemoryConsent) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
+    """A browser whose application also answers failing routes, and the values for `ROUTES`."""
+    values = {"open": consent.open(), "unknown": UNKNOWN, "style": stylesheet()[0]}
+    transport = httpx2.ASGITransport(
+        application(consent, config(max_body_bytes=5)), raise_app_exceptions=False
+    )
+    async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as browser:
+        yield browser, values
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Accept": "text/html"},
+        {"Authorization": f"Bearer {SECRET}"},
+        {"Host": "evil.example", "Accept": "text/html"},
+        {"Origin": "https://evil.example"},
+        {"Via": "1.1 proxy", "Accept": "text/html"},
+        {"Content-Length": "6", "Accept": "text/html"},
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_answer_carries_the_security_headers(
+    filled: tuple[httpx2.AsyncClient, dict[str, str]], method: str, path: str, headers: dict[str, str]
+) -> None:
+    browser, values = filled
+
+    response = await browser.request(method, path.format(**values), headers=headers)
+
+    assert response.headers["content-security-policy"] == POLICY
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["cross-origin-opener-policy"] == "same-origin"
+    kept = path == "/static/{style}" and response.status_code == 200
+    assert response.headers["cache-control"].startswith("public" if kept else "no-store")
+    assert "access-control-allow-origin" not in response.headers
+    assert all(
+        "HttpOnly" in cookie and "SameSite" in cookie for cookie in response.headers.get_list("set-cookie")
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("Host", "evil.example", 421),
+        ("Origin", "https://evil.example", 403),
+        ("X-Forwarded-For", "203.0.113.7", 403),
+        ("Forwarded", "for=203.0.113.7", 403),
+        ("Via", "1.1 proxy", 403),
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_route_refuses_strangers(  # noqa: PLR0917  one more than five, all of them named cases
+    filled: tuple[httpx2.AsyncClient, dict[str, str]],
+    method: str,
+    path: str,
+    header: str,
+    value: str,
+    status: int,
+) -> None:
+    browser, values = filled
+    usual = {"Authorization": f"Bearer {SECRET}", "Accept": "text/html"}
+
+    response = await browser.request(method, path.format(**values), headers=usual | {header: value})
+
+    assert response.status_code == status
+    assert "set-cookie" not in response.headers

@@ -1,0 +1,42 @@
+from typing import Any
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.errors import CredentialRejected
+from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+
+VERSION = {"major": 32, "minor": 0, "micro": 1, "string": "32.0.1", "edition": "", "extendedSupport": False}
+NOTES = {"api_version": ["0.2", "1.3", "1.4"], "version": "5.0.2", "notes_path": "Notes"}
+
+
+def client(capabilities: dict[str, Any], *, uid: str | None = "alice") -> CapabilitiesClient:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        body = {"ocs": {"meta": {}, "data": {"version": VERSION, "capabilities": capabilities}}}
+        return httpx2.Response(200, headers={"X-User-Id": uid} if uid else {}, json=body)
+
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
+    return CapabilitiesClient(NextcloudHttp(pool, NextcloudUrl.parse("https://h"), uid="alice"))
+
+
+async def test_version_apps_and_notes_api_versions_are_read() -> None:
+    found = await client({"core": {"pollinterval": 60}, "files": {}, "notes": NOTES}).get()
+
+    assert found.version == "32.0.1"
+    assert found.apps == {"core", "files", "notes"}
+    assert found.notes_api_versions == ("0.2", "1.3", "1.4")
+
+
+@pytest.mark.parametrize("notes", [[], {}])
+async def test_an_app_that_answers_an_empty_map_is_still_there(notes: object) -> None:
+    found = await client({"core": {}, "notes": notes}).get()
+
+    assert found.apps == {"core", "notes"}
+    assert found.notes_api_versions == ()
+
+
+async def test_the_anonymous_set_means_that_the_credential_was_not_taken() -> None:
+    with pytest.raises(CredentialRejected, match="request_nextcloud_access"):
+        await client({"bruteforce": {"delay": 0}, "theming": {}}, uid=None).get()

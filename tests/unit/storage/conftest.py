@@ -1,0 +1,190 @@
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    AuditEntry,
+    Credential,
+    Elicitation,
+    LoginFlow,
+    Permission,
+    Principal,
+)
+
+START = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+URL = "https://cloud.example.org"
+
+
+@pytest.fixture
+def moment() -> list[datetime]:
+    return [START]
+
+
+@pytest.fixture
+def now(moment: list[datetime]) -> Callable[[], datetime]:
+    return lambda: moment[0]
+
+
+@pytest.fixture
+def advance(moment: list[datetime]) -> Callable[[float], None]:
+    def go(seconds: float) -> None:
+        moment[0] += timedelta(seconds=seconds)
+
+    return go
+
+
+@pytest.fixture
+def keys() -> KeyRing:
+    return KeyRing.parse([SecretStr(new_key())])
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return file_url(tmp_path / "data" / "mcp.db")
+
+
+@pytest.fixture
+async def open_database(
+    url: str, keys: KeyRing, now: Callable[[], datetime]
+) -> AsyncGenerator[Callable[..., Awaitable[Database]]]:
+    """Open the test's database, as often as wanted: each time stands for another process."""
+    opened: list[Database] = []
+
+    async def factory(*, other_keys: KeyRing | None = None) -> Database:
+        database = await Database.open(url, keys=other_keys or keys, clock=now)
+        opened.append(database)
+        return database
+
+    yield factory
+    for database in opened:
+        await database.aclose()
+
+
+@pytest.fixture
+async def database(open_database: Callable[..., Awaitable[Database]]) -> Database:
+    return await open_database()
+
+
+@pytest.fixture
+def alice() -> Principal:
+    return Principal(issuer="https://issuer.example.org", subject="alice")
+
+
+@pytest.fixture
+def bob() -> Principal:
+    return Principal(issuer="https://issuer.example.org", subject="bob")
+
+
+@pytest.fixture
+def ask(database: Database, alice: Principal) -> Callable[..., Awaitable[Elicitation]]:
+    """Open an elicitation: of alice, for the client `claude`, for reading notes."""
+
+    async def factory(
+        principal: Principal = alice,
+        *scopes: str,
+        client_id: str = "claude",
+        kind: str = "provision",
+        ttl: timedelta = timedelta(minutes=10),
+        through: Database = database,
+    ) -> Elicitation:
+        found, _ = await through.elicitations.open(
+            principal=principal,
+            client_id=client_id,
+            client_name=f"Client {client_id}",
+            kind=kind,
+            scopes=frozenset(scopes or ("notes:read",)),
+            ttl=ttl,
+            new_url=lambda elicitation_id: (
+                f"https://mcp.example.org/oauth/provision?elicitationId={elicitation_id}"
+            ),
+        )
+        return found
+
+    return factory
+
+
+@pytest.fixture
+def start(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[LoginFlow]]:
+    """Start the login flow of an elicitation."""
+
+    async def factory(elicitation: Elicitation, *, poll_token: str = "poll-token") -> LoginFlow:
+        return await database.login_flows.create(
+            elicitation_id=elicitation.id,
+            principal=elicitation.principal,
+            login_url=SecretStr(f"{URL}/login/v2/flow/secret"),
+            poll_token=SecretStr(poll_token),
+            scopes=elicitation.scopes,
+            expires_at=now() + timedelta(minutes=20),
+        )
+
+    return factory
+
+
+@pytest.fixture
+def entry(alice: Principal, now: Callable[[], datetime]) -> Callable[..., AuditEntry]:
+    def factory(action: str = "grant", principal: Principal = alice, detail: str = "") -> AuditEntry:
+        return AuditEntry(
+            at=now(), principal=principal, client_id="claude", action=action, result="ok", detail=detail
+        )
+
+    return factory
+
+
+@pytest.fixture
+def complete(
+    database: Database, entry: Callable[..., AuditEntry], now: Callable[[], datetime]
+) -> Callable[..., Awaitable[bool]]:
+    """Finish an elicitation with a grant of its scopes."""
+
+    async def factory(
+        elicitation: Elicitation,
+        flow: LoginFlow | None = None,
+        *,
+        uid: str = "alice",
+        nextcloud_url: str = URL,
+        home_id: str | None = None,
+        credential_id: str = "credential-1",
+        secret: str = "app-password",
+        created_at: datetime | None = None,
+        through: Database = database,
+    ) -> bool:
+        principal = elicitation.principal
+        return await through.grants.complete(
+            elicitation=elicitation,
+            flow=flow,
+            account=Account(
+                id=f"account-of-{principal.subject}-{credential_id}",
+                principal=principal,
+                nextcloud_url=nextcloud_url,
+                uid=uid,
+                display_name=uid.title(),
+                home_id=home_id,
+                created_at=now(),
+            ),
+            credential=Credential(
+                id=credential_id,
+                account_id=f"account-of-{principal.subject}-{credential_id}",
+                provider="login_flow_v2",
+                login_name=f"{uid}@example.org",
+                secret=SecretStr(secret),
+                needs_reauth=False,
+                version=1,
+                created_at=created_at or now(),
+            ),
+            permission=Permission(
+                principal=principal,
+                client_id=elicitation.client_id,
+                client_name=elicitation.client_name,
+                scopes=elicitation.scopes,
+                granted_at=now(),
+            ),
+            audit=entry("grant", principal),
+        )
+
+    return factory

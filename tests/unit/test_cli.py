@@ -1,0 +1,243 @@
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nextcloud_mcp_server import cli
+from nextcloud_mcp_server.app import bearer_secret
+from nextcloud_mcp_server.client_config import ServerCommand
+from nextcloud_mcp_server.commands.config import this_command
+from nextcloud_mcp_server.commands.console import Progress, print_link
+from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import load
+from nextcloud_mcp_server.settings_names import known_variables
+
+Patch = pytest.MonkeyPatch
+Capture = pytest.CaptureFixture[str]
+CLOUD = "https://cloud.example.org"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in known_variables():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
+
+
+def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int, str, str]:
+    """Run the command line as its console script does."""
+    monkeypatch.setattr(sys, "argv", ["nextcloud-mcp-server", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    captured = capsys.readouterr()
+    return int(caught.value.code or 0), captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "serve",
+        "demo",
+        "connect",
+        "grants list",
+        "grants revoke",
+        "db upgrade",
+        "db current",
+        "keys new",
+        "config",
+        "doctor",
+    ],
+)
+def test_every_command_explains_itself(command: str) -> None:
+    outcome = CliRunner().invoke(cli.app, [*command.split(), "--help"])
+
+    assert outcome.exit_code == 0
+    assert "Usage" in outcome.output
+
+
+def test_a_wrong_setting_is_one_sentence_and_exit_code_2(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setenv("MODE", "oidc")
+
+    code, out, err = run(["serve"], monkeypatch, capsys)
+
+    assert (code, out) == (2, "")
+    assert err == "Error: MODE=oidc comes with a later version; use MODE=personal.\n"
+
+
+def test_serving_without_a_nextcloud_says_how_to_name_one(monkeypatch: Patch, capsys: Capture) -> None:
+    code, _, err = run(["serve"], monkeypatch, capsys)
+
+    assert code == 2
+    assert err.startswith("Error: No Nextcloud is set: start with --nextcloud https://cloud.example.org")
+
+
+def test_a_failure_on_the_way_is_one_sentence_and_exit_code_1(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    (tmp_path / "broken.db").write_bytes(b"this is no database, but it is long enough to be read as one" * 20)
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'broken.db'}")
+
+    code, _, err = run(["db", "current"], monkeypatch, capsys)
+
+    assert code == 1
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_a_database_that_is_not_there_yet_has_no_schema(monkeypatch: Patch, capsys: Capture) -> None:
+    code, out, _ = run(["db", "current"], monkeypatch, capsys)
+
+    assert code == 0
+    assert out == "no schema yet: it is made at first use\n"
+
+
+def test_a_new_key_goes_to_stdout_alone(monkeypatch: Patch, capsys: Capture) -> None:
+    code, out, err = run(["keys", "new"], monkeypatch, capsys)
+
+    assert code == 0
+    assert len(out.strip()) == 43
+    assert "TOKEN_ENCRYPTION_KEYS" in err
+
+
+def test_a_client_s_configuration_goes_to_stdout_and_its_place_to_stderr(
+    monkeypatch: Patch, capsys: Capture
+) -> None:
+    code, out, err = run(["config", "claude-code", "--nextcloud", CLOUD], monkeypatch, capsys)
+
+    assert code == 0
+    assert out.startswith("claude mcp add nextcloud -- ")
+    assert out.rstrip().endswith(f"serve --nextcloud {CLOUD}")
+    assert err == "Run this in a terminal:\n"
+
+
+def test_the_configuration_over_http_holds_the_secret_that_the_server_asks_for(
+    monkeypatch: Patch, capsys: Capture
+) -> None:
+    code, out, err = run(["config", "vscode", "--http", "--port", "9000"], monkeypatch, capsys)
+
+    secret = bearer_secret(load())
+    assert code == 0
+    assert secret is not None
+    assert f"Bearer {secret.get_secret_value()}" in out
+    assert "http://127.0.0.1:9000/mcp" in out
+    assert "keep it to yourself" in err
+
+
+def test_the_secret_file_is_this_person_s_alone() -> None:
+    settings = load()
+
+    bearer_secret(settings)
+
+    assert settings.secret_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_given_secret_is_used_and_none_is_made_where_none_is_asked_for() -> None:
+    given = bearer_secret(load(nextcloud_mcp_secret="s" * 24))
+
+    assert given is not None
+    assert given.get_secret_value() == "s" * 24
+    assert bearer_secret(load(no_local_auth=True)) is None
+
+
+def test_the_command_for_a_client_is_this_installation_by_its_full_path() -> None:
+    command = this_command(load(nextcloud_host=CLOUD))
+
+    assert Path(command.command).is_absolute()
+    assert Path(command.command).is_file()
+
+
+def test_without_the_console_script_the_interpreter_runs_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    command = this_command(load(sandbox=True))
+
+    assert command == ServerCommand(
+        command=str(tmp_path / "python"), arguments=("-m", "nextcloud_mcp_server", "serve", "--sandbox")
+    )
+
+
+def test_the_greeting_over_http_says_where_what_and_how_to_connect() -> None:
+    text = greeting(load(nextcloud_host=CLOUD, transport="http", port=9000), 9000)
+
+    assert "http://127.0.0.1:9000/mcp" in text
+    assert CLOUD in text
+    assert "bearer secret" in text
+    assert "config claude-code --http --port 9000" in text
+
+
+def test_the_greeting_names_the_sandbox_and_the_missing_secret() -> None:
+    text = greeting(load(sandbox=True, transport="http", no_local_auth=True), 8765)
+
+    assert "sandbox Nextcloud (alice and bob" in text
+    assert "No secret is asked for" in text
+    assert "config claude-code --http --sandbox (" in text
+
+
+def test_the_greeting_over_stdio_points_to_the_configuration() -> None:
+    text = greeting(load(nextcloud_host=CLOUD), 0)
+
+    assert "stdio" in text
+    assert "config claude-code" in text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "url"),
+    [
+        ({}, "http://127.0.0.1:8765/mcp"),
+        ({"host": "0.0.0.0"}, "http://127.0.0.1:8765/mcp"),
+        ({"host": "::1"}, "http://[::1]:8765/mcp"),
+        ({"nextcloud_mcp_server_url": "https://mcp.example.org/"}, "https://mcp.example.org/mcp"),
+    ],
+)
+def test_clients_are_given_an_address_they_can_call(overrides: dict[str, object], url: str) -> None:
+    assert mcp_url(load(**overrides), 8765) == url
+
+
+def test_a_port_in_use_is_refused_with_the_fix() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        with pytest.raises(ConfigurationError, match="choose another with --port"):
+            claim_port("127.0.0.1", port)
+
+
+def test_port_0_takes_a_free_one() -> None:
+    assert claim_port("127.0.0.1", 0) > 0
+
+
+def test_progress_away_from_a_terminal_is_lines_without_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+
+    for text in ("waiting", "waiting", "connected"):
+        progress(text)
+    progress.close()
+
+    assert capsys.readouterr().err == "waiting\nconnected\n"
+
+
+def test_a_link_is_printed_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    print_link("https://cloud.example.org/x")
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "https://cloud.example.org/x" in captured.err
+
+
+def test_the_package_runs_as_a_module() -> None:
+    outcome = subprocess.run(  # our own interpreter
+        [sys.executable, "-m", "nextcloud_mcp_server", "keys", "new"],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ},
+    )
+
+    assert len(outcome.stdout.strip()) == 43

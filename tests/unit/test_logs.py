@@ -1,0 +1,173 @@
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import stamina
+
+from nextcloud_mcp_server import logs
+
+logger = logging.getLogger("nextcloud_mcp_server.test")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    with warnings.catch_warnings():
+        yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("nextcloud_mcp_server").setLevel(logging.NOTSET)
+
+
+def written(text: str, *arguments: object, **extra: object) -> dict[str, object]:
+    stream = io.StringIO()
+    logs.set_up("info", stream=stream)
+    logger.info(text, *arguments, extra=extra)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1
+    return json.loads(lines[0])
+
+
+def test_a_line_away_from_a_terminal_is_json_with_time_level_and_origin() -> None:
+    line = written("started on %s", "127.0.0.1", tools=24, ready=True, path=None)
+
+    assert line["event"] == "started on 127.0.0.1"
+    assert (line["level"], line["logger"]) == ("info", "nextcloud_mcp_server.test")
+    assert (line["tools"], line["ready"], line["path"]) == (24, True, None)
+    assert "timestamp" in line
+
+
+def test_a_line_carries_the_id_of_its_request() -> None:
+    token = logs.request_id.set("r-17")
+    try:
+        line = written("hello")
+    finally:
+        logs.request_id.reset(token)
+
+    assert line["request_id"] == "r-17"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Basic {0}",
+        "{{'authorization': 'Bearer {0}'}}",
+        "password={0}&user=alice",
+        '{{"app_password": "{0}"}}',
+        "poll token: {0}",
+        "https://alice:{0}@cloud.example.org/",
+        "https://cloud.example.org/index.php/login/v2/flow/{0}?x=1",
+        "callback?state={0}&x=1",
+        "callback?code={0}",
+        "Cookie: {0}",
+    ],
+)
+def test_secrets_in_a_text_are_hidden(text: str) -> None:
+    canary = "c4n4ryQQ"
+
+    line = written("%s", text.format(canary))
+
+    assert canary not in json.dumps(line)
+    assert "[hidden]" in str(line["event"])
+
+
+@pytest.mark.parametrize("secret", ["Ab1de-Fg2ij-Kl3no-Pq4st-Uv5xy", "a" * 72, "Z9" * 64])
+def test_what_looks_like_an_app_password_or_poll_token_is_hidden(secret: str) -> None:
+    assert written(f"got {secret} back")["event"] == "got [hidden] back"
+
+
+def test_fields_with_secret_names_are_hidden_at_any_depth() -> None:
+    answer = {"Authorization": "abc", "etag": "e1", "deep": {"secret": "s"}}
+
+    line = written("x", poll_token="abc", answer=answer)
+
+    assert line["poll_token"] == "[hidden]"
+    assert line["answer"] == {"Authorization": "[hidden]", "etag": "e1", "deep": {"secret": "[hidden]"}}
+
+
+def test_ordinary_words_stay_readable() -> None:
+    text = "state: pending, status_code 404, etag 5f2b, /Notes/token list.md"
+
+    assert written(text)["event"] == text
+
+
+def test_a_name_with_line_breaks_cannot_pose_as_another_line() -> None:
+    line = written("file %s", "a\nERROR: all lost\r\x1b[31m\u2028\u202e")
+
+    assert line["event"] == "file a\\nERROR: all lost\\r\\x1b[31m\\u2028\\u202e"
+
+
+def test_a_trace_is_one_json_line_and_holds_no_secret() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream=stream)
+
+    try:
+        raise ValueError("password=c4n4ry")  # noqa: TRY301  # the trace is the point
+    except ValueError:
+        logger.exception("failed")
+
+    (text,) = stream.getvalue().splitlines()
+    assert "ValueError" in json.loads(text)["exception"]
+    assert "c4n4ry" not in text
+
+
+def test_a_terminal_gets_readable_lines_and_an_indented_trace() -> None:
+    stream = Terminal()
+    logs.set_up("info", stream=stream)
+
+    try:
+        raise ValueError("first\nsecond")  # noqa: TRY301  # the trace is the point
+    except ValueError:
+        logger.exception("failed")
+
+    lines = stream.getvalue().splitlines()
+    assert "failed" in lines[0]
+    assert all(line.startswith("    | ") for line in lines[1:])
+
+
+def test_libraries_are_heard_from_warnings_on_even_at_debug() -> None:
+    stream = io.StringIO()
+    logs.set_up("debug", stream=stream)
+
+    logging.getLogger("httpx2").info("GET https://cloud.example.org/secret")
+    logging.getLogger("mcp").debug("arguments of a call")
+    logging.getLogger("uvicorn").warning("odd")
+    logger.debug("ours")
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["odd", "ours"]
+
+
+def test_nothing_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("debug")
+
+    logger.warning("hello")
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "hello" in captured.err
+
+
+def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("info")
+    failures = iter([OSError("away")])
+
+    @stamina.retry(on=OSError, wait_initial=0, wait_max=0, wait_jitter=0)
+    def flaky() -> str:
+        for failure in failures:
+            raise failure
+        return "back"
+
+    assert flaky() == "back"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "stamina.retry_scheduled" in captured.err

@@ -1,0 +1,22 @@
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from tests.memory_consent import ORIGIN, MemoryConsent, application
+
+
+@pytest.fixture
+def consent() -> MemoryConsent:
+    return MemoryConsent()
+
+
+@pytest.fixture
+async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
+    """A browser: keeps cookies, asks for pages, says where its forms come from."""
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(application(consent)),
+        base_url=ORIGIN,
+        headers={"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"},
+    ) as client:
+        yield client

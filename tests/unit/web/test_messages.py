@@ -1,0 +1,82 @@
+import re
+from importlib.resources import files
+from string import Formatter
+
+import pytest
+
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
+from nextcloud_mcp_server.web.problem import problem_of
+
+# What only those who build this know, in both languages.
+JARGON = re.compile(
+    r"\b(tokens?|grants?|elicitations?|scopes?|mcp|oauth|credentials?|provision\w*)\b", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        (None, "en"),
+        ("", "en"),
+        ("de", "de"),
+        ("de-AT,en;q=0.5", "de"),
+        ("en-GB,en;q=0.9,de;q=0.8", "en"),
+        ("fr,de;q=0.4,en;q=0.3", "de"),
+        ("en;q=0.1,DE;q=0.2", "de"),
+        ("de;q=0", "en"),
+        ("de;q=high", "en"),
+        ("de;level=1", "en"),
+        ("*", "en"),
+        ("x" * 500 + ",de", "en"),
+    ],
+)
+def test_the_language_a_browser_likes_best_is_chosen(header: str | None, language: str) -> None:
+    assert language_of(header) == language
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_says_the_same_things_with_the_same_names(language: str) -> None:
+    def names(text: str) -> set[str | None]:
+        return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+    ours, english = catalogue(language), catalogue("en")
+
+    assert ours.keys() == english.keys()
+    assert {key: names(text) for key, text in ours.items()} == {
+        key: names(text) for key, text in english.items()
+    }
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_sentence_holds_a_word_of_the_trade(language: str) -> None:
+    found = {key: JARGON.findall(text) for key, text in catalogue(language).items() if JARGON.search(text)}
+
+    assert found == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_permission_has_its_sentences(language: str) -> None:
+    keys = catalogue(language).keys()
+
+    assert all(f"scope.{scope}" in keys and f"scope_detail.{scope}" in keys for scope in SCOPES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_markup_in_a_sentence_is_closed(language: str) -> None:
+    for key, text in catalogue(language).items():
+        assert re.findall(r"<(\w+)", text) == re.findall(r"</(\w+)>", text), key
+
+
+def test_every_sentence_is_used_and_every_used_one_exists() -> None:
+    templates = files("nextcloud_mcp_server.web").joinpath("templates")
+    text = " ".join(template.read_text("utf-8") for template in templates.iterdir())
+    used = set(re.findall(r"""t\(["']([a-z_.]+[a-z])["']""", text))
+    built = ("scope.", "scope_detail.", "problem.", "declined.", "gone.", "waiting.minute", "waiting.moments")
+
+    assert used <= catalogue("en").keys()
+    assert {key for key in catalogue("en").keys() - used if not key.startswith(built)} == set()
+
+
+def test_an_error_nobody_planned_is_ours() -> None:
+    assert problem_of(ValueError("x")).kind == "internal"

@@ -1,0 +1,54 @@
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.web.pages import Name, in_order
+from tests.memory_consent import MemoryConsent
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("Claude Code", "Claude Code"),
+        ("  two\n\tlines\u2028more ", "two lines more"),
+        ("a\u202egpj.live\u200b", "agpj.live"),
+        ("nul\x00 and bell\x07", "nul and bell"),
+        ("Größe 👍🏽", "Größe 👍🏽"),
+        ("x" * 64, "x" * 64),
+        ("x" * 65, "x" * 63 + "…"),
+        ("\u200b", ""),
+    ],
+)
+def test_a_name_is_one_short_line_of_visible_characters(given: str, shown: str) -> None:
+    assert Name.of(given).plain == shown
+
+
+def test_a_long_server_name_may_break_after_its_dots() -> None:
+    assert Name.of_host("cloud.example.org").__html__() == "<bdi>cloud.example.org</bdi>"
+    assert (
+        Name.of_host(f"cloud.<b>.{'x' * 20}").__html__() == f"<bdi>cloud.<wbr>&lt;b&gt;.<wbr>{'x' * 20}</bdi>"
+    )
+
+
+def test_permissions_stand_in_the_order_of_the_one_list() -> None:
+    assert in_order({"files:write", "notes:read", "unknown"}) == ["notes:read", "files:write"]
+
+
+async def test_an_app_without_a_name_is_an_assistant(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    response = await browser.get(f"/oauth/provision?elicitationId={consent.open(client_name='')}")
+
+    assert "<strong>An assistant</strong> asks for access" in response.text
+    assert "is the name given by the app" not in response.text
+
+
+async def test_a_german_browser_gets_german_pages(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    url = f"/oauth/provision?elicitationId={consent.open()}"
+
+    response = await browser.get(url, headers={"Accept-Language": "de-DE,de;q=0.9"})
+
+    assert '<html lang="de">' in response.text
+    assert response.headers["content-language"] == "de"
+    assert "Deine Notizen lesen" in response.text

@@ -1,0 +1,75 @@
+import subprocess
+import sys
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.web.pages import stylesheet
+from tests.memory_consent import MemoryConsent
+
+
+async def test_the_first_page_says_what_runs_here_and_how_to_connect(browser: httpx2.AsyncClient) -> None:
+    response = await browser.get("/")
+
+    assert response.status_code == 200
+    assert "nextcloud-mcp-server config claude-code" in response.text
+    assert "set-cookie" not in response.headers
+
+
+async def test_the_health_check_asks_nobody(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+    response = await browser.get("/healthz")
+
+    assert response.json() == {"status": "ok"}
+    assert consent.calls == []
+
+
+async def test_the_stylesheet_may_be_kept_because_its_name_changes_with_it(
+    browser: httpx2.AsyncClient,
+) -> None:
+    response = await browser.get(f"/static/{stylesheet()[0]}")
+
+    assert response.headers["content-type"] == "text/css; charset=utf-8"
+    assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert len(response.content) < 9000
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/oauth/", "/healthz/", "/static/style.css", "/static/..%2fpages.py"]
+)
+async def test_an_unknown_path_gets_a_small_page(browser: httpx2.AsyncClient, path: str) -> None:
+    response = await browser.get(path)
+
+    assert response.status_code == 404
+    assert "There is nothing here" in response.text
+
+
+async def test_a_program_gets_json_for_an_unknown_path(browser: httpx2.AsyncClient) -> None:
+    response = await browser.get(
+        "/.well-known/oauth-protected-resource", headers={"Accept": "application/json"}
+    )
+
+    assert (response.status_code, response.json()) == (404, {"error": "not_found"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/oauth/provision", "GET, HEAD, POST"),
+        ("POST", "/", "GET, HEAD"),
+        ("GET", "/oauth/cancel", "POST"),
+    ],
+)
+async def test_another_method_is_not_allowed_and_the_right_ones_are_named(
+    browser: httpx2.AsyncClient, method: str, path: str, allowed: str
+) -> None:
+    response = await browser.request(method, path)
+
+    assert (response.status_code, response.headers["allow"]) == (405, allowed)
+
+
+def test_loading_the_routes_does_not_load_the_template_engine() -> None:
+    code = "import sys, nextcloud_mcp_server.web.routes; print('jinja2' in sys.modules)"
+
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert result.stdout.strip() == "False"
