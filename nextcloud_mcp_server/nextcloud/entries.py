@@ -148,15 +148,17 @@ async def ask(
     body: bytes,
     headers: Mapping[str, str] | None = None,
     sentences: Mapping[int, str] | None = None,
-) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
-    """Send one DAV question and give what it answers about this tree; foreign hrefs are dropped."""
+) -> AsyncGenerator[list[tuple[dav.Segments, DavResponse]]]:
+    """Send one DAV question and give what it answers about this tree, some at a time.
+
+    Foreign hrefs are dropped.
+    """
     sent = {**dav.XML_HEADERS, **(headers or {})}
     async with (
         http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
         aclosing(multistatus.read(response.aiter_raw())) as found,
     ):
         host = response.url.host
-        async for each in found:
-            segments = tree.locate(each.href, host=host)
-            if segments is not None:
-                yield segments, each
+        async for responses in found:
+            located = [(tree.locate(each.href, host=host), each) for each in responses]
+            yield [(segments, each) for segments, each in located if segments is not None]

@@ -91,8 +91,8 @@ class DavResponse:
         return [text for tag, text in self.inner.get(dav.name(qualified), ()) if tag == wanted]
 
 
-async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[DavResponse]:
-    """Give the responses of a multistatus one by one while its bytes arrive.
+async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[DavResponse]]:
+    """Give the responses of a multistatus some at a time while its bytes arrive.
 
     Raises:
         ServerFault: It is not XML, ends early, or holds a document type.
@@ -100,8 +100,8 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[DavResponse]:
         TooLarge: It, or one response of it, is larger than any honest one.
     """
     parser = _etree.XMLPullParser(
-        ("start", "end"),
-        tag=(_MULTISTATUS, _RESPONSE),
+        ("end",),
+        tag=_RESPONSE,
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
@@ -119,9 +119,9 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[DavResponse]:
                 piece = chunk[start : start + _SLICE]
                 unfinished += len(piece)
                 parser.feed(piece)
-                for response in _finished(parser):
+                if responses := list(_finished(parser)):
                     unfinished = 0
-                    yield response
+                    yield responses
                 if unfinished > MAX_RESPONSE_BYTES:
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
         _check_root(parser.close())
@@ -130,12 +130,13 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[DavResponse]:
 
 
 def _finished(parser: _Parser) -> Iterator[DavResponse]:
-    for event, element in parser.read_events():
+    checked = False
+    for _, element in parser.read_events():
         parent = element.getparent()
-        if parent is None:
-            _check_root(element)
-        elif event == "end" and parent.getparent() is None:
-            _check_root(parent)
+        if parent is not None and parent.getparent() is None:
+            if not checked:
+                _check_root(parent)
+                checked = True
             yield _response(element)
             # What was read is freed, with anything foreign that came before it.
             element.clear()
