@@ -50,7 +50,6 @@ class _Element(Protocol):
     def getprevious(self) -> "_Element | None": ...
     def getroottree(self) -> _Tree: ...
     def iterdescendants(self) -> "Iterator[_Element]": ...
-    def findtext(self, path: str) -> str | None: ...
 
 
 class _Parser(Protocol):
@@ -156,10 +155,11 @@ def _response(element: _Element) -> DavResponse:
     for child in element:
         if child.tag == _HREF:
             found.href = (child.text or "").strip()
-        elif child.tag == _PROPSTAT and " 200" in (child.findtext(_STATUS) or " 200"):
-            for prop in child:
-                if prop.tag == _PROP:
-                    _add_properties(prop, found)
+        elif child.tag == _PROPSTAT:
+            parts = {part.tag: part for part in child}
+            status, prop = parts.get(_STATUS), parts.get(_PROP)
+            if prop is not None and (status is None or " 200" in (status.text or "")):
+                _add_properties(prop, found)
     return found
 
 
