@@ -152,28 +152,37 @@ class NoteStore:
 
     def describe(self, node: Node, exclude: frozenset[str] = frozenset()) -> dict[str, object]:
         """Describe a note as the API does; the etag cannot be excluded."""
-        locked = self._tree.is_locked(node.path)
-        note: dict[str, object] = {
+        note = self._fields(node)
+        if self._tree.is_locked(node.path):
+            # Nextcloud answers 200 here, with the exception's name for the text.
+            note |= {
+                "readonly": True,
+                "error": True,
+                "errorType": _LOCKED,
+                "content": f"Error: {_LOCKED}",
+            }
+        etag = _md5(php_json(note))
+        return {name: value for name, value in note.items() if name not in exclude} | {"etag": etag}
+
+    def etag(self, node: Node) -> str:
+        """Compute the etag that a write must name; unlike a file's it follows every change at once."""
+        return _md5(php_json(self._fields(node)))
+
+    def _fields(self, node: Node) -> dict[str, object]:
+        return {
             "id": node.file_id,
             "title": title_of(node),
             "modified": node.modified_at,
             "category": self.category(node),
             "favorite": node.favorite,
-            "readonly": node.readonly or locked,
+            "readonly": node.readonly,
             "internalPath": node.path,
             "shareTypes": [],
             "isShared": False,
-            "error": locked,
-            "errorType": _LOCKED if locked else "",
-            # Nextcloud answers 200 here, with the exception's name for the text.
-            "content": f"Error: {_LOCKED}" if locked else node.read().decode(errors="replace"),
+            "error": False,
+            "errorType": "",
+            "content": node.read().decode(errors="replace"),
         }
-        etag = _md5(php_json(note))
-        return {name: value for name, value in note.items() if name not in exclude} | {"etag": etag}
-
-    def etag(self, node: Node) -> str:
-        """Compute a note's etag; unlike a file's it follows every change, within a second too."""
-        return str(self.describe(node)["etag"])
 
     def category(self, node: Node) -> str:
         """Name the folder of a note below the Notes folder."""
@@ -208,11 +217,7 @@ class NoteStore:
 
     def _free_name(self, folder: Node, title: str, own: Node | None) -> str:
         while folder.children.get(f"{title}{self._user.notes_suffix}") not in {None, own}:
-            numbered = _NUMBERED.search(title)
-            if numbered is None:
-                title = f"{title} (2)"
-            else:
-                title = f"{title[: numbered.start()]} ({int(numbered[1]) + 1})"
+            title = _next_title(title)
         return f"{title}{self._user.notes_suffix}"
 
     def _drop_empty(self, folder: Node | None) -> None:
@@ -240,6 +245,13 @@ def safe_title(text: str) -> str:
 def safe_category(text: str) -> str:
     """Turn a wished category into a folder's path that stays below the Notes folder."""
     return "/".join(part for part in (_safe_path_part(part) for part in text.split("/")) if part)
+
+
+def _next_title(title: str) -> str:
+    numbered = _NUMBERED.search(title)
+    if numbered is None:
+        return f"{title} (2)"
+    return f"{title[: numbered.start()]} ({int(numbered[1]) + 1})"
 
 
 def _safe_path_part(text: str) -> str:

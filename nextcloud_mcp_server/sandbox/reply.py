@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from html import escape
+from http import HTTPStatus
 from typing import Literal, cast
 from xml.sax.saxutils import escape as escape_xml
 
@@ -69,6 +70,17 @@ def page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str]
         status_code=status,
         headers={"Content-Type": HTML_TYPE, **(headers or {})},
     )
+
+
+def web_server_page(status: HTTPStatus) -> Response:
+    """Answer as the web server does for what never reaches Nextcloud."""
+    title = f"{status.value} {status.phrase}"
+    body = (
+        f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n"
+        f"<center><h1>{title}</h1></center>\r\n<hr><center>nginx</center>\r\n"
+        "</body>\r\n</html>\r\n"
+    )
+    return Response(body, status_code=status, headers={"Content-Type": "text/html"})
 
 
 def internal_error() -> Response:
