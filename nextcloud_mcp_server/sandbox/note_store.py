@@ -144,7 +144,7 @@ class NoteStore:
                 notes.setdefault(node.file_id, {"id": node.file_id})
         return Listing(
             notes=list(notes.values()),
-            etag=_md5(php_json(notes) if notes else "[]"),
+            etag=_md5(php_json(notes or []).encode()),
             listed_at=started_at,
             cursor=f"{started_at}-{chunk[-1][0]}-{chunk[-1][1]}" if pending else None,
             pending=pending,
@@ -152,37 +152,29 @@ class NoteStore:
 
     def describe(self, node: Node, exclude: frozenset[str] = frozenset()) -> dict[str, object]:
         """Describe a note as the API does; the etag cannot be excluded."""
-        note = self._fields(node)
-        if self._tree.is_locked(node.path):
-            # Nextcloud answers 200 here, with the exception's name for the text.
-            note |= {
-                "readonly": True,
-                "error": True,
-                "errorType": _LOCKED,
-                "content": f"Error: {_LOCKED}",
-            }
-        etag = _md5(php_json(note))
-        return {name: value for name, value in note.items() if name not in exclude} | {"etag": etag}
-
-    def etag(self, node: Node) -> str:
-        """Compute the etag that a write must name; unlike a file's it follows every change at once."""
-        return _md5(php_json(self._fields(node)))
-
-    def _fields(self, node: Node) -> dict[str, object]:
-        return {
+        locked = self._tree.is_locked(node.path)
+        note: dict[str, object] = {
             "id": node.file_id,
             "title": title_of(node),
             "modified": node.modified_at,
             "category": self.category(node),
             "favorite": node.favorite,
-            "readonly": node.readonly,
+            "readonly": node.readonly or locked,
             "internalPath": node.path,
             "shareTypes": [],
             "isShared": False,
-            "error": False,
-            "errorType": "",
-            "content": node.read().decode(errors="replace"),
+            "error": locked,
+            "errorType": _LOCKED if locked else "",
+            # Nextcloud answers 200 here, with the exception's name for the text.
+            "content": f"Error: {_LOCKED}" if locked else node.read().decode(errors="replace"),
         }
+        etag = _md5(b"locked", self.etag(node).encode()) if locked else self.etag(node)
+        return {name: value for name, value in note.items() if name not in exclude} | {"etag": etag}
+
+    def etag(self, node: Node) -> str:
+        """Compute the etag that a write must name; unlike a file's it follows every change at once."""
+        marks = f"{node.file_id} {node.modified_at} {node.favorite} {node.readonly} {node.path}"
+        return _md5(marks.encode(), b"\0", node.read())
 
     def category(self, node: Node) -> str:
         """Name the folder of a note below the Notes folder."""
@@ -273,5 +265,5 @@ def _read_cursor(text: str, now: int) -> tuple[int, tuple[int, int]]:
     return (int(match[1]), (int(match[2]), int(match[3]))) if match else (now, (-1, -1))
 
 
-def _md5(text: str) -> str:
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+def _md5(*parts: bytes) -> str:
+    return hashlib.md5(b"".join(parts), usedforsecurity=False).hexdigest()

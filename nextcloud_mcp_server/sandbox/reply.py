@@ -34,6 +34,7 @@ p {{ overflow-wrap: anywhere; }}
 label {{ display: block; margin: .75rem 0 .25rem; }}
 input {{ box-sizing: border-box; width: 100%; padding: .6rem; font: inherit; border: 2px solid #767676; border-radius: 8px; }}
 button, a.button {{ display: block; box-sizing: border-box; width: 100%; margin-top: 1rem; padding: .7rem; border: 0; border-radius: 8px; background: #00679e; color: #fff; font: inherit; font-weight: 600; text-align: center; text-decoration: none; cursor: pointer; }}
+button.quiet {{ background: none; color: inherit; border: 2px solid #767676; }}
 </style>
 </head>
 <body><main>
