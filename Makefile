@@ -55,8 +55,8 @@ check: $(STAMP) docs-check ## Check style, types, layers and the printed documen
 	$(BIN)/lint-imports
 	$(PY) -m pyright
 
-bench: $(STAMP) ## Measure start, memory and speed against a bare server, in one run.
-	$(PY) tests/load $(ARGS)
+bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
+	$(PY) -m tests.load --output docs/performance.md $(ARGS)
 
 docs: $(STAMP) ## Print .env.example and docs/configuration.md again.
 	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import write; write(".")'

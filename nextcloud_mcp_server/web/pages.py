@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PACKAGE = "nextcloud_mcp_server.web"
 _LONGEST_NAME = 64
+# What fits a heading's line on a phone.
+_PHONE_LINE = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Name:
     """
 
     plain: str
+    dotted: bool = False
 
     @classmethod
     def of(cls, text: str) -> "Name":
@@ -42,13 +45,20 @@ class Name:
         words = " ".join(visible.split())
         return cls(words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1].rstrip()}…")
 
+    @classmethod
+    def of_host(cls, text: str) -> "Name":
+        """Clean the name of a server; one too long for a phone may break after each of its dots."""
+        plain = cls.of(text).plain
+        return cls(plain, dotted=len(plain) > _PHONE_LINE)
+
     def __bool__(self) -> bool:
         return bool(self.plain)
 
     def __html__(self) -> str:
         from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
 
-        return Markup("<bdi>{}</bdi>").format(self.plain)
+        parts = self.plain.split(".") if self.dotted else [self.plain]
+        return Markup("<bdi>{}</bdi>").format(Markup(".<wbr>").join(parts))
 
 
 def _shows(char: str) -> bool:
@@ -112,6 +122,6 @@ def _sentences(language: str) -> "Callable[..., Markup]":
 
     def sentence(key: str, **values: object) -> Markup:
         # The catalogue is ours and may hold markup; format() escapes what is put in.
-        return Markup(sentences[key]).format(**values)  # noqa: S704
+        return Markup(sentences[key]).format(**values)  # noqa: S704  the catalogue is ours; values are escaped by format
 
     return sentence

@@ -19,7 +19,6 @@ from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.servers import (
     GET_NOTE,
-    LIST_100,
     LIST_1000,
     LIST_NOTES,
     READ_10_KB,
@@ -164,7 +163,7 @@ class Bench:
     async def pages(self) -> None:
         """Follow the pages of long answers: their size, and the requests each of them costs."""
         async with running(self._servers["ours"], "stdio", self._folder) as ours:
-            for scenario in (LIST_NOTES, LIST_100, LIST_1000, READ_10_KB):
+            for scenario in (LIST_NOTES, LIST_1000, READ_10_KB):
                 async with self._noting_failure(f"pages of {scenario.name}"):
                     await ours.run(scenario)
                     await self._reset_count()
@@ -254,7 +253,7 @@ async def _follow(client: Client, scenario: Scenario) -> AsyncIterator[Result]:
         page, _ = await client.call(scenario.tool, arguments)
         yield page
         told: dict[str, Any] = page.get("structuredContent") or {}
-        if cursor := told.get("next_cursor"):
+        if cursor := told.get("cursor"):
             arguments["cursor"] = cursor
         elif offset := told.get("next_offset"):
             arguments["offset"] = offset

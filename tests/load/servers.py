@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import PIPE
+from subprocess import DEVNULL, PIPE
 from typing import Any, Literal
 
 import anyio
@@ -60,11 +60,13 @@ LIST_1000 = Scenario(
     "PROPFIND",
     f"{_FILES}/folder-of-1000",
     "nc_files_list_folder",
-    {"path": "folder-of-1000"},
+    {"path": "folder-of-1000", "limit": 500},
     depth="1",
 )
-LIST_NOTES = Scenario("list 500 notes", "GET", f"{_NOTES}?exclude=content", "nc_notes_list_notes", {})
-READ_BIG = Scenario("read of 200 MB", "GET", f"{_FILES}/big.txt", "nc_files_read_file", {"path": "big.txt"})
+LIST_NOTES = Scenario(
+    "list 500 notes", "GET", f"{_NOTES}?exclude=content", "nc_notes_list_notes", {"limit": 100}
+)
+READ_BIG = Scenario("read 200 MB", "GET", f"{_FILES}/big.txt", "nc_files_read_file", {"path": "big.txt"})
 TIMED = (GET_NOTE, READ_10_KB, LIST_100)
 
 
@@ -131,6 +133,7 @@ async def running(server: Server, transport: Transport, folder: Path) -> AsyncGe
             server.command(transport, port),
             cwd=folder,
             env=_environment(server),
+            stdin=PIPE if transport == "stdio" else DEVNULL,
             stdout=PIPE if transport == "stdio" else output.fileno(),
             stderr=output.fileno(),
         )
@@ -157,6 +160,7 @@ async def fake_nextcloud(folder: Path) -> AsyncGenerator[str]:
         [sys.executable, str(_HERE / "fake.py"), "0"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=DEVNULL,
         stderr=None,
     )
     try:
@@ -169,7 +173,11 @@ async def fake_nextcloud(folder: Path) -> AsyncGenerator[str]:
 
 
 async def stop(process: Process) -> None:
-    """End a process of ours, politely first."""
+    """End a process of ours, politely first: a closed input ends a server on stdio by itself."""
+    if process.stdin is not None:
+        await process.stdin.aclose()
+        with anyio.move_on_after(5):
+            await process.wait()
     if process.returncode is None:
         process.terminate()
         with anyio.move_on_after(10):

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from nextcloud_mcp_server import cli
+from nextcloud_mcp_server.app import bearer_secret
 from nextcloud_mcp_server.client_config import ServerCommand
-from nextcloud_mcp_server.commands.config import bearer_secret, this_command
+from nextcloud_mcp_server.commands.config import this_command
 from nextcloud_mcp_server.commands.console import Progress, print_link
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
@@ -177,7 +178,7 @@ def test_the_greeting_names_the_sandbox_and_the_missing_secret() -> None:
 
     assert "sandbox Nextcloud (alice and bob" in text
     assert "No secret is asked for" in text
-    assert "--port" not in text
+    assert "config claude-code --http --sandbox (" in text
 
 
 def test_the_greeting_over_stdio_points_to_the_configuration() -> None:

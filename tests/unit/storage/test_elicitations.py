@@ -83,21 +83,17 @@ async def test_an_open_request_is_widened_in_place(database: Database, ask: Ask,
     assert await database.elicitations.find(narrow.id) == wide
 
 
-async def test_a_request_that_went_on_to_nextcloud_makes_way_for_a_wider_one(
+async def test_a_request_the_person_is_at_is_widened_and_its_flow_goes_on(
     database: Database, ask: Ask, start: Start, alice: Principal
 ) -> None:
     narrow = await ask(alice, "notes:read")
-    await start(narrow)
+    flow = await start(narrow)
 
     wide = await ask(alice, "files:read")
 
-    before = await database.elicitations.find(narrow.id)
-    flow = await database.login_flows.find(narrow.id)
-    assert wide.id != narrow.id
-    assert before is not None
-    assert before.state is ElicitationState.EXPIRED
-    assert flow is not None
-    assert flow.discard
+    assert wide.id == narrow.id
+    assert wide.scopes == {"notes:read", "files:read"}
+    assert await database.login_flows.find(narrow.id) == flow
 
 
 async def test_people_clients_and_kinds_have_requests_of_their_own(
@@ -237,6 +233,7 @@ async def test_after_its_time_a_request_can_only_expire(
 
 
 async def test_due_requests_expire_together_and_their_ids_are_answered(
+    *,
     database: Database,
     ask: Ask,
     start: Start,
@@ -260,6 +257,7 @@ async def test_due_requests_expire_together_and_their_ids_are_answered(
 
 
 async def test_a_missing_key_disables_the_row_and_makes_room_for_a_new_one(
+    *,
     database: Database,
     ask: Ask,
     open_database: Callable[..., Awaitable[Database]],
