@@ -1,4 +1,3 @@
-
 import pytest
 from mcp_types import ImageContent, TextContent
 
