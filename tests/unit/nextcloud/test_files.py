@@ -87,7 +87,8 @@ async def test_pages_follow_each_other_in_every_order(order: str, names: list[st
         entry("Z", folder=True, size=5, modified="nonsense"),
     ]
     net = network(*(multistatus(body) for _ in range(4)))
-    files, after, seen, more = client(net), None, [], True
+    files, after, more = client(net), None, True
+    seen: list[str] = []
 
     while more:
         listing = await files.list_folder(order=order, limit=1, after=after)  # pyright: ignore[reportArgumentType]

@@ -46,7 +46,7 @@ def test_words_from_elsewhere_are_read_as_far_as_they_go(word: str, version: Ver
         (Version(None), False),
     ],
 )
-def test_versions_agree_when_something_compares_and_nothing_differs(mine: Version, agrees: bool) -> None:  # noqa: FBT001
+def test_versions_agree_when_something_compares_and_nothing_differs(mine: Version, agrees: bool) -> None:  # noqa: FBT001 - pytest passes it by name
     assert mine.agrees_with(Version("a", 1, 2)) is agrees
 
 
