@@ -2,13 +2,12 @@
 
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import Request
 
 import anyio
@@ -28,7 +27,8 @@ _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-_RETRY = stamina.AsyncRetryingCaller(attempts=3, timeout=10, wait_initial=0.2, wait_max=2)
+# The first repetition comes at once: most often only a kept connection was closed meanwhile.
+_RETRY = stamina.AsyncRetryingCaller(attempts=2, timeout=10, wait_initial=0.5, wait_max=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,12 @@ class NextcloudHttp:
                 return await _read(response, max_bytes)
 
         try:
-            if method in _READING:
-                return await _RETRY(_PassingError, send)
             return await send()
+        except _PassingError as passing:
+            if method not in _READING:
+                raise passing.error from None
+        try:
+            return await _RETRY(_PassingError, send)
         except _PassingError as passing:
             raise passing.error from None
 
@@ -214,24 +217,32 @@ class NextcloudHttp:
         **options: Any,  # noqa: ANN401  # what httpx2 takes: params, json, content
     ) -> AsyncGenerator[httpx2.Response]:
         url = f"{self.base}{_checked(path)}"
-        with _translated():
+        headers = {**headers, **self._host}
+        try:
             # One limit over everything: a server that sends a byte a second never runs into the others.
             with anyio.fail_after(timeout_seconds):
-                async with AsyncExitStack() as stack:
-                    send = partial(
-                        self._pool.stream, headers={**headers, **self._host}, auth=self._auth, **options
-                    )
-                    response = await stack.enter_async_context(send(method, url))
-                    if response.status_code in _REDIRECTS:
-                        target = _followed(response)
-                        await stack.aclose()
-                        response = await stack.enter_async_context(send(method, target))
+                response = await self._send(method, url, headers=headers, **options)
+                try:
                     self._check_person(response)
-                    if response.status_code in _REDIRECTS:
-                        raise _misdirected(response)
                     if response.status_code >= httpx2.codes.BAD_REQUEST:
                         await _refuse(response, sentences)
                     yield response
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise _translated(error) from None
+
+    async def _send(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401  # passed on
+        """Open an answer, after one redirect at most."""
+        hops = 0
+        while True:
+            request = self._pool.build_request(method, url, **options)
+            response = await self._pool.send(request, stream=True, auth=self._auth)
+            if response.status_code not in _REDIRECTS:
+                return response
+            await response.aclose()
+            url = _followed(response, last=bool(hops))
+            hops += 1
 
     def _check_person(self, response: httpx2.Response) -> None:
         """Refuse an answer that names another person; leaving unread closes the connection."""
@@ -305,12 +316,13 @@ async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False)
     )
 
 
-def _followed(response: httpx2.Response) -> str:
+def _followed(response: httpx2.Response, *, last: bool) -> str:
     """Decide where a redirect may lead: the same place by https, or with a trailing slash.
 
     Anything else would carry the Authorization header to an address that nobody configured.
     """
-    here, there = _ends(response)
+    address = str(response.request.url)
+    here, there = urlsplit(address), urlsplit(urljoin(address, response.headers.get("Location", "")))
     upgraded = (
         (here.scheme, there.scheme) == ("http", "https")
         and here.hostname == there.hostname
@@ -318,54 +330,41 @@ def _followed(response: httpx2.Response) -> str:
     )
     same_place = there.path in {here.path, f"{here.path}/"} and there.query == here.query
     same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
-    if response.request.method == "GET" and here != there and same_place and (upgraded or same_origin):
+    moved = here != there and same_place and (upgraded or same_origin)
+    if response.request.method == "GET" and moved and not last:
         return there.geturl()
-    raise _misdirected(response)
-
-
-def _misdirected(response: httpx2.Response) -> errors.NotNextcloud:
-    here, there = _ends(response)
-    if (here.scheme, here.netloc) == (there.scheme, there.netloc):
-        return errors.NotNextcloud(
+    if same_origin:
+        raise errors.NotNextcloud(
             "Nextcloud redirects this request instead of answering it. The administrator should check "
             "the proxy in front of it and NEXTCLOUD_HOST."
         )
-    return errors.NotNextcloud(
+    raise errors.NotNextcloud(
         f"Nextcloud redirects to {there.scheme} on {there.hostname or 'no host'}, and "
         "the access is not sent there. Set NEXTCLOUD_HOST to the address that browsers end up at."
     )
 
 
-def _ends(response: httpx2.Response) -> tuple[SplitResult, SplitResult]:
-    here = str(response.request.url)
-    return urlsplit(here), urlsplit(urljoin(here, response.headers.get("Location", "")))
-
-
-@contextmanager
-def _translated() -> Generator[None]:
-    """Turn what httpx2 and time limits raise into our exceptions, without their texts."""
-    try:
-        yield
-    except (TimeoutError, httpx2.TimeoutException):
-        raise errors.TimedOut(
-            "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
-            "have happened."
-        ) from None
-    except httpx2.ConnectError as error:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error.__cause__, ssl.SSLError):
-            raise errors.TlsFailed(
+def _translated(error: Exception) -> Exception:
+    """Say in our words what httpx2 or a time limit raised; its own text may hold addresses."""
+    match error:
+        case TimeoutError() | httpx2.TimeoutException():
+            return errors.TimedOut(
+                "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
+                "have happened."
+            )
+        case httpx2.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(
+            error.__cause__, ssl.SSLError
+        ):
+            return errors.TlsFailed(
                 "The certificate of the Nextcloud server is not trusted. For a private CA set "
                 "NEXTCLOUD_CA_BUNDLE to its PEM file."
-            ) from None
-        raise _PassingError(_unreachable()) from None
-    except httpx2.TransportError:
-        raise _PassingError(_unreachable()) from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
-        raise errors.ServerFault("Nextcloud's answer could not be read. Try again later.") from None
-
-
-def _unreachable() -> errors.Unreachable:
-    return errors.Unreachable(
-        "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the administrator "
-        "should check NEXTCLOUD_HOST and the network."
-    )
+            )
+        case httpx2.TransportError():
+            return _PassingError(
+                errors.Unreachable(
+                    "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the "
+                    "administrator should check NEXTCLOUD_HOST and the network."
+                )
+            )
+        case _:
+            return errors.ServerFault("Nextcloud's answer could not be read. Try again later.")

@@ -55,7 +55,7 @@ class Name:
         return bool(self.plain)
 
     def __html__(self) -> str:
-        from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
+        from markupsafe import Markup  # noqa: PLC0415 - loaded with jinja2, at the first page
 
         parts = self.plain.split(".") if self.dotted else [self.plain]
         return Markup("<bdi>{}</bdi>").format(Markup(".<wbr>").join(parts))
@@ -83,7 +83,7 @@ def page(
 def time_left(seconds: int) -> tuple[str, int]:
     """Choose the sentence for a time left, and its number of minutes."""
     minutes = -(-seconds // 60)
-    if seconds < 60:  # noqa: PLR2004  a minute
+    if seconds < 60:  # noqa: PLR2004 - seconds of a minute
         return "waiting.moments", 0
     return ("waiting.minute", 1) if minutes == 1 else ("waiting.minutes", minutes)
 
@@ -103,7 +103,7 @@ def stylesheet() -> tuple[str, bytes]:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  see the module's first lines
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - see the module's first lines
 
     return Environment(
         loader=PackageLoader(_PACKAGE, "templates"),
@@ -116,12 +116,12 @@ def _environment() -> "Environment":
 
 @cache
 def _sentences(language: str) -> "Callable[..., Markup]":
-    from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
+    from markupsafe import Markup  # noqa: PLC0415 - loaded with jinja2, at the first page
 
     sentences = catalogue(language)
 
     def sentence(key: str, **values: object) -> Markup:
         # The catalogue is ours and may hold markup; format() escapes what is put in.
-        return Markup(sentences[key]).format(**values)  # noqa: S704  the catalogue is ours; values are escaped by format
+        return Markup(sentences[key]).format(**values)  # noqa: S704 - only ours is marked
 
     return sentence

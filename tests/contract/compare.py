@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeGuard
 from xml.etree import ElementTree as ET
 
 import httpx2
@@ -166,16 +166,22 @@ def _json(where: str, expected: object, actual: object, ignore: frozenset[str]) 
     key = where.rpartition(".")[2]
     if key in ignore:
         return
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        yield from _json_object(
-            where, cast("dict[str, Any]", expected), cast("dict[str, Any]", actual), ignore
-        )
-    elif isinstance(expected, list) and isinstance(actual, list):
-        yield from _json_list(where, cast("list[Any]", expected), cast("list[Any]", actual), ignore)
+    if _is_object(expected) and _is_object(actual):
+        yield from _json_object(where, expected, actual, ignore)
+    elif _is_list(expected) and _is_list(actual):
+        yield from _json_list(where, expected, actual, ignore)
     elif type(expected) is not type(actual) or (
         _OTHER_CAPABILITY.search(where) is None and not _value_matches(key, expected, actual)
     ):
         yield f"{where}: {actual!r}, recorded {expected!r}"
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _json_object(

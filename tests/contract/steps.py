@@ -13,6 +13,7 @@ import httpx2
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.recording import load
 from tests.contract.replay import Session, Step
+from tests.contract.server import Server
 
 FILES = "/remote.php/dav/files"
 NOTES = "/index.php/apps/notes/api/v1/notes"
@@ -33,11 +34,11 @@ def expect(response: httpx2.Response, *statuses: int) -> httpx2.Response:
     return response
 
 
-async def clean(session: Session) -> None:
-    """Remove what earlier replays left; a sandbox is new for each."""
-    if session.server.sandbox is not None:
+async def clean(server: Server) -> None:
+    """Remove what earlier tests left; a sandbox is new for each."""
+    if server.sandbox is not None:
         return
-    send = session.server.send
+    send = server.send
     for person in ("alice", "bob"):
         for path in ("Rec", "x"):
             await send("DELETE", f"{FILES}/{person}/{path}", person=person)

@@ -40,12 +40,17 @@ def _nothing_ticked(stage: Stage, page: Page) -> None:
     page.locator("button[value=allow]").click()
 
 
+def _already(stage: Stage, page: Page) -> None:
+    page.goto(stage.provision(stage.consent.open(needed=["notes:write"], granted=["notes:read"])))
+
+
 def _waiting(stage: Stage, page: Page) -> None:
     _wait(stage, page, _answered(stage, page, "allow"), paused=False)
 
 
 def _waiting_paused(stage: Stage, page: Page) -> None:
-    _wait(stage, page, _answered(stage, page, "allow", "notes:read"))
+    _answered(stage, page, "allow", "notes:read")
+    page.goto(f"{page.url}&paused=1")
 
 
 def _done(stage: Stage, page: Page) -> None:
@@ -93,6 +98,7 @@ SCENES: dict[str, Callable[[Stage, Page], None]] = {
     "consent": _consent,
     "consent-long-names": _long_names,
     "consent-nothing-ticked": _nothing_ticked,
+    "consent-allowed-already": _already,
     "waiting": _waiting,
     "waiting-paused": _waiting_paused,
     "done": _done,

@@ -50,7 +50,7 @@ def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
     # The page follows along by itself: nothing is clicked here.
     expect(page.get_by_role("heading", level=1)).to_have_text("Connected as alice.")
     assert opened.value.evaluate("window.opener") is None
-    assert stage.consent.visits[visit_id].granted == {"notes:read", "notes:write"}
+    assert stage.consent.ticked[visit_id] == {"notes:read", "notes:write"}
 
 
 def test_a_person_declines(stage: Stage, window: BrowserContext) -> None:
@@ -110,7 +110,7 @@ def test_the_keyboard_alone_is_enough(stage: Stage, window: BrowserContext) -> N
     page.keyboard.press("Enter")
 
     expect(page).to_have_title("Waiting for you to confirm in Nextcloud")
-    assert stage.consent.visits[visit_id].granted == {"notes:read", "files:write"}
+    assert stage.consent.ticked[visit_id] == {"notes:read", "files:write"}
 
 
 def test_another_site_can_neither_send_the_form_nor_frame_the_page(

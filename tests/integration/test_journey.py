@@ -10,7 +10,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
-from tests.integration.world import Asked, World, until
+from tests.integration.world import Action, Asked, World, until
 
 LIST = "nc_notes_list_notes"
 ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
@@ -161,7 +161,7 @@ async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> Non
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_declining_in_the_client_ends_the_call_and_the_visit(
-    world: World, asked: Asked, action: str
+    world: World, asked: Asked, action: Action
 ) -> None:
     async with world.client(elicitation_callback=asked.by(None, action=action)) as client:
         result = await client.call_tool(LIST, {})
@@ -256,7 +256,7 @@ async def test_an_app_password_that_nextcloud_refuses_is_asked_for_again_after_o
             for _ in range(3):
                 group.start_soon(partial(client.call_tool, LIST, {}))
             await until(lambda: len(asked.urls) == 4)
-            refused = [one for one in list(world.sandbox.requests.records)[before:] if one.status == 401]
             await alice.allow(asked.urls[-1])
 
+    refused = [one for one in list(world.sandbox.requests.records)[before:] if one.status == 401]
     assert 1 <= len(refused) <= 3

@@ -135,14 +135,14 @@ def test_tools_of_an_app_know_no_mcp(path: Path) -> None:
 
 
 def test_tools_of_an_app_have_their_client_and_are_registered() -> None:
-    registered = set(imported(PACKAGE / "server.py"))
+    server = set(imported(PACKAGE / "server.py"))
 
     assert toolsets()
     for path, app in toolsets().items():
         assert (PACKAGE / "nextcloud" / f"{app}.py").is_file(), path
-        # Tools of one app that are split by topic are gathered by the module named after the app.
-        gathered = set(imported(PACKAGE / "tools" / f"{app}.py"))
-        assert f"nextcloud_mcp_server.tools.{path.stem}" in registered | gathered, path
+        main = PACKAGE / "tools" / f"{app}.py"
+        assert f"nextcloud_mcp_server.tools.{app}" in server, path
+        assert path == main or f"nextcloud_mcp_server.tools.{path.stem}" in set(imported(main)), path
 
 
 def test_the_drawing_of_the_errors_is_the_tree_of_the_classes() -> None:

@@ -609,6 +609,7 @@ async def test_a_conflict_carries_the_current_etag(answer: httpx2.Response, etag
         await http(lambda _: answer).request("PUT", "/x")
 
     assert caught.value.current_etag == etag
+    assert ("Its etag is now f53c." in str(caught.value)) is (etag is not None)
 
 
 @pytest.mark.parametrize(

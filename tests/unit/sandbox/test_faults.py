@@ -164,6 +164,17 @@ async def test_a_path_outside_the_installation_is_not_found(
     assert "<d:href>/nextcloud/remote.php/dav/files/alice/</d:href>" in home.text
 
 
+@pytest.mark.parametrize(("name", "status"), [("nul%00.txt", 400), ("new%0Aline.txt", 404)])
+async def test_the_web_server_refuses_control_characters_itself(
+    alice: httpx2.AsyncClient, name: str, status: int
+) -> None:
+    response = await alice.put(f"{HOME}{name}", content=b"x")
+
+    assert (response.status_code, response.headers["Content-Type"]) == (status, "text/html")
+    assert "nginx" in response.text
+    assert "Set-Cookie" not in response.headers
+
+
 async def test_faults_can_be_ordered_over_http(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
     ordered = await anybody.post(
         "/__sandbox/faults", json={"kind": "status", "status": 423, "area": "notes", "times": 1}

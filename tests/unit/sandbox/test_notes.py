@@ -276,11 +276,12 @@ async def test_a_locked_note_is_200_with_an_error_and_cannot_be_written(
 
     read = await alice.get(url)
     listed = await alice.get(NOTES)
-    written = await alice.put(url, json={"content": "z"})
+    written = await alice.put(url, json={"content": "z"}, headers={"If-Match": f'"{note["etag"]}"'})
     deleted = await alice.delete(url)
 
     assert read.status_code == 200
     assert (read.json()["error"], read.json()["readonly"]) == (True, True)
+    assert read.json()["etag"] != note["etag"]
     assert read.json()["content"] == "Error: OCP\\Lock\\LockedException"
     assert listed.json() == [read.json()]
     assert (written.status_code, written.text) == (423, LOCKED)
