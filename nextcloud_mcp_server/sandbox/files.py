@@ -119,7 +119,7 @@ class FileTree:
                 if not parents and index < len(names) - 1:
                     raise ParentMissing("Parent node does not exist")
                 check_name(name)
-                child = self._attach(Node(self._next_id(), name, parent, None, "", self._now()))
+                child = self._attach(Node(self._next_id(), name, None, None, "", self._now()), parent)
                 self._changed(child)
             parent = child
         return parent
@@ -142,7 +142,7 @@ class FileTree:
             raise NotWritable("")
         self.check_room(path, content.size, instead_of=node)
         if node is None:
-            node = self._attach(Node(self._next_id(), name, parent, content, "", self._now()))
+            node = self._attach(Node(self._next_id(), name, None, content, "", self._now()), parent)
             written_before = -1
         else:
             written_before = node.uploaded_at
@@ -166,12 +166,10 @@ class FileTree:
         self.check_unlocked(source)
         parent, name = self._parent_and_name(destination)
         replaced = self._clear_way(destination)
-        old_parent = node.parent
-        self._detach(node)
-        node.name, node.parent = name, parent
-        self._attach(node)
-        if old_parent is not None:
-            self._changed(old_parent)
+        old_parent = self._detach(node)
+        node.name = name
+        self._attach(node, parent)
+        self._changed(old_parent)
         self._changed(parent)
         return node, replaced
 
@@ -183,7 +181,7 @@ class FileTree:
         self.check_room(destination, node.size)
         replaced = self._clear_way(destination)
         twin = self._duplicate(node, parent, name)
-        self._attach(twin)
+        self._attach(twin, parent)
         self._changed(parent)
         return twin, replaced
 
@@ -196,14 +194,11 @@ class FileTree:
         taken = {item.entry_name for item in self.trash}
         while f"{node.name}.d{deleted_at}" in taken:
             deleted_at += 1
-        parent = node.parent
         item = TrashItem(node, node.path, deleted_at)
-        self._detach(node)
-        node.parent = None
+        parent = self._detach(node)
         node.favorite = False
         self.trash.append(item)
-        if parent is not None:
-            self._changed(parent)
+        self._changed(parent)
         return item
 
     def find_trash(self, entry_name: str) -> TrashItem | None:
@@ -218,8 +213,7 @@ class FileTree:
         if not parent.is_folder:
             parent = self.root
         item.node.name = _free_name(parent, name)
-        item.node.parent = parent
-        self._attach(item.node)
+        self._attach(item.node, parent)
         self.trash.remove(item)
         self._changed(parent)
         return item.node
@@ -290,14 +284,18 @@ class FileTree:
             twin.children[child.name] = self._duplicate(child, twin, child.name)
         return twin
 
-    def _attach(self, node: Node) -> Node:
-        if node.parent is not None:
-            node.parent.children[node.name] = node
+    def _attach(self, node: Node, parent: Node) -> Node:
+        node.parent = parent
+        parent.children[node.name] = node
         return node
 
-    def _detach(self, node: Node) -> None:
-        if node.parent is not None:
-            del node.parent.children[node.name]
+    def _detach(self, node: Node) -> Node:
+        parent = node.parent
+        if parent is None:
+            raise NotWritable("")
+        del parent.children[node.name]
+        node.parent = None
+        return parent
 
     def _changed(self, folder: Node) -> None:
         step: Node | None = folder

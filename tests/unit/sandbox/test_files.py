@@ -161,6 +161,15 @@ def test_a_read_only_file_is_not_written() -> None:
     assert node.permissions == "RG"
 
 
+def test_the_home_folder_itself_stays() -> None:
+    tree = _tree()
+
+    with pytest.raises(NotWritable):
+        tree.trash_file("/")
+
+    assert tree.trash == []
+
+
 def test_two_deletions_of_one_name_in_one_second_get_two_trash_names() -> None:
     tree = _tree()
 
