@@ -149,7 +149,13 @@ async def open_core(
         outbox = Outbox(database, provider, clock=clock, within=person)
         audit = AuditLog(database, clock=clock)
         poller = Poller(
-            database, provider, provisioning, clock=clock, wake=provider.next_start, within=person
+            database,
+            provider,
+            provisioning,
+            clock=clock,
+            wake=provider.next_start,
+            outbox=outbox,
+            within=person,
         )
         work = (poller.run, outbox.run, audit.run)
         if settings.operator_credential is None:

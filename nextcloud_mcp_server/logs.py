@@ -12,6 +12,8 @@ from collections.abc import MutableMapping
 from contextvars import ContextVar
 from typing import Any, TextIO, cast
 
+from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
+
 #: Names the request that a line belongs to, and that a problem page shows.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
@@ -56,8 +58,10 @@ def set_up(level: str = "info", *, stream: TextIO | None = None) -> None:
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(logging.WARNING)
+    root.setLevel("ERROR" if level == "error" else "WARNING")
     logging.getLogger(_OURS).setLevel(level.upper())
+    # Where structlog is installed, stamina would print to stdout, which is MCP's.
+    set_on_retry_hooks([LoggingOnRetryHook])
     if not sys.warnoptions:
         warnings.simplefilter("default")
     logging.captureWarnings(capture=True)

@@ -31,6 +31,7 @@ class MemoryConsent:
     now: datetime = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
     login_url: str = "https://cloud.example.org/login/v2/flow/sample"
     visits: dict[str, Visit] = field(default_factory=dict[str, Visit])
+    ticked: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     flows: int = 0
     calls: list[str] = field(default_factory=list[str])
     fault: Exception | None = None
@@ -42,6 +43,7 @@ class MemoryConsent:
         host: str = "cloud.example.org",
         needed: Sequence[str] = ("notes:read",),
         offered: Sequence[str] = tuple(SCOPES),
+        granted: Sequence[str] = (),
     ) -> str:
         visit_id = str(uuid4())
         self.visits[visit_id] = Visit(
@@ -55,7 +57,7 @@ class MemoryConsent:
             expires_at=self.now + timedelta(seconds=600),
             account_name=None,
             error=None,
-            granted=frozenset(),
+            granted=frozenset(granted),
         )
         return visit_id
 
@@ -73,29 +75,33 @@ class MemoryConsent:
         self.calls.append("approve")
         if self.fault is not None:
             raise self.fault
-        visit = self.visits.get(elicitation_id)
-        if visit is None or visit.state.final:
-            raise ElicitationUnknown("There is no such request.")
+        visit = self._active(elicitation_id)
         if visit.login_url is None:
             self.flows += 1
-        url = SecretStr(self.login_url)
-        self._set(elicitation_id, state=ElicitationState.OPENED, login_url=url, granted=scopes)
+        self.ticked[elicitation_id] = scopes
+        self._set(elicitation_id, state=ElicitationState.OPENED, login_url=SecretStr(self.login_url))
         return self.visits[elicitation_id]
 
     async def decline(self, elicitation_id: str) -> None:
         self.calls.append("decline")
-        visit = self.visits.get(elicitation_id)
-        if visit is not None and not visit.state.final:
-            self._set(elicitation_id, state=ElicitationState.DECLINED)
+        self._active(elicitation_id)
+        self._set(elicitation_id, state=ElicitationState.DECLINED)
 
     def complete(self, visit_id: str, account_name: str = "alice") -> None:
-        self._set(visit_id, state=ElicitationState.COMPLETE, account_name=account_name)
+        granted = self.visits[visit_id].granted | self.ticked.get(visit_id, frozenset())
+        self._set(visit_id, state=ElicitationState.COMPLETE, account_name=account_name, granted=granted)
 
     def fail(self, visit_id: str, error: str) -> None:
         self._set(visit_id, state=ElicitationState.FAILED, error=error)
 
     def expire(self) -> None:
         self.now += timedelta(seconds=601)
+
+    def _active(self, visit_id: str) -> Visit:
+        visit = self.visits.get(visit_id)
+        if visit is None or visit.state.final:
+            raise ElicitationUnknown("There is no such request.")
+        return visit
 
     def _set(self, visit_id: str, **changes: object) -> None:
         self.visits[visit_id] = replace(self.visits[visit_id], **changes)  # type: ignore[arg-type]

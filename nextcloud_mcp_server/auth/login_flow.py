@@ -15,6 +15,7 @@ from uuid import uuid4
 import anyio
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, Throttled, WrongAccount
@@ -104,6 +105,7 @@ class Poller:
         *,
         clock: Callable[[], datetime],
         wake: Callable[[], anyio.Event],
+        outbox: Outbox,
         within: Principal | None,
     ) -> None:
         self._database = database
@@ -111,6 +113,7 @@ class Poller:
         self._provisioning = provisioning
         self._clock = clock
         self._wake = wake
+        self._outbox = outbox
         self._within = within
         self._owner = str(uuid4())
 
@@ -175,6 +178,8 @@ class Poller:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:
             await self._throw_away(flow, result)
+        # What was thrown away, or replaced, is to be deleted at Nextcloud now and not in a minute.
+        self._outbox.wake()
 
     async def _throw_away(self, flow: LoginFlow, result: LoginResult) -> None:
         # First the job, then the flow: a crash in between repeats a harmless deletion.

@@ -3,18 +3,19 @@
 import sys
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from nextcloud_mcp_server.client_config import ChatClient, ServerAddress, ServerCommand, snippet
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.commands.serve import mcp_url
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.storage.crypto import load_or_create_key_file, new_key
+from nextcloud_mcp_server.storage.crypto import new_key
 
 
 def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
     """Print the text to stdout, and where it goes to stderr."""
     if http:
+        # The SDK behind it takes most of a second, which the other form need not wait for.
+        from nextcloud_mcp_server.app import bearer_secret  # noqa: PLC0415 - see above
+
         server = ServerAddress(url=mcp_url(settings, settings.port), secret=bearer_secret(settings))
     else:
         server = this_command(settings)
@@ -31,17 +32,6 @@ def print_key() -> None:
     say(
         "Put it first in TOKEN_ENCRYPTION_KEYS, and keep the older keys after it: they open what they sealed."
     )
-
-
-def bearer_secret(settings: Settings) -> SecretStr | None:
-    """Find the secret that HTTP clients send; make its file when there is none yet."""
-    if settings.no_local_auth:
-        return None
-    if settings.nextcloud_mcp_secret is not None:
-        return settings.nextcloud_mcp_secret
-    settings.open_data_dir()
-    secrets, _ = load_or_create_key_file(settings.secret_file)
-    return secrets[0]
 
 
 def this_command(settings: Settings) -> ServerCommand:

@@ -5,42 +5,43 @@ import anyio
 from nextcloud_mcp_server import app, core, logs
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, result, say
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.storage.records import Account, Grant
+from nextcloud_mcp_server.storage.records import Grant
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
     """Get the person's consent, and wait for it."""
     logs.set_up(settings.log_level)
-    settings.require_nextcloud()
     anyio.run(_connect, settings, browser)
 
 
-async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001  # anyio.run passes by place
-    progress = Progress()
+async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 - anyio.run passes by place
     url = str(core.nextcloud_url(settings))
+    progress = Progress()
     async with app.open_core(settings) as (opened, pending):
         try:
-            show = open_browser if browser else print_link
-            name = await core.connect(opened, pending, url, show=show, progress=progress)
+            name = await core.connect(
+                opened, pending, url, show=open_browser if browser else print_link, progress=progress
+            )
         finally:
             progress.close()
-    result(f"Connected as {name}. Your assistant can use this Nextcloud now.")
+    result(f"Connected as {name} on {url}. Your assistant can use this Nextcloud now.")
 
 
 def list_grants(settings: Settings) -> None:
     """Print every connection."""
     logs.set_up(settings.log_level)
-    for grant in anyio.run(_grants, settings):
+    found = anyio.run(_all, settings)
+    if not found:
+        say("Nothing is connected. Connect with: nextcloud-mcp-server connect")
+    for grant in found:
         result(line(grant))
 
 
-async def _grants(settings: Settings) -> list[Grant]:
+async def _all(settings: Settings) -> list[Grant]:
     async with core.open_database(settings) as database:
-        found = await database.grants.all()
-    if not found:
-        say("Nothing is connected. Connect with: nextcloud-mcp-server connect")
-    return found
+        return await database.grants.all()
 
 
 def line(grant: Grant) -> str:
@@ -48,7 +49,7 @@ def line(grant: Grant) -> str:
     account, permission = grant.account, grant.permission
     parts = [f"{account.uid} on {account.nextcloud_url}"]
     if permission is not None:
-        used = f"{permission.last_used_at:%Y-%m-%d %H:%M}" if permission.last_used_at else "never"
+        used = f"{permission.last_used_at:%Y-%m-%d %H:%M} UTC" if permission.last_used_at else "never"
         parts += [permission.client_name, " ".join(sorted(permission.scopes)), f"last used {used}"]
     if grant.credential.needs_reauth:
         parts.append("asks again at the next call")
@@ -56,27 +57,26 @@ def line(grant: Grant) -> str:
 
 
 def revoke_grants(settings: Settings) -> None:
-    """End every connection, or those with one Nextcloud, here and there."""
+    """End the connection, here and at Nextcloud."""
     logs.set_up(settings.log_level)
     anyio.run(_revoke, settings)
 
 
 async def _revoke(settings: Settings) -> None:
-    accounts: dict[str, Account] = {grant.account.id: grant.account for grant in await _grants(settings)}
-    only = str(core.nextcloud_url(settings)) if settings.nextcloud_host else None
-    for account in accounts.values():
-        if only in (None, account.nextcloud_url):
-            await _revoke_one(settings.model_copy(update={"nextcloud_host": account.nextcloud_url}), account)
-
-
-async def _revoke_one(settings: Settings, account: Account) -> None:
-    # With an app password in the settings the core would act on that and not on what was granted.
-    own = settings.model_copy(update={"nextcloud_username": None, "nextcloud_app_password": None})
-    async with app.open_core(own) as (opened, _):
-        ended = await opened.accounts.disconnect(personal_caller(account.nextcloud_url, ""))
-    rest = (
-        ""
-        if ended.at_nextcloud
-        else " Nextcloud has not confirmed it yet: it is tried again at the next start."
-    )
-    result(f"Disconnected {account.uid} on {account.nextcloud_url}.{rest}")
+    if settings.nextcloud_host is None:
+        found = sorted({grant.account.nextcloud_url for grant in await _all(settings)})
+        if not found:
+            say("Nothing is connected.")
+            return
+        if len(found) > 1:
+            raise ConfigurationError(f"There are several: name one with --nextcloud, of {', '.join(found)}.")
+        settings = settings.model_copy(update={"nextcloud_host": found[0]})
+    url = str(core.nextcloud_url(settings))
+    async with app.open_core(settings) as (opened, _):
+        ended = await opened.accounts.disconnect(personal_caller(url, "The command line"))
+    if not ended.was_connected:
+        say(f"Nothing is connected at {url}.")
+    elif ended.at_nextcloud:
+        result(f"Disconnected from {url}; Nextcloud has deleted the app password.")
+    else:
+        result(f"Disconnected from {url}. Nextcloud has not confirmed it yet: the server will try again.")

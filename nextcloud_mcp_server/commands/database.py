@@ -22,5 +22,4 @@ async def _upgrade(settings: Settings) -> None:
 
 def current(settings: Settings) -> None:
     """Print the schema's version, without touching anything."""
-    version = schema_version(database_file(settings))
-    result(version or "no schema yet: it is made at first use")
+    result(schema_version(database_file(settings)) or "no schema yet: it is made at first use")

@@ -24,7 +24,7 @@ def serve(settings: Settings) -> None:
     say(greeting(settings, port))
 
     # After the refusals: the SDK behind it takes most of a second.
-    from nextcloud_mcp_server import app  # noqa: PLC0415  # see above
+    from nextcloud_mcp_server import app  # noqa: PLC0415 - see above
 
     if settings.transport == "http":
         anyio.run(app.run_http, settings, settings.host, port)
@@ -42,8 +42,7 @@ def greeting(settings: Settings, port: int) -> str:
         lines = [
             "Nextcloud MCP server, listening on stdio: it waits for a client to speak.",
             f"Nextcloud: {behind}",
-            "To connect a client: nextcloud-mcp-server config claude-code "
-            "(or claude-desktop, vscode, cursor, codex)",
+            "To connect a client: nextcloud-mcp-server config claude-code (claude-desktop, vscode, cursor, codex)",
         ]
         return "\n".join(lines)
     lines = [
@@ -54,9 +53,10 @@ def greeting(settings: Settings, port: int) -> str:
         lines.append("No secret is asked for: everybody on this computer can call (--no-local-auth).")
     else:
         lines.append("Clients need the bearer secret of this server.")
-    at = "" if port == 8765 else f" --port {port}"  # noqa: PLR2004  # the default of the setting
+    default = Settings.model_fields["port"].default
+    at = ("" if port == default else f" --port {port}") + (" --sandbox" if settings.sandbox else "")
     lines.append(
-        f"To connect a client: nextcloud-mcp-server config claude-code --http{at} (or vscode, cursor, codex)"
+        f"To connect a client: nextcloud-mcp-server config claude-code --http{at} (vscode, cursor, codex)"
     )
     return "\n".join(lines)
 
@@ -66,7 +66,7 @@ def mcp_url(settings: Settings, port: int) -> str:
     if settings.nextcloud_mcp_server_url is not None:
         return f"{settings.nextcloud_mcp_server_url.rstrip('/')}/mcp"
     # A wildcard address is for listening, not for calling.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104  # compared, not bound
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}/mcp"
 

@@ -1,13 +1,13 @@
 """One Nextcloud, and one person's account on it: where the clients of the apps come together."""
 
-import re
+from contextlib import aclosing
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, decoded
@@ -18,9 +18,6 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 _OLDEST = 28
-_HOME_ID = (
-    '<d:propfind xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns"><d:prop><oc:id/></d:prop></d:propfind>'
-)
 
 
 class Account:
@@ -79,16 +76,16 @@ class Nextcloud:
 
     async def home_id(self, *, login_name: str, secret: SecretStr, uid: str) -> str | None:
         """Fetch the id of the home folder; a deleted and re-created account has another one."""
-        http = self._http(BasicCredential(login_name, secret), uid=uid)
-        response = await http.request(
+        asked = self._http(BasicCredential(login_name, secret), uid=uid).stream(
             "PROPFIND",
-            f"/remote.php/dav/files/{quote(uid, safe='')}/",
-            headers={"Depth": "0", "Content-Type": "application/xml"},
-            content=_HOME_ID,
-            max_bytes=65_536,
+            dav.Tree.of("files", uid).url(),
+            headers={**dav.XML_HEADERS, "Depth": "0"},
+            content=dav.propfind(["oc:id"]),
+            timeout_seconds=60,
         )
-        found = re.search(r"<(?:[\w-]+:)?id>([^<]+)</", response.text)
-        return found[1] if found else None
+        async with asked as response, aclosing(multistatus.read(response.aiter_bytes())) as found:
+            ids = [one.text("oc:id") async for one in found]
+        return ids[0] or None if ids else None
 
     async def delete_app_password(self, *, login_name: str, secret: SecretStr) -> None:
         """Revoke an app password at Nextcloud; one that is gone already counts as revoked.

@@ -128,16 +128,18 @@ class Tree:
         depth = len(self.root)
         if segments is None or not same(segments[:depth], self.root):
             return None
-        return segments[depth:]
+        below = segments[depth:]
+        # A slash that was encoded would make one name look like two; only a uid may hold one.
+        return None if any("/" in segment for segment in below) else below
 
 
 def _decode(path: str) -> Segments | None:
-    """Decode each part of an encoded path once; None when a part could be read as several."""
+    """Decode each part of an encoded path once; None when that is no path."""
     try:
         segments = tuple(unquote_to_bytes(part).decode() for part in path.removesuffix("/").split("/"))
     except UnicodeDecodeError:
         return None
-    if any(segment in ("", ".", "..") or "/" in segment or "\0" in segment for segment in segments):
+    if any(segment in ("", ".", "..") or "\0" in segment for segment in segments):
         return None
     return segments
 

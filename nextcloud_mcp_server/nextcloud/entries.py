@@ -79,7 +79,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
         size=number(response.text("d:getcontentlength")) if size is None else size,
         content_type=response.text("d:getcontenttype"),
         modified_at=http_date(response.text("d:getlastmodified")),
-        etag=etags.normalise(response.text("d:getetag")) or None,
+        etag=_etag(response.text("d:getetag")),
         favourite=response.text("oc:favorite") == "1",
     )
 
@@ -101,6 +101,12 @@ def details_of(response: DavResponse) -> Details:
         folders_inside=number(response.text("nc:contained-folder-count")),
         files_inside=number(response.text("nc:contained-file-count")),
     )
+
+
+def _etag(text: str) -> str | None:
+    etag = etags.normalise(text)
+    # It goes into a header later: a line break in it would begin another header.
+    return etag if etag.isascii() and etag.isprintable() and etag else None
 
 
 def number(text: str) -> int | None:

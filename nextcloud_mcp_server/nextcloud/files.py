@@ -21,7 +21,6 @@ Order = Literal["name", "modified", "size"]
 
 #: Each missing parent costs a request, so a path of thousands of them is refused.
 _MAX_NEW_LEVELS: Final = 64
-_WENT_WRONG_AFTERWARDS: Final = (errors.Unreachable, errors.NotFound, errors.ServerFault, errors.Unavailable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ class FilesClient:
     async def _room(self, folder: dav.Segments, needed: int) -> str:
         try:
             _, details = await self.details(dav.join(folder))
-        except _WENT_WRONG_AFTERWARDS:
+        except troubles.NOT_SEEN:
             return "Its quota could not be looked at."
         left = details.quota_available
         if left is not None and 0 <= left < needed:
@@ -182,6 +181,8 @@ class FilesClient:
             )
         try:
             return await self._mkcol(segments)
+        except errors.AlreadyExists:
+            raise
         except errors.Conflict:
             for depth in range(1, len(segments)):
                 await self._mkcol(segments[:depth])
@@ -259,7 +260,7 @@ class FilesClient:
         """Tell whether this very file or folder is at a path now; False also when that cannot be seen."""
         try:
             _, details = await self.details(path)
-        except (errors.InvalidInput, *_WENT_WRONG_AFTERWARDS):
+        except (errors.InvalidInput, *troubles.NOT_SEEN):
             return False
         return bool(file_id) and details.file_id == file_id
 
@@ -304,7 +305,7 @@ class FilesClient:
         """Look at the result of a change; a failure here must not read like the change failed."""
         try:
             return await self.info(dav.join(segments))
-        except _WENT_WRONG_AFTERWARDS:
+        except troubles.NOT_SEEN:
             return None
 
     async def _one(

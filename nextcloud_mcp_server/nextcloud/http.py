@@ -2,8 +2,8 @@
 
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
@@ -27,7 +27,8 @@ _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-_RETRY = stamina.AsyncRetryingCaller(attempts=3, timeout=10, wait_initial=0.2, wait_max=2)
+# The first repetition comes at once: most often only a kept connection was closed meanwhile.
+_RETRY = stamina.AsyncRetryingCaller(attempts=2, timeout=10, wait_initial=0.5, wait_max=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +159,12 @@ class NextcloudHttp:
                 return await _read(response, max_bytes)
 
         try:
-            if method in _READING:
-                return await _RETRY(_PassingError, send)
             return await send()
+        except _PassingError as passing:
+            if method not in _READING:
+                raise passing.error from None
+        try:
+            return await _RETRY(_PassingError, send)
         except _PassingError as passing:
             raise passing.error from None
 
@@ -213,23 +217,32 @@ class NextcloudHttp:
         **options: Any,  # noqa: ANN401  # what httpx2 takes: params, json, content
     ) -> AsyncGenerator[httpx2.Response]:
         url = f"{self.base}{_checked(path)}"
-        with _translated():
+        headers = {**headers, **self._host}
+        try:
             # One limit over everything: a server that sends a byte a second never runs into the others.
             with anyio.fail_after(timeout_seconds):
-                async with AsyncExitStack() as stack:
-                    for last in (False, True):
-                        opened = self._pool.stream(
-                            method, url, headers={**headers, **self._host}, auth=self._auth, **options
-                        )
-                        response = await stack.enter_async_context(opened)
-                        if response.status_code not in _REDIRECTS:
-                            break
-                        url = _followed(response, last=last)
-                        await stack.aclose()
+                response = await self._send(method, url, headers=headers, **options)
+                try:
                     self._check_person(response)
                     if response.status_code >= httpx2.codes.BAD_REQUEST:
                         await _refuse(response, sentences)
                     yield response
+                finally:
+                    await response.aclose()
+        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise _translated(error) from None
+
+    async def _send(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401  # passed on
+        """Open an answer, after one redirect at most."""
+        hops = 0
+        while True:
+            request = self._pool.build_request(method, url, **options)
+            response = await self._pool.send(request, stream=True, auth=self._auth)
+            if response.status_code not in _REDIRECTS:
+                return response
+            await response.aclose()
+            url = _followed(response, last=bool(hops))
+            hops += 1
 
     def _check_person(self, response: httpx2.Response) -> None:
         """Refuse an answer that names another person; leaving unread closes the connection."""
@@ -308,16 +321,16 @@ def _followed(response: httpx2.Response, *, last: bool) -> str:
 
     Anything else would carry the Authorization header to an address that nobody configured.
     """
-    here = urlsplit(str(response.request.url))
-    there = urlsplit(urljoin(str(response.request.url), response.headers.get("Location", "")))
+    address = str(response.request.url)
+    here, there = urlsplit(address), urlsplit(urljoin(address, response.headers.get("Location", "")))
     upgraded = (
         (here.scheme, there.scheme) == ("http", "https")
         and here.hostname == there.hostname
         and (here.port, there.port) == (None, None)
     )
-    same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
     same_place = there.path in {here.path, f"{here.path}/"} and there.query == here.query
-    moved = there != here and same_place and (upgraded or same_origin)
+    same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
+    moved = here != there and same_place and (upgraded or same_origin)
     if response.request.method == "GET" and moved and not last:
         return there.geturl()
     if same_origin:
@@ -326,36 +339,32 @@ def _followed(response: httpx2.Response, *, last: bool) -> str:
             "the proxy in front of it and NEXTCLOUD_HOST."
         )
     raise errors.NotNextcloud(
-        f"Nextcloud redirects to {there.scheme or 'another scheme'} on {there.hostname or 'no host'}, and "
+        f"Nextcloud redirects to {there.scheme} on {there.hostname or 'no host'}, and "
         "the access is not sent there. Set NEXTCLOUD_HOST to the address that browsers end up at."
     )
 
 
-@contextmanager
-def _translated() -> Generator[None]:
-    """Turn what httpx2 and time limits raise into our exceptions, without their texts."""
-    try:
-        yield
-    except (TimeoutError, httpx2.TimeoutException):
-        raise errors.TimedOut(
-            "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
-            "have happened."
-        ) from None
-    except httpx2.ConnectError as error:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error.__cause__, ssl.SSLError):
-            raise errors.TlsFailed(
+def _translated(error: Exception) -> Exception:
+    """Say in our words what httpx2 or a time limit raised; its own text may hold addresses."""
+    match error:
+        case TimeoutError() | httpx2.TimeoutException():
+            return errors.TimedOut(
+                "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
+                "have happened."
+            )
+        case httpx2.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(
+            error.__cause__, ssl.SSLError
+        ):
+            return errors.TlsFailed(
                 "The certificate of the Nextcloud server is not trusted. For a private CA set "
                 "NEXTCLOUD_CA_BUNDLE to its PEM file."
-            ) from None
-        raise _PassingError(_unreachable()) from None
-    except httpx2.TransportError:
-        raise _PassingError(_unreachable()) from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
-        raise errors.ServerFault("Nextcloud's answer could not be read. Try again later.") from None
-
-
-def _unreachable() -> errors.Unreachable:
-    return errors.Unreachable(
-        "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the administrator "
-        "should check NEXTCLOUD_HOST and the network."
-    )
+            )
+        case httpx2.TransportError():
+            return _PassingError(
+                errors.Unreachable(
+                    "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the "
+                    "administrator should check NEXTCLOUD_HOST and the network."
+                )
+            )
+        case _:
+            return errors.ServerFault("Nextcloud's answer could not be read. Try again later.")

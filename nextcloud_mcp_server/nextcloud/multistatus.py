@@ -21,7 +21,7 @@ MAX_BYTES: Final = 33_554_432
 MAX_DEPTH: Final = 16
 #: Within one response; a file shared with a thousand people stays below.
 MAX_ELEMENTS: Final = 20_000
-MAX_TEXT: Final = 1_048_576
+MAX_TEXT: Final = 262_144
 #: A tag that goes on for longer is an attack: the parser would hold all of it at once.
 MAX_SILENCE: Final = 262_144
 _SLICE: Final = 65_536

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise, quote
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
@@ -209,11 +210,7 @@ class NotesClient:
             if before.readonly:
                 raise errors.Forbidden(_READ_ONLY)
             if if_match is not None and normalise(if_match) != before.etag:
-                raise errors.EtagMismatch(
-                    "The note was changed since it was read, so nothing was written. Read it again, then "
-                    "repeat with the new etag.",
-                    current_etag=before.etag,
-                )
+                raise errors.EtagMismatch(changed_since(before.etag), current_etag=before.etag)
             try:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
             except errors.EtagMismatch:

@@ -125,7 +125,13 @@ def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> er
         )
     if "the resource did not exist" in text:
         return errors.NotFound(sentences.get(404) or _SENTENCES[404])
-    return errors.EtagMismatch(sentences.get(412) or _SENTENCES[412], current_etag=_current_etag(response))
+    current = _current_etag(response)
+    return errors.EtagMismatch(sentences.get(412) or changed_since(current), current_etag=current)
+
+
+def changed_since(current_etag: str | None) -> str:
+    """Word a conflict, with the etag to expect when reading again."""
+    return _SENTENCES[412] + (f" Its etag is now {current_etag}." if current_etag else "")
 
 
 def _current_etag(response: httpx2.Response) -> str | None:

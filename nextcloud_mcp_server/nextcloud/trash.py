@@ -14,10 +14,6 @@ from nextcloud_mcp_server.nextcloud.window import Position, Window
 _PROPERTIES: Final = (
     "d:resourcetype", "oc:size", "oc:fileid", "nc:trashbin-original-location", "nc:trashbin-deletion-time",
 )  # fmt: skip
-_NOT_READABLE: Final = (
-    errors.Unreachable, errors.NotFound, errors.Forbidden, errors.ServerFault, errors.Unavailable,
-    errors.TooLarge,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class TrashClient:
         window = Window[TrashEntry](position, limit=1, after=None)
         try:
             await self._fill(window, only=wanted)
-        except _NOT_READABLE:
+        except troubles.NOT_SEEN:
             return None
         return next(iter(window.page()[0]), None)
 

@@ -2,9 +2,17 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.visible import quoted
+
+#: What may go wrong when the result of a change is looked at. The change has happened, so these say
+#: nothing about it; a rejected credential or a mix-up of accounts still has to be told.
+NOT_SEEN: Final = (
+    errors.Unreachable, errors.NotNextcloud, errors.Forbidden, errors.NotFound, errors.Locked,
+    errors.Throttled, errors.ServerFault, errors.Unavailable, errors.TooLarge,
+)  # fmt: skip
 
 
 @contextmanager

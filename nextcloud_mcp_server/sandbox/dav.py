@@ -72,8 +72,6 @@ class DavEndpoint:
 
     async def _answer(self, request: Request) -> Response:
         path: str = request.path_params.get("path", "")
-        if "\0" in path:
-            return _refusal_of_the_web_server()
         user = self._context.authenticate(request)
         if isinstance(user, Response):
             return user
@@ -145,13 +143,3 @@ class DavEndpoint:
 
     def _principal(self, user: User) -> str:
         return escape_href(f"{self._base}/principals/users/{user.uid}/")
-
-
-def _refusal_of_the_web_server() -> Response:
-    """Answer as nginx does before Nextcloud sees a NUL."""
-    page = (
-        "<html>\r\n<head><title>400 Bad Request</title></head>\r\n<body>\r\n"
-        "<center><h1>400 Bad Request</h1></center>\r\n<hr><center>nginx</center>\r\n"
-        "</body>\r\n</html>\r\n"
-    )
-    return Response(page, 400, {"Content-Type": "text/html"})

@@ -48,7 +48,7 @@ class Found:
     failed: Mapping[int, Iterable[str]] = field(default_factory=dict[int, list[str]])
 
 
-class DavFault(Exception):  # noqa: N818 - a whole answer, not only an error
+class DavFault(Exception):
     """An answer that is a DAV error body."""
 
     def __init__(

@@ -9,7 +9,7 @@ FaultKind = Literal["slow", "status", "lost_body"]
 FaultStatus = Literal[401, 423, 429, 503, 507]
 
 
-class LostAnswer(ConnectionError):  # noqa: N818 - named for what happened, like the tree in errors.py
+class LostAnswer(ConnectionError):
     """The request was carried out, and the connection broke before the answer arrived."""
 
 

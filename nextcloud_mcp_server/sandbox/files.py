@@ -12,7 +12,7 @@ _RESERVED_NAMES = frozenset({".htaccess"})
 _FORBIDDEN_SUFFIXES = (".part", ".filepart")
 
 
-class FileFault(Exception):  # noqa: N818 - named for what happened, like the tree in errors.py
+class FileFault(Exception):
     """The tree refuses something; the message is the one Nextcloud sends."""
 
 

@@ -1,5 +1,6 @@
 """The outermost layer: paths, sessions, maintenance mode, faults and the request log."""
 
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 
 import anyio
@@ -13,7 +14,7 @@ from nextcloud_mcp_server.sandbox.faults import Area, FaultStatus, LostAnswer
 from nextcloud_mcp_server.sandbox.faulty import faulty_reply
 from nextcloud_mcp_server.sandbox.identity import IDENTITY_KEY, SESSION_KEY, Identity
 from nextcloud_mcp_server.sandbox.node import INSTANCE_ID
-from nextcloud_mcp_server.sandbox.reply import page
+from nextcloud_mcp_server.sandbox.reply import page, web_server_page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog, RequestRecord
 from nextcloud_mcp_server.sandbox.state import Session
 
@@ -37,11 +38,14 @@ class Frontend:
             await self._app(scope, receive, send)
             return
         local = self._local_path(scope["path"])
-        area = _area_of(local or "")
+        if isinstance(local, HTTPStatus):
+            await web_server_page(local)(scope, receive, send)
+            return
+        area = _area_of(local)
         inner = {
             **scope,
             "root_path": self._context.base_path,
-            "path": f"{self._context.base_path}{local or '/'}",
+            "path": f"{self._context.base_path}{local}",
         }
         request = Request(inner, receive)
         faults = self._context.faults.hits(area, request.method)
@@ -52,9 +56,9 @@ class Frontend:
         inner[SESSION_KEY] = known or self._context.state.new_session()
         lost = any(fault.kind == "lost_body" for fault in faults)
         visit = _Visit(send, inner, known=known, cookie_path=self._context.base_path or "/", lost=lost)
-        answer = self._app if local is not None else _not_found()
+        answer = self._refuse(request, local, area, status) or self._app
         try:
-            await (self._refuse(request, local or "", area, status) or answer)(inner, receive, visit.send)
+            await answer(inner, receive, visit.send)
         finally:
             self._remember(request, visit.status)
         if lost:
@@ -63,14 +67,18 @@ class Frontend:
             await send({"type": "http.response.start", "status": 200, "headers": head})
             raise LostAnswer("The connection broke before the answer arrived.")
 
-    def _local_path(self, path: str) -> str | None:
+    def _local_path(self, path: str) -> str | HTTPStatus:
+        """Cut off what comes before a route's path, or say how the web server refuses it."""
         base = self._context.base_path
-        if base and path != base and not path.startswith(f"{base}/"):
-            return None
+        if "\0" in path:
+            return HTTPStatus.BAD_REQUEST
+        if "\n" in path or not (path == base or path.startswith(f"{base}/")):
+            return HTTPStatus.NOT_FOUND
         local = path.removeprefix(base) or "/"
         if local == "/index.php" or local.startswith("/index.php/"):
             return local.removeprefix("/index.php") or "/"
-        return local if self._context.pretty_urls or local == "/" or local.startswith(_OWN_SCRIPTS) else None
+        reachable = self._context.pretty_urls or local == "/" or local.startswith(_OWN_SCRIPTS)
+        return local if reachable else HTTPStatus.NOT_FOUND
 
     def _refuse(
         self, request: Request, local: str, area: Area, status: FaultStatus | None
@@ -149,7 +157,3 @@ def _area_of(local: str) -> Area:
     if local.startswith("/ocs/"):
         return "ocs"
     return "login" if local.startswith("/login") else "other"
-
-
-def _not_found() -> Response:
-    return page("Page not found", "<h1>Page not found</h1>", status=404)

@@ -121,7 +121,7 @@ class LoginFlows:
             f'<input type="hidden" name="stateToken" value="{session.state_token}">'
             '<button type="submit">Grant access</button></form>'
             f'<form method="post" action="{self._path("/logout")}">'
-            '<button type="submit">Use another account</button></form>',
+            '<button type="submit" class="quiet">Use another account</button></form>',
             uid=user.uid,
         )
 

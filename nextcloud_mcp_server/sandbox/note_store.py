@@ -18,7 +18,7 @@ _NUMBERED = re.compile(r"\s\(([0-9]+)\)$")
 _CURSOR = re.compile(r"(\d+)-(\d+)-(\d+)")
 
 
-class NoteMissing(Exception):  # noqa: N818 - named for what happened, like the tree in errors.py
+class NoteMissing(Exception):
     """No such note among this person's."""
 
 
@@ -144,7 +144,7 @@ class NoteStore:
                 notes.setdefault(node.file_id, {"id": node.file_id})
         return Listing(
             notes=list(notes.values()),
-            etag=_md5(php_json(notes) if notes else "[]"),
+            etag=_md5(php_json(notes or []).encode()),
             listed_at=started_at,
             cursor=f"{started_at}-{chunk[-1][0]}-{chunk[-1][1]}" if pending else None,
             pending=pending,
@@ -168,12 +168,13 @@ class NoteStore:
             # Nextcloud answers 200 here, with the exception's name for the text.
             "content": f"Error: {_LOCKED}" if locked else node.read().decode(errors="replace"),
         }
-        etag = _md5(php_json(note))
+        etag = _md5(b"locked", self.etag(node).encode()) if locked else self.etag(node)
         return {name: value for name, value in note.items() if name not in exclude} | {"etag": etag}
 
     def etag(self, node: Node) -> str:
-        """Compute a note's etag; unlike a file's it follows every change, within a second too."""
-        return str(self.describe(node)["etag"])
+        """Compute the etag that a write must name; unlike a file's it follows every change at once."""
+        marks = f"{node.file_id} {node.modified_at} {node.favorite} {node.readonly} {node.path}"
+        return _md5(marks.encode(), b"\0", node.read())
 
     def category(self, node: Node) -> str:
         """Name the folder of a note below the Notes folder."""
@@ -208,11 +209,7 @@ class NoteStore:
 
     def _free_name(self, folder: Node, title: str, own: Node | None) -> str:
         while folder.children.get(f"{title}{self._user.notes_suffix}") not in {None, own}:
-            numbered = _NUMBERED.search(title)
-            if numbered is None:
-                title = f"{title} (2)"
-            else:
-                title = f"{title[: numbered.start()]} ({int(numbered[1]) + 1})"
+            title = _next_title(title)
         return f"{title}{self._user.notes_suffix}"
 
     def _drop_empty(self, folder: Node | None) -> None:
@@ -242,6 +239,13 @@ def safe_category(text: str) -> str:
     return "/".join(part for part in (_safe_path_part(part) for part in text.split("/")) if part)
 
 
+def _next_title(title: str) -> str:
+    numbered = _NUMBERED.search(title)
+    if numbered is None:
+        return f"{title} (2)"
+    return f"{title[: numbered.start()]} ({int(numbered[1]) + 1})"
+
+
 def _safe_path_part(text: str) -> str:
     return re.sub(r"^[. ]+", "", re.sub(r'[*|/\\:"<>?]', "", text), flags=re.MULTILINE).strip()
 
@@ -261,5 +265,5 @@ def _read_cursor(text: str, now: int) -> tuple[int, tuple[int, int]]:
     return (int(match[1]), (int(match[2]), int(match[3]))) if match else (now, (-1, -1))
 
 
-def _md5(text: str) -> str:
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+def _md5(*parts: bytes) -> str:
+    return hashlib.md5(b"".join(parts), usedforsecurity=False).hexdigest()

@@ -36,7 +36,7 @@ _FAULTS: dict[type[Exception], tuple[int, str]] = {
 }
 
 
-class WrongType(Exception):  # noqa: N818 - named for what happened, like the tree in errors.py
+class WrongType(Exception):
     """A field has a type that PHP refuses; Nextcloud answers with an error page."""
 
 

@@ -35,17 +35,23 @@ class Person:
         self._browser = browser
         self.seen: list[Page] = []
 
-    async def allow(self, url: str, *, only: Collection[str] | None = None) -> Page:
+    async def allow(
+        self, url: str, *, only: Collection[str] | None = None, stop_at_nextcloud: bool = False
+    ) -> Page:
         """Open the link that the client was given and grant what it asks for.
 
-        `only` unticks everything else on our page. The answer is the page that stays open in the end.
+        `only` unticks everything else on our page; `stop_at_nextcloud` goes no further than to the
+        page where Nextcloud asks. The answer is the page that stays open in the end.
         """
         response = await self._get(url)
         if "/oauth/provision" not in url:
             return await self._sign_in(response)
         response = await self._submit(response, answer="allow", only=only)
         if (link := _link(response, "/login/")) is not None:
-            await self._sign_in(await self._get(link))
+            nextcloud = await self._get(link)
+            if stop_at_nextcloud:
+                return self.seen[-1]
+            await self._sign_in(nextcloud)
         return await self.follow(str(response.url))
 
     async def decline(self, url: str) -> Page:

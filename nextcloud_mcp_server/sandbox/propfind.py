@@ -26,7 +26,7 @@ _FAVORITE = f"{{{OC}}}favorite"
 _LAST_MODIFIED = f"{{{DAV}}}lastmodified"
 
 
-class Absent(Exception):  # noqa: N818 - an answer, caught where the property was asked for
+class Absent(Exception):
     """The resource has no such property."""
 
 

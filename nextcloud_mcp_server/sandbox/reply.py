@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from html import escape
+from http import HTTPStatus
 from typing import Literal, cast
 from xml.sax.saxutils import escape as escape_xml
 
@@ -33,6 +34,7 @@ p {{ overflow-wrap: anywhere; }}
 label {{ display: block; margin: .75rem 0 .25rem; }}
 input {{ box-sizing: border-box; width: 100%; padding: .6rem; font: inherit; border: 2px solid #767676; border-radius: 8px; }}
 button, a.button {{ display: block; box-sizing: border-box; width: 100%; margin-top: 1rem; padding: .7rem; border: 0; border-radius: 8px; background: #00679e; color: #fff; font: inherit; font-weight: 600; text-align: center; text-decoration: none; cursor: pointer; }}
+button.quiet {{ background: none; color: inherit; border: 2px solid #767676; }}
 </style>
 </head>
 <body><main>
@@ -69,6 +71,17 @@ def page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str]
         status_code=status,
         headers={"Content-Type": HTML_TYPE, **(headers or {})},
     )
+
+
+def web_server_page(status: HTTPStatus) -> Response:
+    """Answer as the web server does for what never reaches Nextcloud."""
+    title = f"{status.value} {status.phrase}"
+    body = (
+        f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n"
+        f"<center><h1>{title}</h1></center>\r\n<hr><center>nginx</center>\r\n"
+        "</body>\r\n</html>\r\n"
+    )
+    return Response(body, status_code=status, headers={"Content-Type": "text/html"})
 
 
 def internal_error() -> Response:
@@ -120,7 +133,7 @@ def ocs_reply(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Answer in the OCS envelope: version 1 hides the status in the body, version 2 maps it."""
-    v1 = request.path_params.get("version", "2") == "1"
+    v1 = str(request.path_params.get("version")) == "1"
     ok = code == OCS_OK
     meta: dict[str, object] = {
         "status": "ok" if ok else "failure",

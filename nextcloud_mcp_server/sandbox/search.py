@@ -36,7 +36,7 @@ _KEYS: dict[str, Callable[[Node], Key]] = {
 }
 
 
-class UnknownProperty(Exception):  # noqa: N818 - named for what happened
+class UnknownProperty(Exception):
     """A query names a property that cannot be searched."""
 
 

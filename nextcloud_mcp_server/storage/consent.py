@@ -154,10 +154,10 @@ class Consent:
         row = (await self._connection.execute(query)).one_or_none()
         version = new.version
         if row is not None:
-            if change.flow is None and row.credential_created_at >= new.created_at:
-                return
             with contextlib.suppress(Unsealable):
                 old = open_credential(self._keys, principal, row)
+                if change.flow is None and old.created_at >= new.created_at:
+                    return
                 if old.secret != new.secret:
                     await self._revoke(change.account, old)
             version = max(version, row.version + 1)

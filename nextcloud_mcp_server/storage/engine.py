@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import aiosqlite
 from sqlalchemy import URL, event, make_url, text
@@ -75,7 +76,7 @@ class Database:
 
 def file_url(path: Path) -> str:
     """Write the DATABASE_URL of a SQLite file, on any platform."""
-    return f"sqlite:///{path.as_posix()}"
+    return f"sqlite:///{quote(path.as_posix(), safe='/:')}"
 
 
 async def current_version(engine: AsyncEngine) -> str | None:
@@ -95,7 +96,7 @@ async def _prepare(engine: AsyncEngine, transactions: Transactions, path: Path) 
         if await _is_ready(engine):
             return
         # Alembic costs a third of a second, which a start with a current schema must not pay.
-        from nextcloud_mcp_server.storage.migration import upgrade  # noqa: PLC0415
+        from nextcloud_mcp_server.storage.migration import upgrade  # noqa: PLC0415 (see above)
 
         version = await current_version(engine)
         async with transactions.writing() as connection:

@@ -55,26 +55,23 @@ class LoginFlowRepository:
             )
             if state is None:
                 raise ElicitationUnknown("This request is not known any more. Call the tool again.")
-            row = await _find(connection, elicitation_hash)
-            if row is None:
-                values = {
-                    "id": flow_id,
-                    "issuer": principal.issuer,
-                    "subject": principal.subject,
-                    "elicitation_hash": elicitation_hash,
-                    "elicitation_id": seal.seal("elicitation_id", elicitation_id),
-                    "login_url": seal.seal("login_url", login_url.get_secret_value()),
-                    "poll_token": seal.seal("poll_token", poll_token.get_secret_value()),
-                    "scopes": scopes,
-                    "started_at": now,
-                    "expires_at": expires_at,
-                    "discard": state in _UNWANTED,
-                    "attempts": 0,
-                    "due_at": now,
-                }
-                row = (
-                    await connection.execute(insert(login_flows).values(values).returning(login_flows))
-                ).one()
+            values = {
+                "id": flow_id,
+                "issuer": principal.issuer,
+                "subject": principal.subject,
+                "elicitation_hash": elicitation_hash,
+                "elicitation_id": seal.seal("elicitation_id", elicitation_id),
+                "login_url": seal.seal("login_url", login_url.get_secret_value()),
+                "poll_token": seal.seal("poll_token", poll_token.get_secret_value()),
+                "scopes": scopes,
+                "started_at": now,
+                "expires_at": expires_at,
+                "discard": state in _UNWANTED,
+                "attempts": 0,
+                "due_at": now,
+            }
+            creation = insert(login_flows).values(values).returning(login_flows)
+            row = await _find(connection, elicitation_hash) or (await connection.execute(creation)).one()
         return _flow(keys, row)
 
     async def find(self, elicitation_id: str) -> LoginFlow | None:

@@ -6,7 +6,7 @@ The SDK's own way would turn the text "null" into None, drop unknown arguments i
 
 import logging
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from mcp.server.mcpserver import Context
@@ -79,6 +79,7 @@ class GuardedTool(Tool):
             parameters=spec.arguments.schema,
             fn_metadata=metadata,
             is_async=True,
+            context_kwarg=None,
             annotations=ToolAnnotations(
                 title=spec.title,
                 read_only_hint=spec.read_only,
@@ -139,9 +140,10 @@ class GuardedTool(Tool):
         except ElicitationRequired as need:
             if told != need.elicitation_id:
                 return self._tell(need, call, context)
-            if not await self._state.pending.wait(told, seconds=self._hold(call.form)):
+            if not await self._state.pending.wait(need.elicitation_id, seconds=self._hold(call.form)):
                 return wire.waiting(need, call.form, round_=call.round)
-        return await self._after_visit(call, told, arguments, context)
+            visited = need.elicitation_id
+        return await self._after_visit(call, visited, arguments, context)
 
     async def _after_visit(
         self, call: _Call, told: str, arguments: dict[str, Any], context: Context[Any, Any]
@@ -228,4 +230,4 @@ def _object(arguments: dict[str, Any]) -> str:
     """Name what a call was about, for the audit: ids and paths, never texts."""
     names = ("path", "note_id", "source", "destination", "trash_id", "title")
     parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
-    return cast("str", " ".join(parts))[:500]
+    return " ".join(parts)[:500]

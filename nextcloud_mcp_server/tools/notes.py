@@ -238,7 +238,7 @@ def _score(note: Note, words: list[str]) -> int:
     if not all(word in title or word in body for word in words):
         return 0
     phrase = " ".join(words)
-    score = 100 * (phrase in title) + 40 * (phrase in body)
+    score = 100 * (phrase == title) + 100 * (phrase in title) + 40 * (phrase in body)
     score += sum(20 * (word in title) + min(body.count(word), 5) for word in words)
     return score + 5 * note.favorite
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PACKAGE = "nextcloud_mcp_server.web"
 _LONGEST_NAME = 64
+# What fits a heading's line on a phone.
+_PHONE_LINE = 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Name:
     """
 
     plain: str
+    dotted: bool = False
 
     @classmethod
     def of(cls, text: str) -> "Name":
@@ -42,13 +45,20 @@ class Name:
         words = " ".join(visible.split())
         return cls(words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1].rstrip()}…")
 
+    @classmethod
+    def of_host(cls, text: str) -> "Name":
+        """Clean the name of a server; one too long for a phone may break after each of its dots."""
+        plain = cls.of(text).plain
+        return cls(plain, dotted=len(plain) > _PHONE_LINE)
+
     def __bool__(self) -> bool:
         return bool(self.plain)
 
     def __html__(self) -> str:
-        from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
+        from markupsafe import Markup  # noqa: PLC0415 - loaded with jinja2, at the first page
 
-        return Markup("<bdi>{}</bdi>").format(self.plain)
+        parts = self.plain.split(".") if self.dotted else [self.plain]
+        return Markup("<bdi>{}</bdi>").format(Markup(".<wbr>").join(parts))
 
 
 def _shows(char: str) -> bool:
@@ -73,7 +83,7 @@ def page(
 def time_left(seconds: int) -> tuple[str, int]:
     """Choose the sentence for a time left, and its number of minutes."""
     minutes = -(-seconds // 60)
-    if seconds < 60:  # noqa: PLR2004  a minute
+    if seconds < 60:  # noqa: PLR2004 - seconds of a minute
         return "waiting.moments", 0
     return ("waiting.minute", 1) if minutes == 1 else ("waiting.minutes", minutes)
 
@@ -93,7 +103,7 @@ def stylesheet() -> tuple[str, bytes]:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  see the module's first lines
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - see the module's first lines
 
     return Environment(
         loader=PackageLoader(_PACKAGE, "templates"),
@@ -106,12 +116,12 @@ def _environment() -> "Environment":
 
 @cache
 def _sentences(language: str) -> "Callable[..., Markup]":
-    from markupsafe import Markup  # noqa: PLC0415  loaded with jinja2, at the first page
+    from markupsafe import Markup  # noqa: PLC0415 - loaded with jinja2, at the first page
 
     sentences = catalogue(language)
 
     def sentence(key: str, **values: object) -> Markup:
         # The catalogue is ours and may hold markup; format() escapes what is put in.
-        return Markup(sentences[key]).format(**values)  # noqa: S704
+        return Markup(sentences[key]).format(**values)  # noqa: S704 - only ours is marked
 
     return sentence

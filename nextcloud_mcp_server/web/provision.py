@@ -6,15 +6,16 @@ fetches it. Links that are unknown, malformed, used or expired look the same, to
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.visit import Visit
 from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused, InvalidInput
 from nextcloud_mcp_server.storage.records import ElicitationState
@@ -27,8 +28,6 @@ logger = logging.getLogger(__name__)
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LARGEST_FORM = 16_384
 _MOST_FIELDS = 64
-# How long a visit lives; the bar on the waiting page is full then.
-_SECONDS_AT_MOST = 600
 _FOLLOW_SECONDS = 2
 _PROVISION = "/oauth/provision"
 _WAITING = "/oauth/waiting"
@@ -97,7 +96,8 @@ class ConsentPages:
             if context.session.holds_ticket(visit_id):
                 return _to_waiting(visit_id)
             raise ElicitationUnknown("This request is over.")
-        ticked = frozenset(form.get("allow", ())) & visit.offered
+        # What is allowed already stays so, whatever this form says: it is ended elsewhere.
+        ticked = (frozenset(form.get("allow", ())) | visit.granted) & visit.offered
         answer = _single_or_none(form.get("answer", []))
         if answer == "deny":
             await context.consent.decline(visit_id)
@@ -107,7 +107,7 @@ class ConsentPages:
             return self._consent_page(request, context.session, visit, ticked=ticked, nothing_ticked=True)
         else:
             await context.consent.approve(visit_id, ticked)
-        response = _to_waiting(visit_id)
+        response = _to_waiting(visit_id, without=visit.needed - ticked if answer == "allow" else ())
         context.session.give_ticket(response, visit_id)
         return response
 
@@ -135,7 +135,9 @@ class ConsentPages:
         visit_id, _, context = await self._checked_form(request)
         if not context.session.holds_ticket(visit_id):
             raise ElicitationUnknown("Another browser gave the answer, or none did.")
-        await context.consent.decline(visit_id)
+        visit = await context.find(visit_id)
+        if not visit.state.final:
+            await context.consent.decline(visit_id)
         return _to_waiting(visit_id)
 
     async def _context(self, request: Request) -> _Context:
@@ -171,10 +173,11 @@ class ConsentPages:
             id=visit.id,
             csrf=session.form_check(visit.id),
             client=Name.of(visit.client_name),
-            host=Name.of(visit.nextcloud_host),
+            host=Name.of_host(visit.nextcloud_host),
             reading=in_order(visit.offered, writing=False),
             changing=in_order(visit.offered, writing=True),
             needed=visit.needed,
+            granted=visit.granted,
             ticked=ticked,
             nothing_ticked=nothing_ticked,
         )
@@ -185,8 +188,10 @@ class ConsentPages:
         self, request: Request, session: BrowserSession, visit: Visit, login_url: str
     ) -> Response:
         seconds_left = max(0, int((visit.expires_at - self._clock()).total_seconds()))
+        at_most = int(LIFETIME.total_seconds())
         sentence, minutes = time_left(seconds_left)
-        here = f"{_WAITING}?elicitationId={visit.id}"
+        without = in_order(visit.needed.intersection(request.query_params.getlist("without")))
+        here = _waiting_url(visit.id, without=without)
         paused = "paused" in request.query_params
         return page(
             request.headers,
@@ -194,13 +199,13 @@ class ConsentPages:
             headers={} if paused else {"Refresh": str(_FOLLOW_SECONDS)},
             id=visit.id,
             csrf=session.form_check(visit.id),
-            host=Name.of(visit.nextcloud_host),
+            host=Name.of_host(visit.nextcloud_host),
             login_url=login_url,
-            seconds_left=min(seconds_left, _SECONDS_AT_MOST),
-            seconds_at_most=_SECONDS_AT_MOST,
+            seconds_left=min(seconds_left, at_most),
+            seconds_at_most=at_most,
             time_left=sentence,
             minutes=minutes,
-            left_out=in_order(visit.needed - visit.granted if visit.granted else ()),
+            left_out=without,
             paused=paused,
             here=here,
             paused_here=f"{here}&paused=1",
@@ -213,7 +218,7 @@ def _done_page(request: Request, visit: Visit) -> Response:
         "done.html",
         account=Name.of(visit.account_name or ""),
         client=Name.of(visit.client_name),
-        host=Name.of(visit.nextcloud_host),
+        host=Name.of_host(visit.nextcloud_host),
         reading=in_order(visit.granted, writing=False),
         changing=in_order(visit.granted, writing=True),
         left_out=in_order(visit.needed - visit.granted),
@@ -227,9 +232,15 @@ def _failed_page(request: Request, visit: Visit) -> Response:
     return problem_page(request.headers, problem, reference=reference, sentence=visit.error or "")
 
 
-def _to_waiting(visit_id: str) -> Response:
+def _to_waiting(visit_id: str, *, without: Iterable[str] = ()) -> Response:
     # 303, never 307: the answer must not be posted again (RFC 9700 §4.12).
-    return RedirectResponse(f"{_WAITING}?elicitationId={visit_id}", 303)
+    return RedirectResponse(_waiting_url(visit_id, without=without), 303)
+
+
+def _waiting_url(visit_id: str, *, without: Iterable[str]) -> str:
+    """Address the waiting page; `without` is only for telling the person what they left out."""
+    fields = [("elicitationId", visit_id), *(("without", scope) for scope in in_order(without))]
+    return f"{_WAITING}?{urlencode(fields, safe=':')}"
 
 
 def _single(values: list[str]) -> str:

@@ -1,28 +1,23 @@
 """How the recordings of logins, people, capabilities and maintenance mode are replayed."""
 
-from tests.contract.replay import Case, Step, Table, case
-from tests.contract.steps import (
+from tests.contract.login_steps import (
     app_password,
     app_password_deleted,
     at_login_address,
     bad_logins,
     cookies_of,
     disabled,
-    file,
     flow_granted,
     flow_landed,
     flow_picked,
     flow_polled,
     flow_signed_in,
     flow_started,
-    folder,
-    header_of,
     in_maintenance,
-    in_sandbox,
-    note,
-    notes_as_in,
     wrong_password,
 )
+from tests.contract.replay import Case, Step, Table, case
+from tests.contract.steps import file, folder, header_of, in_sandbox, note, notes_as_in
 
 _MAINTENANCE = case(in_sandbox(in_maintenance), sandbox_only="maintenance mode is switched on the machine")
 _THROTTLED = "it would lock the suite's address out for half an hour"
@@ -62,9 +57,7 @@ ACCOUNTS: Table = {
     "auth/cookie_confusion_dav_bob_basic_alice_dav_cookie": case(_DAV_COOKIE),
     "auth/cookie_confusion_dav_bob_basic_alice_notes_cookie": case(_NOTES_COOKIE),
     "auth/cookie_confusion_dav_bob_basic_alice_ocs_cookie": case(_OCS_COOKIE),
-    "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_dav_cookie": case(
-        folder("Rec"), _DAV_COOKIE
-    ),
+    "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_dav_cookie": case(folder("Rec"), _DAV_COOKIE),
     "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_notes_cookie": case(
         folder("Rec"), _NOTES_COOKIE
     ),

@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
-from xml.etree import ElementTree
+from typing import Any, TypeGuard
+from xml.etree import ElementTree as ET
 
 import httpx2
 
@@ -32,11 +32,22 @@ _EXACT = (
     "access-control-allow-headers",
     "access-control-allow-credentials",
 )
-_PRESENT = ("etag", "oc-etag", "oc-fileid", "last-modified", "dav", "vary", "set-cookie", "x-notes-chunk-cursor")
+_PRESENT = (
+    "etag",
+    "oc-etag",
+    "oc-fileid",
+    "last-modified",
+    "dav",
+    "vary",
+    "set-cookie",
+    "x-notes-chunk-cursor",
+)
 
 # Values of the moment: seconds of the recording's day, ids, and what the server counts itself.
 _MOMENTS = range(1_795_700_000, 1_796_000_000)
-_VARIABLE_KEYS = frozenset({"id", "used", "free", "total", "relative", "firstLoginTimestamp", "ETag", "filename", "groups"})
+_VARIABLE_KEYS = frozenset(
+    {"id", "used", "free", "total", "relative", "firstLoginTimestamp", "ETag", "filename", "groups"}
+)
 # What an installation can do differs; only what the Notes app says is compared by value.
 _OTHER_CAPABILITY = re.compile(r"\.capabilities\.(?!notes\b)")
 _HEX = re.compile(r"[0-9a-f]{13}|[0-9a-f]{32}")
@@ -151,20 +162,26 @@ def _text_matches(expected: str, actual: str) -> bool:
     return re.fullmatch(pattern, actual) is not None
 
 
-def _json(where: str, expected: Any, actual: Any, ignore: frozenset[str]) -> Iterator[str]:
+def _json(where: str, expected: object, actual: object, ignore: frozenset[str]) -> Iterator[str]:
     key = where.rpartition(".")[2]
     if key in ignore:
         return
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        yield from _json_object(
-            where, cast("dict[str, Any]", expected), cast("dict[str, Any]", actual), ignore
-        )
-    elif isinstance(expected, list) and isinstance(actual, list):
-        yield from _json_list(where, cast("list[Any]", expected), cast("list[Any]", actual), ignore)
-    elif type(expected) is not type(actual):
+    if _is_object(expected) and _is_object(actual):
+        yield from _json_object(where, expected, actual, ignore)
+    elif _is_list(expected) and _is_list(actual):
+        yield from _json_list(where, expected, actual, ignore)
+    elif type(expected) is not type(actual) or (
+        _OTHER_CAPABILITY.search(where) is None and not _value_matches(key, expected, actual)
+    ):
         yield f"{where}: {actual!r}, recorded {expected!r}"
-    elif _OTHER_CAPABILITY.search(where) is None and not _value_matches(key, expected, actual):
-        yield f"{where}: {actual!r}, recorded {expected!r}"
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _json_object(
@@ -183,9 +200,7 @@ def _json_object(
         yield from _json(f"{where}.{name}", expected[name], actual[name], ignore)
 
 
-def _json_list(
-    where: str, expected: list[Any], actual: list[Any], ignore: frozenset[str]
-) -> Iterator[str]:
+def _json_list(where: str, expected: list[Any], actual: list[Any], ignore: frozenset[str]) -> Iterator[str]:
     if where.rpartition(".")[2] in _VARIABLE_KEYS:
         return
     if len(expected) != len(actual):
@@ -201,12 +216,12 @@ def _by_id(items: list[Any]) -> list[Any]:
     return items
 
 
-def _value_matches(key: str, expected: Any, actual: Any) -> bool:
+def _value_matches(key: str, expected: object, actual: object) -> bool:
     if expected == actual or key in _VARIABLE_KEYS:
         return True
     if isinstance(expected, int) and not isinstance(expected, bool):
         return expected // 1000 in _MOMENTS or expected in _MOMENTS
-    if isinstance(expected, str):
+    if isinstance(expected, str) and isinstance(actual, str):
         if key == "etag" or _HEX.fullmatch(expected):
             return _HEX.fullmatch(actual) is not None
         return _text_matches(expected, actual)
@@ -259,7 +274,7 @@ def _mended(text: str) -> str:
 
 def _resources(text: str) -> list[_Resource]:
     found: list[_Resource] = []
-    for response in ElementTree.fromstring(text).iterfind("{DAV:}response"):
+    for response in ET.fromstring(text).iterfind("{DAV:}response"):
         properties: dict[str, dict[str, str]] = {}
         for propstat in response.iterfind("{DAV:}propstat"):
             status = propstat.findtext("{DAV:}status", "")
@@ -269,7 +284,7 @@ def _resources(text: str) -> list[_Resource]:
     return found
 
 
-def _flat(element: ElementTree.Element) -> str:
+def _flat(element: ET.Element) -> str:
     nested = "".join(f"<{child.tag.rpartition('}')[2]}>{_flat(child)}" for child in element)
     return (element.text or "").strip() + nested
 
@@ -292,13 +307,16 @@ def _same_values(left: _Resource, right: _Resource) -> Iterator[str]:
         else:
             same = bool(expected[name]) == bool(actual[name])
             same &= expected[name].startswith('"') == actual[name].startswith('"')
-            same &= expected[name].lstrip("-").isdigit() == actual[name].lstrip("-").isdigit() or '"' in actual[name]
+            same &= (
+                expected[name].lstrip("-").isdigit() == actual[name].lstrip("-").isdigit()
+                or '"' in actual[name]
+            )
         if not same:
             yield f"{right.href}: {name} is {actual[name]!r}, recorded {expected[name]!r}"
 
 
 def _ocs_xml(expected: str, actual: str) -> Iterator[str]:
-    left, right = ElementTree.fromstring(expected), ElementTree.fromstring(actual)
+    left, right = ET.fromstring(expected), ET.fromstring(actual)
     for path in ("meta/status", "meta/statuscode", "meta/message", "data/version/major"):
         if left.findtext(path) != right.findtext(path):
             yield f"{path}: {right.findtext(path)!r}, recorded {left.findtext(path)!r}"

@@ -1,13 +1,15 @@
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
+import httpx2
 import pytest
 
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from tests.contract.server import Server, open_real, open_sandbox
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
+async def server() -> AsyncGenerator[Server]:
     """The sandbox, or the Nextcloud of NEXTCLOUD_TEST_URL and NEXTCLOUD_TEST_USERS."""
     base, users = os.environ.get("NEXTCLOUD_TEST_URL"), os.environ.get("NEXTCLOUD_TEST_USERS")
     if base and users:
@@ -16,3 +18,14 @@ async def server() -> AsyncIterator[Server]:
     else:
         async with open_sandbox() as sandbox:
             yield sandbox
+
+
+@pytest.fixture
+async def pool(server: Server) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Our own connections to it."""
+    transport = None if server.sandbox is None else httpx2.ASGITransport(app=server.sandbox.app)
+    opened = open_pool(
+        ca_bundle=None, user_agent="Nextcloud MCP server (contract suite)", transport=transport
+    )
+    async with opened as client:
+        yield client

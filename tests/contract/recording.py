@@ -34,7 +34,7 @@ class Recording:
         return "" if self.answer is None else str(self.answer.get("truncated", ""))
 
     @property
-    def json(self) -> Any:
+    def json(self) -> Any:  # noqa: ANN401 - JSON is anything
         return json.loads(self.text)
 
 

@@ -1,7 +1,7 @@
 """What the suite speaks to: the sandbox in process, or a real Nextcloud over HTTP."""
 
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def basic(login_name: str, password: str) -> str:
 
 
 @asynccontextmanager
-async def open_sandbox() -> AsyncIterator[Server]:
+async def open_sandbox() -> AsyncGenerator[Server]:
     # The clock stands still, so that two writes always fall into one second.
     now = datetime.now(UTC)
     sandbox = Sandbox(clock=lambda: now)
@@ -64,7 +64,7 @@ async def open_sandbox() -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def open_real(base: str, users: str) -> AsyncIterator[Server]:
+async def open_real(base: str, users: str) -> AsyncGenerator[Server]:
     passwords = dict(pair.split(":", 1) for pair in users.split(","))
     async with httpx2.AsyncClient(timeout=60) as client:
         yield Server(client, base, passwords)

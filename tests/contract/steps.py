@@ -4,15 +4,16 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
-from xml.etree import ElementTree
+from typing import Any, cast
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree as ET
 
 import httpx2
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.recording import load
 from tests.contract.replay import Session, Step
+from tests.contract.server import Server
 
 FILES = "/remote.php/dav/files"
 NOTES = "/index.php/apps/notes/api/v1/notes"
@@ -33,11 +34,11 @@ def expect(response: httpx2.Response, *statuses: int) -> httpx2.Response:
     return response
 
 
-async def clean(session: Session) -> None:
-    """Remove what earlier replays left; a sandbox is new for each."""
-    if session.server.sandbox is not None:
+async def clean(server: Server) -> None:
+    """Remove what earlier tests left; a sandbox is new for each."""
+    if server.sandbox is not None:
         return
-    send = session.server.send
+    send = server.send
     for person in ("alice", "bob"):
         for path in ("Rec", "x"):
             await send("DELETE", f"{FILES}/{person}/{path}", person=person)
@@ -104,7 +105,7 @@ def files_as_in(name: str) -> Step:
         text = load(name).text
         if not text.rstrip().endswith("</d:multistatus>"):
             text = text[: text.rindex("</d:response>")] + "</d:response></d:multistatus>"
-        for response in ElementTree.fromstring(text).iterfind("{DAV:}response"):
+        for response in ET.fromstring(text).iterfind("{DAV:}response"):
             path = unquote(response.findtext("{DAV:}href", "").removeprefix(f"{FILES}/alice/")).rstrip("/")
             if response.find(".//{DAV:}collection") is not None:
                 await folder(path)(session)
@@ -142,14 +143,12 @@ def trash_entry_removed(name: str) -> Step:
     return step
 
 
-def note(person: str = "alice", **fields: Any) -> Step:
+def note(**fields: str | int) -> Step:
     """Create a note; `id` and `etag` are the recorded ones it stands for."""
 
     async def step(session: Session) -> None:
         sent = {key: value for key, value in fields.items() if key not in {"id", "etag"}}
-        answer = await session.server.send(
-            "POST", NOTES, person=person, headers=JSON, body=json.dumps(sent).encode()
-        )
+        answer = await session.server.send("POST", NOTES, headers=JSON, body=json.dumps(sent).encode())
         made = expect(answer, 200).json()
         if "id" in fields:
             session.bind(fields["id"], made["id"])
@@ -164,7 +163,7 @@ def notes_as_in(name: str, *, skip: tuple[int, ...] = ()) -> Step:
 
     async def step(session: Session) -> None:
         found = load(name).json
-        items: list[dict[str, Any]] = found if isinstance(found, list) else [found]
+        items = cast("list[dict[str, Any]]", found if isinstance(found, list) else [found])
         for item in sorted(items, key=lambda item: item["id"]):
             if "title" in item and item["id"] not in skip:
                 keep = ("id", "title", "category", "content", "favorite", "modified", "etag")
@@ -196,9 +195,7 @@ def settings(**fields: str) -> Step:
 
     async def step(session: Session) -> None:
         path = "/index.php/apps/notes/api/v1/settings"
-        expect(
-            await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200
-        )
+        expect(await session.server.send("PUT", path, headers=JSON, body=json.dumps(fields).encode()), 200)
 
     return step
 
@@ -223,135 +220,14 @@ def attachment(recorded_name: str) -> Step:
     async def step(session: Session) -> None:
         earlier = load("notes/attachment_upload")
         answer = await session.server.send(
-            "POST", session.translate(earlier.path), headers={
-                "Content-Type": earlier.headers["Content-Type"]
-            }, body=earlier.body
+            "POST",
+            session.translate(earlier.path),
+            headers={"Content-Type": earlier.headers["Content-Type"]},
+            body=earlier.body,
         )
         session.bind(recorded_name, expect(answer, 200).json()["filename"])
 
     return step
-
-
-def app_password(person: str = "bob") -> Step:
-    """Make an app password and use it from here on."""
-
-    async def step(session: Session) -> None:
-        answer = await session.server.send(
-            "GET",
-            "/ocs/v2.php/core/getapppassword?format=json",
-            person=person,
-            headers={"OCS-APIRequest": "true"},
-        )
-        session.passwords[person] = expect(answer, 200).json()["ocs"]["data"]["apppassword"]
-
-    return step
-
-
-def app_password_deleted(person: str = "bob") -> Step:
-    """Delete the app password in use."""
-
-    async def step(session: Session) -> None:
-        answer = await session.server.send(
-            "DELETE",
-            "/ocs/v2.php/core/apppassword?format=json",
-            person=person,
-            password=session.passwords[person],
-            headers={"OCS-APIRequest": "true"},
-        )
-        expect(answer, 200)
-
-    return step
-
-
-def wrong_password(person: str = "alice") -> Step:
-    """Use a password that is not this person's."""
-
-    async def step(session: Session) -> None:
-        session.passwords[person] = "wrong"
-
-    return step
-
-
-def cookies_of(path: str, *, ocs: bool = False, method: str = "GET") -> Step:
-    """Take the cookies that alice gets with this request."""
-
-    async def step(session: Session) -> None:
-        headers = {"OCS-APIRequest": "true"} if ocs else {}
-        if method == "PROPFIND":
-            headers["Depth"] = "0"
-        take_cookies(session, await session.server.send(method, path, headers=headers))
-
-    return step
-
-
-def take_cookies(session: Session, response: httpx2.Response) -> None:
-    """Remember the cookies of an answer for the recorded request."""
-    pairs = [item.partition(";")[0] for item in response.headers.get_list("set-cookie")]
-    known = dict(pair.split("=", 1) for pair in session.cookies.split("; ") if pair)
-    known.update(pair.split("=", 1) for pair in pairs)
-    session.cookies = "; ".join(f"{key}={value}" for key, value in known.items())
-
-
-async def flow_started(session: Session) -> None:
-    """Start a login flow; its tokens stand for the recorded secrets."""
-    answer = expect(await session.server.send("POST", "/index.php/login/v2", person=None), 200).json()
-    session.bind("<secret:128 chars>", answer["poll"]["token"])
-    session.bind("<token:128 chars>", answer["poll"]["token"])
-    session.login_path = urlsplit(answer["login"]).path
-
-
-async def flow_landed(session: Session) -> None:
-    """Open the login flow's address in a browser."""
-    answer = await session.server.send("GET", session.login_path, person=None)
-    take_cookies(session, expect(answer, 303))
-
-
-async def flow_picked(session: Session) -> None:
-    """Open the page that offers to log in; its state token stands for the recorded one."""
-    answer = await session.server.send(
-        "GET", "/login/v2/flow?user=&direct=0", person=None, headers={"Cookie": session.cookies}
-    )
-    found = re.search(r"stateToken=([A-Za-z0-9]+)", expect(answer, 200).text)
-    assert found is not None
-    take_cookies(session, answer)
-    session.bind("<secret:64 chars>", found[1])
-
-
-async def flow_signed_in(session: Session) -> None:
-    """Log alice in, in the same browser."""
-    form = f"user=alice&password={quote(session.server.passwords['alice'])}&redirect_url="
-    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
-    answer = await session.server.send("POST", "/login", person=None, headers=headers, body=form.encode())
-    take_cookies(session, expect(answer, 303))
-
-
-async def flow_granted(session: Session) -> None:
-    """Press the button that grants access."""
-    form = session.translate("stateToken=<secret:64 chars>")
-    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
-    expect(
-        await session.server.send(
-            "POST", "/login/v2/grant", person=None, headers=headers, body=form.encode()
-        ),
-        200,
-    )
-
-
-async def flow_polled(session: Session) -> None:
-    """Take the result of the login flow."""
-    form = session.translate("token=<secret:128 chars>")
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    expect(
-        await session.server.send(
-            "POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()
-        ),
-        200,
-    )
-
-
-async def at_login_address(session: Session) -> None:
-    """Send the recorded request to the address of the login flow."""
-    session.path = session.login_path
 
 
 def in_sandbox(change: Callable[[Sandbox], object]) -> Step:
@@ -378,32 +254,3 @@ def full(uid: str) -> Step:
         files.quota_bytes = 1
 
     return in_sandbox(change)
-
-
-def disabled(uid: str) -> Step:
-    """Disable an account."""
-
-    def change(sandbox: Sandbox) -> None:
-        sandbox.state.users[uid].enabled = False
-
-    return in_sandbox(change)
-
-
-def in_maintenance(sandbox: Sandbox) -> None:
-    """Put the server into maintenance mode."""
-    sandbox.state.maintenance = True
-
-
-def bad_logins(count: int) -> Step:
-    """Fail to log in so many times."""
-
-    async def step(session: Session) -> None:
-        for _ in range(count):
-            await session.server.send(
-                "GET",
-                "/ocs/v2.php/cloud/user?format=json",
-                password="wrong",
-                headers={"OCS-APIRequest": "true"},
-            )
-
-    return step

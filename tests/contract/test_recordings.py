@@ -32,7 +32,8 @@ async def test_the_answer_is_the_recorded_one(name: str, server: Server) -> None
         pytest.skip(case.sandbox_only)
     session = Session(server, recording, person=case.person)
     session.bind(RECORDED_AT, server.base)
-    for step in (clean, learn_names, *case.steps):
+    await clean(server)
+    for step in (learn_names, *case.steps):
         await step(session)
 
     response = await session.replay()

@@ -151,9 +151,7 @@ WEBDAV: Table = {
     "trashbin/get_content": case(*_TRASHED),
     "trashbin/list": case(*_TRASHED),
     "trashbin/restore_201": case(*_TRASHED),
-    "trashbin/restore_missing_404": case(
-        *_TRASHED, trash_entry_removed("trash%20me%20%231.txt.d1795813520")
-    ),
+    "trashbin/restore_missing_404": case(*_TRASHED, trash_entry_removed("trash%20me%20%231.txt.d1795813520")),
 }
 
 _CHUNKED = "files are written in one request, so the sandbox has no chunked upload"

@@ -1,12 +1,262 @@
+"""One consent, in every form that clients understand (docs/protocol.md, wire table)."""
+
+from functools import partial
+from typing import Any
+
 import anyio
+import httpx2
 import pytest
+from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+
+from tests.integration.world import Action, Asked, World, until
+
+LIST = "nc_notes_list_notes"
+ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
 
 
-async def test_a_2026_client_opens_one_page_and_its_waiting_call_goes_through(world, asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=(ask := asked(alice.allow))) as client:
-        result = await client.call_tool("nc_notes_list_notes", {})
+def titles(result: CallToolResult) -> list[str]:
+    assert not result.is_error, result.content
+    return [note["title"] for note in result.structured_content["notes"]]
 
-    assert not result.is_error
-    assert [note["title"] for note in result.structured_content["notes"]][0] == "Shopping list"
-    assert len(ask.urls) == 1
+
+def text(result: CallToolResult) -> str:
+    return "".join(getattr(block, "text", "") for block in result.content)
+
+
+async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
+    raise NotImplementedError
+
+
+async def test_a_2026_client_opens_one_page_and_its_waiting_call_goes_through(
+    world: World, asked: Asked
+) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        result = await client.call_tool(LIST, {})
+
+    assert "Shopping list" in titles(result)
+    assert len(asked.urls) == 1
+    assert "Connected" in alice.seen[-1].text
+
+
+async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(world: World) -> None:
+    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool(LIST, {})
+        wanted = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
+        await alice.allow(wanted.url)
+        result = await client.call_tool(LIST, {})
+
+    assert wanted.url.endswith(f"/oauth/provision?elicitationId={wanted.elicitation_id}")
+    assert wanted.url in caught.value.error.message
+    assert "Shopping list" in titles(result)
+
+
+async def test_a_2025_client_is_notified_when_the_visit_is_finished(world: World) -> None:
+    heard: list[Any] = []
+
+    async def listen(message: object) -> None:
+        heard.append(message)
+
+    async with (
+        world.person() as alice,
+        world.client(mode="legacy", elicitation_callback=unused, message_handler=listen) as client,
+    ):
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool(LIST, {})
+        wanted = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
+        await alice.allow(wanted.url)
+        await until(
+            lambda: any(getattr(one, "method", "") == "notifications/elicitation/complete" for one in heard)
+        )
+
+    complete = [one for one in heard if getattr(one, "method", "") == "notifications/elicitation/complete"]
+    assert [one.params.elicitation_id for one in complete] == [wanted.elicitation_id]
+
+
+async def test_a_2025_clients_immediate_retry_is_held_until_the_visit_is_finished(world: World) -> None:
+    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool(LIST, {})
+        wanted = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
+        world.visit(alice.allow, wanted.url)
+        result = await client.call_tool(LIST, {})
+
+    assert "Shopping list" in titles(result)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
+    world: World, mode: str
+) -> None:
+    async with world.person() as alice, world.client(mode=mode) as client:
+        told = await client.call_tool(LIST, {})
+        url = text(told).split()[-1]
+        await alice.allow(url)
+        result = await client.call_tool(LIST, {})
+
+    assert told.is_error
+    assert text(told) == f"{ASK} Open this link in a browser, then call the tool again: {url}"
+    assert "Shopping list" in titles(result)
+
+
+async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(world: World) -> None:
+    async with world.person() as alice, world.raw(draft=True) as client:
+        refused = await client.request("tools/call", {"name": LIST, "arguments": {}})
+        wanted = refused["error"]["data"]["elicitations"][0]
+        world.visit(alice.allow, wanted["url"])
+        tracked = await client.request(
+            "elicitation/track", {"elicitationId": wanted["elicitationId"], "_meta": {"progressToken": "p"}}
+        )
+        result = await client.request("tools/call", {"name": LIST, "arguments": {}})
+
+    assert refused["error"]["code"] == -32000
+    assert refused["error"]["message"] == "Nextcloud access provisioning required"
+    assert wanted == {
+        "mode": "url",
+        "elicitationId": wanted["elicitationId"],
+        "url": f"{world.url}/oauth/provision?elicitationId={wanted['elicitationId']}",
+        "message": ASK,
+    }
+    assert tracked["result"] == {"status": "complete"}
+    progress = [
+        one["params"]["progress"] for one in client.notices if one["method"] == "notifications/progress"
+    ]
+    assert progress
+    assert progress == sorted(set(progress))
+    assert "Shopping list" in str(result["result"]["structuredContent"])
+
+
+@pytest.mark.parametrize(
+    "elicitation_id",
+    ["550e8400-e29b-41d4-a716-446655440000", "nonsense", "550E8400-E29B-41D4-A716-446655440000"],
+)
+async def test_tracking_an_unknown_or_malformed_id_is_refused_alike(
+    world: World, elicitation_id: str
+) -> None:
+    async with world.raw(draft=True) as client:
+        answer = await client.request("elicitation/track", {"elicitationId": elicitation_id})
+
+    assert answer["error"] == {"code": -32602, "message": "No such elicitation"}
+
+
+async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> None:
+    results: list[CallToolResult] = []
+
+    async def call(client: Client) -> None:
+        results.append(await client.call_tool(LIST, {}))
+
+    async with (
+        world.person() as alice,
+        world.client(elicitation_callback=asked.by(alice.allow, once=True)) as client,
+        anyio.create_task_group() as group,
+    ):
+        for _ in range(5):
+            group.start_soon(call, client)
+
+    assert len(set(asked.urls)) == 1
+    assert all("Shopping list" in titles(result) for result in results)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declining_in_the_client_ends_the_call_and_the_visit(
+    world: World, asked: Asked, action: Action
+) -> None:
+    async with world.client(elicitation_callback=asked.by(None, action=action)) as client:
+        result = await client.call_tool(LIST, {})
+
+    assert result.is_error
+    assert text(result) == "Not connected: you declined. Call the tool again if you change your mind."
+    async with httpx2.AsyncClient() as browser:
+        assert (await browser.get(asked.urls[0])).status_code == 404
+
+
+async def test_declining_on_the_page_ends_the_waiting_call(world: World, asked: Asked) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.decline)) as client:
+        result = await client.call_tool(LIST, {})
+
+    assert text(result) == "Not connected: you declined. Call the tool again if you change your mind."
+    assert "Nothing was connected" in alice.seen[-1].text
+
+
+async def test_saying_accept_without_visiting_gives_no_access(world: World, asked: Asked) -> None:
+    await world.stop()
+    await world.start(hold_seconds=0)
+    async with world.client(elicitation_callback=asked.by(None)) as client:
+        result = await client.call_tool(LIST, {})
+
+    assert result.is_error
+    assert len(asked.urls) == 1
+    assert "Open this link in a browser" in text(result)
+
+
+async def test_a_missing_permission_is_asked_for_without_another_sign_in(world: World, asked: Asked) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(None)) as client:
+        asked.go = partial(alice.allow, only=["notes:read"])
+        first = await client.call_tool(LIST, {})
+        pages = len(alice.seen)
+        asked.go = partial(alice.allow, only=["notes:write"])
+        second = await client.call_tool("nc_notes_create_note", {"title": "Plans"})
+
+    assert "Shopping list" in titles(first)
+    assert not second.is_error
+    assert not any("/login/" in page.url for page in alice.seen[pages:])
+
+
+async def test_after_a_disconnect_the_next_call_asks_again(world: World, asked: Asked) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await client.call_tool(LIST, {})
+        ended = await client.call_tool("revoke_nextcloud_access", {})
+        result = await client.call_tool(LIST, {})
+
+    assert "the access was deleted at Nextcloud too" in text(ended)
+    assert len(asked.urls) == 2
+    assert "Shopping list" in titles(result)
+
+
+async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
+    world: World, asked: Asked
+) -> None:
+    async with (
+        world.person("alice") as alice,
+        world.person("bob") as bob,
+        world.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
+        await client.call_tool(LIST, {})
+        await client.call_tool("revoke_nextcloud_access", {})
+        asked.go = bob.allow
+        result = await client.call_tool(LIST, {})
+
+    assert result.is_error
+    assert "'alice' is connected here" in text(result)
+    await until(lambda: not world.sandbox.state.app_passwords)
+
+
+async def test_an_explicit_request_waits_for_the_visit_in_a_2025_client(world: World, asked: Asked) -> None:
+    async with (
+        world.person() as alice,
+        world.client(mode="legacy", elicitation_callback=asked.by(alice.allow)) as client,
+    ):
+        result = await client.call_tool("request_nextcloud_access", {})
+
+    assert result.structured_content["connected"] is True
+    assert result.structured_content["account"] == "alice"
+
+
+async def test_an_app_password_that_nextcloud_refuses_is_asked_for_again_after_one_request(
+    world: World, asked: Asked
+) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await client.call_tool(LIST, {})
+        world.sandbox.state.app_passwords.clear()
+        before = len(world.sandbox.requests.records)
+        asked.go = None
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(partial(client.call_tool, LIST, {}))
+            await until(lambda: len(asked.urls) == 4)
+            await alice.allow(asked.urls[-1])
+
+    refused = [one for one in list(world.sandbox.requests.records)[before:] if one.status == 401]
+    assert 1 <= len(refused) <= 3

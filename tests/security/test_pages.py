@@ -402,7 +402,7 @@ async def test_every_answer_carries_the_security_headers(
     ],
 )
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_every_route_refuses_strangers(  # noqa: PLR0917  one more than five, all of them named cases
+async def test_every_route_refuses_strangers(  # noqa: PLR0917 - one more than five, all of them named cases
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
     method: str,
     path: str,

@@ -1,5 +1,7 @@
+import io
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -8,16 +10,25 @@ import pytest
 from typer.testing import CliRunner
 
 from nextcloud_mcp_server import cli
+from nextcloud_mcp_server.app import bearer_secret
 from nextcloud_mcp_server.client_config import ServerCommand
-from nextcloud_mcp_server.commands.config import bearer_secret, this_command
+from nextcloud_mcp_server.commands.config import this_command
 from nextcloud_mcp_server.commands.console import Progress, print_link
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
+from nextcloud_mcp_server.database_file import schema_version
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import load
 from nextcloud_mcp_server.settings_names import known_variables
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 CLOUD = "https://cloud.example.org"
 
 
@@ -177,7 +188,7 @@ def test_the_greeting_names_the_sandbox_and_the_missing_secret() -> None:
 
     assert "sandbox Nextcloud (alice and bob" in text
     assert "No secret is asked for" in text
-    assert "--port" not in text
+    assert "config claude-code --http --sandbox (" in text
 
 
 def test_the_greeting_over_stdio_points_to_the_configuration() -> None:
@@ -220,6 +231,47 @@ def test_progress_away_from_a_terminal_is_lines_without_repeats(capsys: pytest.C
     progress.close()
 
     assert capsys.readouterr().err == "waiting\nconnected\n"
+
+
+def test_progress_at_a_terminal_is_one_line_that_is_written_over(monkeypatch: Patch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = Progress()
+
+    for text in ("waiting", "connected"):
+        progress(text)
+    progress.close()
+
+    assert terminal.getvalue().count("\n") == 1
+    assert "waiting" in terminal.getvalue()
+
+
+def test_progress_that_never_began_ends_without_a_line(monkeypatch: Patch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    Progress().close()
+
+    assert terminal.getvalue() == ""
+
+
+def test_an_interruption_exits_quietly(monkeypatch: Patch, capsys: Capture) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+
+    code, out, err = run([], monkeypatch, capsys)
+
+    assert (code, out, err) == (130, "", "")
+
+
+def test_a_database_file_without_our_tables_has_no_schema(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE other (id INTEGER)")
+    connection.close()
+
+    assert schema_version(tmp_path / "other.db") is None
 
 
 def test_a_link_is_printed_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+import stamina
 
 from nextcloud_mcp_server import logs
 
@@ -154,3 +155,19 @@ def test_nothing_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "hello" in captured.err
+
+
+def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up("info")
+    failures = iter([OSError("away")])
+
+    @stamina.retry(on=OSError, wait_initial=0, wait_max=0, wait_jitter=0)
+    def flaky() -> str:
+        for failure in failures:
+            raise failure
+        return "back"
+
+    assert flaky() == "back"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "stamina.retry_scheduled" in captured.err

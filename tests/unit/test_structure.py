@@ -17,7 +17,8 @@ ALL = sorted([*MODULES, *(ROOT / "tests").rglob("*.py")])
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 50
 #: What `tools` holds besides one file per Nextcloud app.
-NO_APP = {"__init__", "answer", "connection", "result", "state", "toolset"}
+NO_APP = {"__init__", "access", "answer", "arguments", "boundary", "connection", "result", "state", "toolset"}
+TOOLSET = re.compile(r'^\w+ = Toolset\("(?P<app>\w+)"\)$', re.MULTILINE)
 VERSIONS = re.compile(r"""["']20\d\d-\d\d-\d\d["']""")
 NOQA = re.compile(r"#\s*noqa(?P<codes>:\s*[A-Z]+[0-9]+(?:,\s*[A-Z]+[0-9]+)*)?(?P<reason>.*)$", re.MULTILINE)
 
@@ -120,13 +121,12 @@ def test_each_exception_from_a_lint_rule_has_a_code_and_a_reason(path: Path) -> 
     assert bare == []
 
 
-def apps() -> list[Path]:
-    """List the modules of tools that belong to one Nextcloud app."""
-    return [
-        path
-        for path in (PACKAGE / "tools").glob("*.py")
-        if path.stem not in NO_APP and "Toolset(" in path.read_text(encoding="utf-8")
-    ]
+def toolsets() -> dict[Path, str]:
+    """List the modules of tools with the Nextcloud app they belong to."""
+    found = {
+        path: TOOLSET.search(path.read_text(encoding="utf-8")) for path in (PACKAGE / "tools").glob("*.py")
+    }
+    return {path: match["app"] for path, match in found.items() if match and path.stem not in NO_APP}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "tools").glob("*.py")), ids=name)
@@ -135,12 +135,14 @@ def test_tools_of_an_app_know_no_mcp(path: Path) -> None:
 
 
 def test_tools_of_an_app_have_their_client_and_are_registered() -> None:
-    registered = set(imported(PACKAGE / "server.py"))
+    server = set(imported(PACKAGE / "server.py"))
 
-    assert apps()
-    for path in apps():
-        assert (PACKAGE / "nextcloud" / path.name).is_file(), path
-        assert f"nextcloud_mcp_server.tools.{path.stem}" in registered, path
+    assert toolsets()
+    for path, app in toolsets().items():
+        assert (PACKAGE / "nextcloud" / f"{app}.py").is_file(), path
+        main = PACKAGE / "tools" / f"{app}.py"
+        assert f"nextcloud_mcp_server.tools.{app}" in server, path
+        assert path == main or f"nextcloud_mcp_server.tools.{path.stem}" in set(imported(main)), path
 
 
 def test_the_drawing_of_the_errors_is_the_tree_of_the_classes() -> None:

@@ -512,6 +512,7 @@ def test_an_unreadable_answer_is_a_fault_that_repeats_nothing() -> None:
         (412, errors.EtagMismatch),
         (413, errors.TooLarge),
         (415, errors.InvalidName),
+        (416, errors.OutOfRange),
         (422, errors.InvalidName),
         (418, errors.ServerFault),
         (423, errors.Locked),
@@ -608,6 +609,7 @@ async def test_a_conflict_carries_the_current_etag(answer: httpx2.Response, etag
         await http(lambda _: answer).request("PUT", "/x")
 
     assert caught.value.current_etag == etag
+    assert ("Its etag is now f53c." in str(caught.value)) is (etag is not None)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ def ask(database: Database, alice: Principal) -> Callable[..., Awaitable[Elicita
             kind=kind,
             scopes=frozenset(scopes or ("notes:read",)),
             ttl=ttl,
-            new_url=lambda elicitation_id: f"https://mcp.example.org/oauth/provision?elicitationId={elicitation_id}",
+            new_url=lambda elicitation_id: (
+                f"https://mcp.example.org/oauth/provision?elicitationId={elicitation_id}"
+            ),
         )
         return found
 

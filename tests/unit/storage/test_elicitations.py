@@ -8,7 +8,13 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, LoginFlow, Principal
+from nextcloud_mcp_server.storage.records import (
+    AuditEntry,
+    Elicitation,
+    ElicitationState,
+    LoginFlow,
+    Principal,
+)
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Start = Callable[..., Awaitable[LoginFlow]]
@@ -48,7 +54,9 @@ async def test_an_open_request_is_used_again_while_it_covers_the_scopes(ask: Ask
     assert again == wide
 
 
-async def test_the_second_part_of_the_answer_says_whether_it_is_new(database: Database, alice: Principal) -> None:
+async def test_the_second_part_of_the_answer_says_whether_it_is_new(
+    database: Database, alice: Principal
+) -> None:
     answers = [
         await database.elicitations.open(
             principal=alice,
@@ -75,21 +83,17 @@ async def test_an_open_request_is_widened_in_place(database: Database, ask: Ask,
     assert await database.elicitations.find(narrow.id) == wide
 
 
-async def test_a_request_that_went_on_to_nextcloud_makes_way_for_a_wider_one(
+async def test_a_request_the_person_is_at_is_widened_and_its_flow_goes_on(
     database: Database, ask: Ask, start: Start, alice: Principal
 ) -> None:
     narrow = await ask(alice, "notes:read")
-    await start(narrow)
+    flow = await start(narrow)
 
     wide = await ask(alice, "files:read")
 
-    before = await database.elicitations.find(narrow.id)
-    flow = await database.login_flows.find(narrow.id)
-    assert wide.id != narrow.id
-    assert before is not None
-    assert before.state is ElicitationState.EXPIRED
-    assert flow is not None
-    assert flow.discard
+    assert wide.id == narrow.id
+    assert wide.scopes == {"notes:read", "files:read"}
+    assert await database.login_flows.find(narrow.id) == flow
 
 
 async def test_people_clients_and_kinds_have_requests_of_their_own(
@@ -118,9 +122,9 @@ async def test_an_expired_request_is_shown_as_expired_and_replaced(
     assert shown is not None
     assert shown.state is ElicitationState.EXPIRED
     assert new.id != old.id
-    assert await database.elicitations.find_active(
-        principal=alice, client_id="claude", kind="provision"
-    ) == new
+    assert (
+        await database.elicitations.find_active(principal=alice, client_id="claude", kind="provision") == new
+    )
 
 
 async def test_the_open_request_is_found_by_person_client_and_kind(
@@ -128,10 +132,17 @@ async def test_the_open_request_is_found_by_person_client_and_kind(
 ) -> None:
     asked = await ask()
 
-    assert await database.elicitations.find_active(principal=alice, client_id="claude", kind="provision") == asked
-    assert await database.elicitations.find_active(principal=bob, client_id="claude", kind="provision") is None
+    assert (
+        await database.elicitations.find_active(principal=alice, client_id="claude", kind="provision")
+        == asked
+    )
+    assert (
+        await database.elicitations.find_active(principal=bob, client_id="claude", kind="provision") is None
+    )
     advance(600)
-    assert await database.elicitations.find_active(principal=alice, client_id="claude", kind="provision") is None
+    assert (
+        await database.elicitations.find_active(principal=alice, client_id="claude", kind="provision") is None
+    )
 
 
 async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
@@ -222,7 +233,13 @@ async def test_after_its_time_a_request_can_only_expire(
 
 
 async def test_due_requests_expire_together_and_their_ids_are_answered(
-    database: Database, ask: Ask, start: Start, advance: Callable[[float], None], alice: Principal, bob: Principal
+    *,
+    database: Database,
+    ask: Ask,
+    start: Start,
+    advance: Callable[[float], None],
+    alice: Principal,
+    bob: Principal,
 ) -> None:
     due = [await ask(alice), await ask(bob)]
     await start(due[0])
@@ -240,6 +257,7 @@ async def test_due_requests_expire_together_and_their_ids_are_answered(
 
 
 async def test_a_missing_key_disables_the_row_and_makes_room_for_a_new_one(
+    *,
     database: Database,
     ask: Ask,
     open_database: Callable[..., Awaitable[Database]],
@@ -253,7 +271,8 @@ async def test_a_missing_key_disables_the_row_and_makes_room_for_a_new_one(
     with pytest.raises(Unsealable):
         await without_key.elicitations.find(old.id)
     assert (
-        await without_key.elicitations.find_active(principal=alice, client_id="claude", kind="provision") is None
+        await without_key.elicitations.find_active(principal=alice, client_id="claude", kind="provision")
+        is None
     )
     new = await ask(alice, through=without_key)
     advance(600)

@@ -172,3 +172,15 @@ async def test_a_flow_whose_key_is_missing_is_left_out(
     assert await without_key.login_flows.lease_due(owner="one", lease=LEASE) == []
     with pytest.raises(Unsealable):
         await without_key.login_flows.find(started.elicitation_id)
+
+
+async def test_the_flows_of_one_person_can_be_taken_alone(
+    database: Database, ask: Ask, start: Start, alice: Principal, bob: Principal
+) -> None:
+    mine, _ = await start(await ask(alice)), await start(await ask(bob))
+    nobody = Principal("https://issuer.example.org", "nobody")
+
+    assert await database.login_flows.next_due_at(nobody) is None
+    assert await database.login_flows.lease_due(owner="one", lease=LEASE, within=nobody) == []
+    assert await database.login_flows.next_due_at(alice) is not None
+    assert await database.login_flows.lease_due(owner="one", lease=LEASE, within=alice) == [mine]

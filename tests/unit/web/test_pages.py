@@ -22,6 +22,13 @@ def test_a_name_is_one_short_line_of_visible_characters(given: str, shown: str) 
     assert Name.of(given).plain == shown
 
 
+def test_a_long_server_name_may_break_after_its_dots() -> None:
+    assert Name.of_host("cloud.example.org").__html__() == "<bdi>cloud.example.org</bdi>"
+    assert (
+        Name.of_host(f"cloud.<b>.{'x' * 20}").__html__() == f"<bdi>cloud.<wbr>&lt;b&gt;.<wbr>{'x' * 20}</bdi>"
+    )
+
+
 def test_permissions_stand_in_the_order_of_the_one_list() -> None:
     assert in_order({"files:write", "notes:read", "unknown"}) == ["notes:read", "files:write"]
 

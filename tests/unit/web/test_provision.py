@@ -97,7 +97,7 @@ async def test_allowing_goes_on_to_a_page_that_follows_along(
     page = await browser.get(answer.headers["location"])
 
     assert (answer.status_code, answer.headers["location"]) == (303, waiting(visit_id))
-    assert consent.visits[visit_id].granted == {"notes:read", "files:read"}
+    assert consent.ticked[visit_id] == {"notes:read", "files:read"}
     assert page.headers["refresh"] == "2"
     assert f'href="{consent.login_url}" target="_blank" rel="noopener noreferrer"' in page.text
     assert "<strong>10 minutes</strong> left" in page.text
@@ -147,6 +147,48 @@ async def test_leaving_out_what_is_needed_is_allowed_and_said(
     assert "<li>Read your notes</li>" in done.text
 
 
+async def test_the_waiting_page_names_only_what_is_needed(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    visit_id = consent.open(needed=["notes:read"])
+    await send(browser, visit_id, "allow", "files:read")
+
+    page = await browser.get(f"{waiting(visit_id)}&without=files:write&without=notes:read&without=<b>")
+
+    notice = page.text.partition("You left something out")[2].partition("</section>")[0]
+    assert re.findall(r"<li>(.*?)</li>", notice) == ["Read your notes"]
+    assert f'href="{waiting(visit_id)}&amp;without=notes:read&amp;paused=1"' in page.text
+
+
+async def test_what_is_allowed_already_is_shown_so_and_stays(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    visit_id = consent.open(needed=["notes:write"], granted=["notes:read"])
+
+    shown = await browser.get(provision(visit_id))
+    await send(browser, visit_id, "allow", "notes:write")
+    consent.complete(visit_id)
+    done = await browser.get(waiting(visit_id))
+
+    assert 'value="notes:read" checked disabled>' in shown.text
+    assert 'value="notes:write" checked>' in shown.text
+    assert shown.text.count("allowed already") == 1
+    assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
+
+
+async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    visit_id = consent.open(needed=["notes:read"], granted=["notes:read"])
+
+    shown = await browser.get(provision(visit_id))
+    answer = await send(browser, visit_id, "allow")
+
+    assert "wants you to confirm once more" in shown.text
+    assert answer.headers["location"] == waiting(visit_id)
+    assert consent.ticked[visit_id] == {"notes:read"}
+
+
 async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
@@ -179,7 +221,7 @@ async def test_scopes_that_were_not_offered_are_left_out(
 
     await send(browser, visit_id, "allow", "notes:read", "files:write", "admin")
 
-    assert consent.visits[visit_id].granted == {"notes:read"}
+    assert consent.ticked[visit_id] == {"notes:read"}
 
 
 async def test_declining_connects_nothing_and_says_so(
@@ -290,7 +332,7 @@ async def test_a_form_that_is_sent_twice_leads_to_the_same_flow(
         waiting(visit_id)
     }
     assert consent.flows == 1
-    assert consent.visits[visit_id].granted == {"notes:read"}
+    assert consent.ticked[visit_id] == {"notes:read"}
 
 
 async def test_a_form_for_a_visit_that_is_over_gets_the_page_for_old_links(

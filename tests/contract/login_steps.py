@@ -1,0 +1,160 @@
+"""Steps about logins: app passwords, cookies, the pages of a login flow, blocked addresses."""
+
+import re
+from urllib.parse import quote, urlsplit
+
+import httpx2
+
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.contract.replay import Session, Step
+from tests.contract.steps import expect, in_sandbox
+
+
+def app_password(person: str = "bob") -> Step:
+    """Make an app password and use it from here on."""
+
+    async def step(session: Session) -> None:
+        answer = await session.server.send(
+            "GET",
+            "/ocs/v2.php/core/getapppassword?format=json",
+            person=person,
+            headers={"OCS-APIRequest": "true"},
+        )
+        session.passwords[person] = expect(answer, 200).json()["ocs"]["data"]["apppassword"]
+
+    return step
+
+
+def app_password_deleted(person: str = "bob") -> Step:
+    """Delete the app password in use."""
+
+    async def step(session: Session) -> None:
+        answer = await session.server.send(
+            "DELETE",
+            "/ocs/v2.php/core/apppassword?format=json",
+            person=person,
+            password=session.passwords[person],
+            headers={"OCS-APIRequest": "true"},
+        )
+        expect(answer, 200)
+
+    return step
+
+
+def wrong_password(person: str = "alice") -> Step:
+    """Use a password that is not this person's."""
+
+    async def step(session: Session) -> None:
+        session.passwords[person] = "wrong"
+
+    return step
+
+
+def cookies_of(path: str, *, ocs: bool = False, method: str = "GET") -> Step:
+    """Take the cookies that alice gets with this request."""
+
+    async def step(session: Session) -> None:
+        headers = {"OCS-APIRequest": "true"} if ocs else {}
+        if method == "PROPFIND":
+            headers["Depth"] = "0"
+        take_cookies(session, await session.server.send(method, path, headers=headers))
+
+    return step
+
+
+def take_cookies(session: Session, response: httpx2.Response) -> None:
+    """Remember the cookies of an answer for the recorded request."""
+    known = dict(pair.split("=", 1) for pair in session.cookies.split("; ") if pair)
+    for item in response.headers.get_list("set-cookie"):
+        name, _, value = item.partition(";")[0].partition("=")
+        known[name] = value
+    session.cookies = "; ".join(f"{key}={value}" for key, value in known.items())
+
+
+async def flow_started(session: Session) -> None:
+    """Start a login flow; its tokens stand for the recorded secrets."""
+    answer = expect(await session.server.send("POST", "/index.php/login/v2", person=None), 200).json()
+    session.bind("<secret:128 chars>", answer["poll"]["token"])
+    session.bind("<token:128 chars>", answer["poll"]["token"])
+    session.login_path = urlsplit(str(answer["login"])).path
+
+
+async def flow_landed(session: Session) -> None:
+    """Open the login flow's address in a browser."""
+    answer = await session.server.send("GET", session.login_path, person=None)
+    take_cookies(session, expect(answer, 303))
+
+
+async def flow_picked(session: Session) -> None:
+    """Open the page that offers to log in; its state token stands for the recorded one."""
+    answer = await session.server.send(
+        "GET", "/login/v2/flow?user=&direct=0", person=None, headers={"Cookie": session.cookies}
+    )
+    found = re.search(r"stateToken=([A-Za-z0-9]+)", expect(answer, 200).text)
+    assert found is not None
+    take_cookies(session, answer)
+    session.bind("<secret:64 chars>", found[1])
+
+
+async def flow_signed_in(session: Session) -> None:
+    """Log alice in, in the same browser."""
+    form = f"user=alice&password={quote(session.server.passwords['alice'])}&redirect_url="
+    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
+    answer = await session.server.send("POST", "/login", person=None, headers=headers, body=form.encode())
+    take_cookies(session, expect(answer, 303))
+
+
+async def flow_granted(session: Session) -> None:
+    """Press the button that grants access."""
+    form = session.translate("stateToken=<secret:64 chars>")
+    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
+    expect(
+        await session.server.send(
+            "POST", "/login/v2/grant", person=None, headers=headers, body=form.encode()
+        ),
+        200,
+    )
+
+
+async def flow_polled(session: Session) -> None:
+    """Take the result of the login flow."""
+    form = session.translate("token=<secret:128 chars>")
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    expect(
+        await session.server.send("POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()),
+        200,
+    )
+
+
+async def at_login_address(session: Session) -> None:
+    """Send the recorded request to the address of the login flow."""
+    session.path = session.login_path
+
+
+def disabled(uid: str) -> Step:
+    """Disable an account."""
+
+    def change(sandbox: Sandbox) -> None:
+        sandbox.state.users[uid].enabled = False
+
+    return in_sandbox(change)
+
+
+def in_maintenance(sandbox: Sandbox) -> None:
+    """Put the server into maintenance mode."""
+    sandbox.state.maintenance = True
+
+
+def bad_logins(count: int) -> Step:
+    """Fail to log in so many times."""
+
+    async def step(session: Session) -> None:
+        for _ in range(count):
+            await session.server.send(
+                "GET",
+                "/ocs/v2.php/cloud/user?format=json",
+                password="wrong",
+                headers={"OCS-APIRequest": "true"},
+            )
+
+    return step

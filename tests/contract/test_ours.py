@@ -1,0 +1,333 @@
+"""Our own client keeps its promises on the same servers as the recordings."""
+
+import pytest
+from httpx2 import AsyncClient
+from pydantic import SecretStr
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.search import Query
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.contract.server import Server
+from tests.contract.steps import clean
+
+_NAMES = [
+    "100% done.txt",
+    "hash#tag.txt",
+    "what?.txt",
+    "a+b.txt",
+    "semi;colon=.txt",
+    "[brackets].txt",
+    'quote\'s "x".txt',
+    "q&a.txt",
+    "emoji 🎉.txt",
+    "Ünï cödé 日本.txt",
+    "under_score.txt",
+]
+
+
+@pytest.fixture
+def nextcloud(server: Server, pool: AsyncClient) -> Nextcloud:
+    return Nextcloud(NextcloudUrl.parse(server.base), pool)
+
+
+@pytest.fixture
+async def alice(server: Server, nextcloud: Nextcloud) -> Account:
+    await clean(server)
+    account = nextcloud.account(login_name="alice", secret=SecretStr(server.passwords["alice"]), uid="alice")
+    await account.files.create_folder("/Rec")
+    return account
+
+
+@pytest.fixture
+def bob(server: Server, nextcloud: Nextcloud) -> Account:
+    return nextcloud.account(login_name="bob", secret=SecretStr(server.passwords["bob"]), uid="bob")
+
+
+@pytest.fixture
+def sandbox(server: Server) -> Sandbox:
+    if server.sandbox is None:
+        pytest.skip("a real server cannot be brought into this state over HTTP")
+    return server.sandbox
+
+
+async def test_a_credential_names_its_person(server: Server, nextcloud: Nextcloud) -> None:
+    secret = SecretStr(server.passwords["alice"])
+
+    user = await nextcloud.whoami(login_name="alice", secret=secret)
+
+    assert user.uid == "alice"
+
+
+async def test_a_wrong_password_is_a_rejected_credential(nextcloud: Nextcloud) -> None:
+    with pytest.raises(errors.CredentialRejected):
+        await nextcloud.whoami(login_name="alice", secret=SecretStr("wrong"))
+
+
+async def test_a_home_folder_has_an_id_that_stays(server: Server, nextcloud: Nextcloud) -> None:
+    secret = SecretStr(server.passwords["alice"])
+
+    first = await nextcloud.home_id(login_name="alice", secret=secret, uid="alice")
+    again = await nextcloud.home_id(login_name="alice", secret=secret, uid="alice")
+
+    assert first
+    assert first == again
+
+
+async def test_a_server_says_what_it_is_and_what_it_offers(nextcloud: Nextcloud, alice: Account) -> None:
+    info = await nextcloud.server_info()
+    offered = await alice.capabilities.get()
+
+    assert not info.maintenance
+    assert offered.version == info.version
+    assert {"files", "notes"} <= offered.apps
+    assert "1.3" in offered.notes_api_versions
+
+
+async def test_an_app_password_works_until_it_is_deleted(server: Server, nextcloud: Nextcloud) -> None:
+    made = await server.send(
+        "GET",
+        "/ocs/v2.php/core/getapppassword?format=json",
+        person="bob",
+        headers={"OCS-APIRequest": "true"},
+    )
+    secret = SecretStr(made.json()["ocs"]["data"]["apppassword"])
+
+    user = await nextcloud.whoami(login_name="bob", secret=secret)
+    await nextcloud.delete_app_password(login_name="bob", secret=secret)
+    await nextcloud.delete_app_password(login_name="bob", secret=secret)
+
+    assert user.uid == "bob"
+    with pytest.raises(errors.CredentialRejected):
+        await nextcloud.whoami(login_name="bob", secret=secret)
+
+
+async def test_a_real_password_cannot_be_deleted(server: Server, nextcloud: Nextcloud) -> None:
+    with pytest.raises(errors.Forbidden):
+        await nextcloud.delete_app_password(login_name="bob", secret=SecretStr(server.passwords["bob"]))
+
+
+async def test_a_login_flow_is_pending_until_somebody_grants(nextcloud: Nextcloud) -> None:
+    started = await nextcloud.login.start()
+
+    granted = await nextcloud.login.poll(started.poll_token)
+
+    assert "/login/v2/flow/" in started.login_url.get_secret_value()
+    assert granted is None
+
+
+async def test_a_note_is_made_read_changed_and_deleted(alice: Account) -> None:
+    made = await alice.notes.create(title="Plan", content="one", category="Work/A", favorite=True)
+
+    read = await alice.notes.get(made.id)
+    changed = await alice.notes.update(made.id, if_match=read.etag, content="two")
+    await alice.notes.delete(made.id)
+
+    assert (read.title, read.text, read.category, read.favorite) == ("Plan", "one", "Work/A", True)
+    assert (changed.text, changed.etag != read.etag) == ("two", True)
+    with pytest.raises(errors.NotFound):
+        await alice.notes.get(made.id)
+
+
+async def test_a_stale_note_is_not_overwritten_and_the_current_etag_comes_back(alice: Account) -> None:
+    made = await alice.notes.create(title="Plan", content="one", category="", favorite=False)
+    current = await alice.notes.update(made.id, if_match=made.etag, content="two")
+
+    with pytest.raises(errors.EtagMismatch) as caught:
+        await alice.notes.update(made.id, if_match=made.etag, content="lost")
+
+    assert caught.value.current_etag == current.etag
+    assert (await alice.notes.get(made.id)).text == "two"
+
+
+async def test_the_pages_of_a_list_hold_every_note_once(alice: Account) -> None:
+    made = [
+        (await alice.notes.create(title=f"Note {number}", content="x", category="", favorite=False)).id
+        for number in range(5)
+    ]
+
+    found: list[int] = []
+    page = await alice.notes.page(size=2)
+    found += [note.id for note in page.notes]
+    while page.cursor is not None:
+        page = await alice.notes.page(size=2, cursor=page.cursor)
+        found += [note.id for note in page.notes]
+
+    assert sorted(found) == sorted(made)
+
+
+async def test_someone_elses_note_is_not_found(alice: Account, bob: Account) -> None:
+    made = await alice.notes.create(title="Mine", content="x", category="", favorite=False)
+
+    with pytest.raises(errors.NotFound):
+        await bob.notes.get(made.id)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+async def test_any_name_is_written_listed_read_moved_and_found(alice: Account, name: str) -> None:
+    path = f"Rec/{name}"
+
+    await alice.files.write(path, b"hello")
+    listed = await alice.files.list_folder("/Rec")
+    chunk = await alice.files.read(path, offset=1, length=3)
+    moved = await alice.files.move(path, f"Rec/moved {name}")
+    found, more = await alice.files.search(Query(name=f"moved {name}"), limit=5)
+
+    assert [entry.path for entry in listed.entries] == [path]
+    assert (chunk.data, chunk.total, chunk.is_last) == (b"ell", 5, False)
+    assert moved is not None
+    assert moved.path == f"Rec/moved {name}"
+    assert [entry.path for entry in found] == [moved.path]
+    assert not more
+
+
+async def test_a_file_is_overwritten_only_in_the_version_that_was_read(alice: Account) -> None:
+    written = await alice.files.write("/Rec/a.md", b"one")
+    read = await alice.files.read("/Rec/a.md", length=100)
+    # Within one second the etag stays the same, so the size has to tell.
+    await alice.files.write("/Rec/a.md", b"two!", version=str(written.version))
+
+    with pytest.raises(errors.EtagMismatch):
+        await alice.files.write("/Rec/a.md", b"lost", version=str(read.version))
+
+    assert (await alice.files.read("/Rec/a.md", length=100)).data == b"two!"
+
+
+async def test_nothing_is_overwritten_without_being_asked_to(alice: Account) -> None:
+    await alice.files.write("/Rec/a.md", b"one")
+    await alice.files.write("/Rec/b.md", b"two")
+
+    with pytest.raises(errors.AlreadyExists):
+        await alice.files.write("/Rec/a.md", b"lost")
+    with pytest.raises(errors.AlreadyExists):
+        await alice.files.move("/Rec/a.md", "/Rec/b.md")
+    with pytest.raises(errors.AlreadyExists):
+        await alice.files.copy("/Rec/a.md", "/Rec/b.md")
+
+    assert (await alice.files.read("/Rec/b.md", length=100)).data == b"two"
+
+
+async def test_folders_are_made_with_their_parents_and_once(alice: Account) -> None:
+    first = await alice.files.create_folder("/Rec/x/y/z")
+    again = await alice.files.create_folder("/Rec/x/y/z")
+
+    assert (first, again) == (True, False)
+    assert (await alice.files.info("/Rec/x/y/z")).is_folder
+
+
+async def test_a_copy_is_a_file_of_its_own(alice: Account) -> None:
+    await alice.files.write("/Rec/a.md", b"one")
+
+    copied = await alice.files.copy("/Rec/a.md", "/Rec/b.md")
+
+    _, original = await alice.files.details("/Rec/a.md")
+    _, twin = await alice.files.details("/Rec/b.md")
+    assert copied is not None
+    assert original.file_id != twin.file_id
+
+
+async def test_an_empty_file_is_read_as_empty(alice: Account) -> None:
+    await alice.files.write("/Rec/empty.txt", b"")
+
+    chunk = await alice.files.read("/Rec/empty.txt", length=100)
+
+    assert (chunk.data, chunk.total) == (b"", 0)
+
+
+async def test_a_folder_is_not_read_as_a_file(alice: Account) -> None:
+    with pytest.raises(errors.InvalidInput):
+        await alice.files.read("/Rec", length=100)
+
+
+async def test_what_was_deleted_is_found_in_the_trash_and_restored(alice: Account) -> None:
+    await alice.files.write("/Rec/gone #1.md", b"one")
+
+    await alice.files.delete("/Rec/gone #1.md")
+    entry = await alice.trash.find_deleted("/Rec/gone #1.md")
+    assert entry is not None
+    listed, total, _ = await alice.trash.list_items(limit=10)
+    await alice.trash.restore(entry.trash_id)
+
+    assert (entry.trash_id in {item.trash_id for item in listed}, total >= 1) == (True, True)
+    assert (await alice.files.read("/Rec/gone #1.md", length=100)).data == b"one"
+    with pytest.raises(errors.NotFound):
+        await alice.trash.restore(entry.trash_id)
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/Rec/.htaccess", errors.InvalidName),
+        ("/Rec/x.part", errors.InvalidName),
+        ("/Rec/missing/x.md", errors.NotFound),
+        ("/Rec", errors.AlreadyExists),
+    ],
+)
+async def test_a_write_that_cannot_be_says_why(
+    alice: Account, path: str, error: type[errors.NextcloudError]
+) -> None:
+    with pytest.raises(error):
+        await alice.files.write(path, b"x")
+
+
+async def test_someone_elses_files_cannot_be_searched(alice: Account, bob: Account) -> None:
+    await alice.files.write("/Rec/secret plan.md", b"x")
+
+    found, _ = await bob.files.search(Query(name="secret plan"), limit=5)
+
+    assert found == []
+
+
+async def test_a_locked_file_or_note_is_said_to_be_locked(alice: Account, sandbox: Sandbox) -> None:
+    note = await alice.notes.create(title="Plan", content="one", category="", favorite=False)
+    await alice.files.write("/Rec/a.md", b"one")
+    for path in ("/Notes/Plan.md", "/Rec/a.md"):
+        sandbox.state.users["alice"].files.lock(path)
+
+    with pytest.raises(errors.Locked):
+        await alice.notes.update(note.id, if_match=None, content="two")
+    with pytest.raises(errors.Locked):
+        _ = (await alice.notes.get(note.id)).text
+    with pytest.raises(errors.Locked):
+        await alice.files.read("/Rec/a.md", length=1)
+    with pytest.raises(errors.Locked):
+        await alice.files.move("/Rec/a.md", "/Rec/b.md")
+
+
+async def test_a_full_quota_is_said_to_be_full(alice: Account, sandbox: Sandbox) -> None:
+    sandbox.state.users["alice"].files.quota_bytes = 2
+
+    with pytest.raises(errors.StorageFull):
+        await alice.files.write("/Rec/a.md", b"one")
+
+
+async def test_maintenance_is_not_a_disabled_account(alice: Account, bob: Account, sandbox: Sandbox) -> None:
+    sandbox.state.users["bob"].enabled = False
+    with pytest.raises(errors.AccountDisabled):
+        await bob.files.info("/")
+
+    sandbox.state.maintenance = True
+    with pytest.raises(errors.Maintenance):
+        await alice.files.info("/")
+    with pytest.raises(errors.Maintenance):
+        await alice.notes.page(size=1)
+
+
+async def test_too_many_bad_logins_are_not_a_wrong_password(
+    nextcloud: Nextcloud, alice: Account, sandbox: Sandbox
+) -> None:
+    for _ in range(11):
+        with pytest.raises(errors.CredentialRejected):
+            await nextcloud.whoami(login_name="alice", secret=SecretStr("wrong"))
+
+    with pytest.raises(errors.Throttled):
+        await alice.files.info("/")
+
+
+async def test_the_end_of_a_big_file_is_read_alone(alice: Account, sandbox: Sandbox) -> None:
+    sandbox.state.users["alice"].files.put_generated("/Rec/big.log", 200_000_000, b"0123456789")
+
+    chunk = await alice.files.read("/Rec/big.log", offset=199_999_995, length=100)
+
+    assert (chunk.data, chunk.is_last) == (b"56789", True)

@@ -1,0 +1,120 @@
+"""A network for the tests of files: recorded answers, made-up multistatus bodies, and the sandbox."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+import httpx2
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools.files import files
+from nextcloud_mcp_server.tools.result import Result
+
+RECORDINGS = Path(__file__).parent / "contract" / "recordings"
+MOMENT = "Fri, 27 Nov 2026 21:03:53 GMT"
+#: MOMENT as a version shows it.
+SECONDS = 1795813433
+
+Handler = Callable[[httpx2.Request], httpx2.Response]
+
+
+def recorded(name: str) -> httpx2.Response:
+    """Answer what a real Nextcloud answered."""
+    answer: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text("utf-8"))["response"]
+    body = answer["body"]
+    content = body if isinstance(body, str) else ""
+    dropped = ("content-length", "set-cookie")
+    headers = {key: value for key, value in answer["headers"].items() if key.lower() not in dropped}
+    return httpx2.Response(answer["status"], headers=headers, content=content.encode())
+
+
+def entry(
+    path: str,
+    *,
+    uid: str = "alice",
+    folder: bool = False,
+    size: int | None = 3,
+    etag: str | None = "e1",
+    modified: str = MOMENT,
+    extra: str = "",
+    href: str | None = None,
+) -> str:
+    """Write one response element of a multistatus."""
+    where = href or f"/remote.php/dav/files/{quote(uid)}/{quote(path)}"
+    kind = "<d:collection/>" if folder else ""
+    tag = "" if etag is None else f"<d:getetag>&quot;{etag}&quot;</d:getetag>"
+    length = "" if size is None else f"<oc:size>{size}</oc:size>"
+    return (
+        f"<d:response><d:href>{escape(where)}</d:href><d:propstat><d:prop><d:resourcetype>{kind}</d:resourcetype>"
+        f"<d:getlastmodified>{modified}</d:getlastmodified>{tag}{length}{extra}</d:prop>"
+        "<d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response>"
+    )
+
+
+def multistatus(entries: Iterable[str]) -> httpx2.Response:
+    """Answer a multistatus."""
+    names = 'xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns" xmlns:nc="http://nextcloud.org/ns"'
+    body = f'<?xml version="1.0"?><d:multistatus {names}>{"".join(entries)}</d:multistatus>'
+    return httpx2.Response(207, content=body.encode())
+
+
+@dataclass
+class Network:
+    """Answers requests one after the other, and remembers them."""
+
+    answers: list[httpx2.Response | Exception]
+    seen: list[httpx2.Request] = field(default_factory=list[httpx2.Request])
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.seen.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        # A fresh stream: what a transport answers has not been read yet.
+        return httpx2.Response(
+            answer.status_code, headers=answer.headers, stream=httpx2.ByteStream(answer.content)
+        )
+
+    @property
+    def methods(self) -> list[str]:
+        return [request.method for request in self.seen]
+
+
+def network(*answers: httpx2.Response | Exception) -> Network:
+    return Network(list(answers))
+
+
+def http_over(
+    handler: Handler, *, uid: str = "alice", base: str = "https://cloud.example.org"
+) -> NextcloudHttp:
+    """Open one person's HTTP over a fake network."""
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(handler))
+    credential = BasicCredential(f"{uid}@example.org", SecretStr("made-up"))
+    return NextcloudHttp(pool, NextcloudUrl.parse(base), credential=credential, uid=uid)
+
+
+def account_over(handler: Handler) -> Account:
+    """Open an account over a fake network."""
+    return Account(http_over(handler))
+
+
+def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://localhost") -> Account:
+    """Open a person's account in a sandbox."""
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=sandbox.app))
+    nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
+    return nextcloud.account(login_name=uid, secret=SecretStr(uid), uid=uid)
+
+
+async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own
+    """Call a tool's body as the boundary does, with checked arguments."""
+    spec = next(each for each in files.tools if each.name == tool)
+    result: Result = await spec.guarded.body(account, **spec.arguments.validate(arguments))
+    return result

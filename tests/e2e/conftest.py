@@ -1,0 +1,44 @@
+"""A real browser in front of the real pages: Debian's Chromium, driven by playwright."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.e2e.stage import Stage, launch, raised
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def missing(what: str) -> NoReturn:
+    """Skip with the reason, or fail where nothing may be skipped."""
+    if os.environ.get("CI_NO_SKIPS") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if shutil.which("chromium") is None:
+        missing("Chromium is not installed (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    if not AXE.is_file():
+        missing("axe-core is not installed (npm ci --ignore-scripts)")
+    return AXE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with raised() as built:
+        yield built

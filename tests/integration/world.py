@@ -1,0 +1,208 @@
+"""A sandbox Nextcloud, our server and the people and clients around them, for the integration tests."""
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import httpx2
+import uvicorn
+from anyio.abc import TaskGroup
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from nextcloud_mcp_server import app, settings
+from nextcloud_mcp_server.auth.provisioning import LIFETIME
+from nextcloud_mcp_server.core import Outside
+from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.person import Person
+
+Action = Literal["accept", "decline", "cancel"]
+Go = Callable[[str], Awaitable[Any]]
+
+
+class Clock:
+    """Goes with the real clock, and can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+async def until(holds: Callable[[], bool], *, seconds: float = 10) -> None:
+    """Wait for something that another program does and gives no event for."""
+    with anyio.fail_after(seconds):
+        while not holds():  # noqa: ASYNC110 - see above
+            await anyio.sleep(0.01)
+
+
+class Asked:
+    """An elicitation callback that remembers what it was asked, and sends the person there."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._action: Action = "accept"
+        self._once = False
+        self.go: Go | None = None
+        self.urls: list[str] = []
+
+    def by(self, go: Go | None, *, action: Action = "accept", once: bool = False) -> "Asked":
+        """Say what the person does with a link; `once` opens each link once, as clients do."""
+        self.go, self._action, self._once = go, action, once
+        return self
+
+    async def __call__(self, _: object, params: ElicitRequestParams) -> ElicitResult:
+        url = str(getattr(params, "url", ""))
+        if self.go is not None and not (self._once and url in self.urls):
+            self._world.visit(self.go, url)
+        self.urls.append(url)
+        return ElicitResult(action=self._action)
+
+
+class Raw:
+    """A client of our own, for what the SDK's cannot say: one JSON-RPC message per POST (2025-11-25)."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
+        self._http = http
+        self._url = url
+        self._headers = {"Accept": "application/json, text/event-stream"}
+        self._next = 0
+        self.notices: list[dict[str, Any]] = []
+
+    async def open(self, capabilities: dict[str, Any]) -> dict[str, Any]:
+        """Shake hands; the answer is the initialize result."""
+        answer = await self.request(
+            "initialize",
+            {
+                "protocolVersion": "2025-11-25",
+                "capabilities": capabilities,
+                "clientInfo": {"name": "raw", "version": "1"},
+            },
+        )
+        self._headers["MCP-Protocol-Version"] = "2025-11-25"
+        await self._http.post(
+            self._url,
+            json={"jsonrpc": "2.0", "method": "notifications/initialized"},
+            headers=self._headers,
+        )
+        return answer["result"]
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send one request; notices that come before its answer are kept."""
+        self._next += 1
+        message = {"jsonrpc": "2.0", "id": self._next, "method": method, "params": params}
+        response = await self._http.post(self._url, json=message, headers=self._headers)
+        if "mcp-session-id" in response.headers:
+            self._headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]
+        messages = [
+            json.loads(line[5:])
+            for line in response.text.splitlines()
+            if line.startswith("data:") and line[5:].strip()
+        ]
+        messages = messages or [response.json()]
+        self.notices += [one for one in messages if "id" not in one]
+        return next(one for one in messages if one.get("id") == self._next)
+
+
+@dataclass
+class World:
+    """A sandbox Nextcloud, our server beside it, and people with browsers."""
+
+    sandbox: Sandbox
+    nextcloud_url: str
+    data_dir: Path
+    group: TaskGroup
+    clock: Clock
+    lifetime: timedelta = LIFETIME
+    url: str = ""
+    secret: str = "a-secret-of-the-tests-0123456789"
+    parts: app.Parts | None = None
+    _stop: Callable[[], Any] | None = None
+    _port: int = 0
+    _visits: int = 0
+    overrides: dict[str, object] = field(default_factory=dict[str, object])
+
+    async def start(self, **overrides: object) -> None:
+        """Start our server, on the same port and data as before, if there was one."""
+        self.overrides |= overrides
+        listener = socket.create_server(("127.0.0.1", self._port))
+        self._port = listener.getsockname()[1]
+        given = {
+            "nextcloud_host": self.nextcloud_url,
+            "data_dir": self.data_dir,
+            "transport": "http",
+            "nextcloud_mcp_secret": self.secret,
+            "hold_seconds": 20,
+        }
+        config = settings.load(**(given | self.overrides))
+        site = app.Site.of(config, "127.0.0.1", self._port)
+        asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
+        server = uvicorn.Server(
+            uvicorn.Config(asgi, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=1)
+        )
+        finished = anyio.Event()
+
+        async def serve() -> None:
+            await server.serve(sockets=[listener])
+            finished.set()
+
+        async def stop() -> None:
+            server.should_exit = True
+            with anyio.fail_after(10):
+                await finished.wait()
+
+        self._stop = stop
+        self.group.start_soon(serve)
+        await until(lambda: server.started)
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    async def stop(self) -> None:
+        """Stop our server; its database stays."""
+        if self._stop is not None:
+            await self._stop()
+
+    @asynccontextmanager
+    async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
+        """Give somebody a fresh browser."""
+        async with httpx2.AsyncClient(timeout=20) as browser:
+            yield Person(name, name, browser=browser)
+            await until(lambda: self._visits == 0, seconds=25)
+
+    def visit(self, go: Go, url: str) -> None:
+        """Send somebody to a page while the test goes on."""
+
+        async def going() -> None:
+            try:
+                await go(url)
+            finally:
+                self._visits -= 1
+
+        self._visits += 1
+        self.group.start_soon(going)
+
+    @asynccontextmanager
+    async def raw(self, *, draft: bool = False) -> AsyncGenerator[Raw]:
+        """Connect a client that speaks JSON-RPC itself."""
+        headers = {"Authorization": f"Bearer {self.secret}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+            client = Raw(http, f"{self.url}/mcp")
+            await client.open({"extensions": {EXTENSION_ID: {}}} if draft else {})
+            yield client
+
+    @asynccontextmanager
+    async def client(self, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
+        """Connect the SDK's client with our secret."""
+        headers = {"Authorization": f"Bearer {self.secret}", **options.pop("headers", {})}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+            transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
+            async with Client(transport, **options) as client:
+                yield client

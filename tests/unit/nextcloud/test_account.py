@@ -1,0 +1,156 @@
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+
+SECRET = SecretStr("p" * 72)
+STATUS = {
+    "installed": True,
+    "maintenance": False,
+    "needsDbUpgrade": False,
+    "version": "32.0.1.2",
+    "versionstring": "32.0.1",
+    "edition": "",
+    "productname": "Nextcloud",
+    "extendedSupport": False,
+}
+
+
+def nextcloud(answer: Callable[[httpx2.Request], httpx2.Response], *, public: str | None = None) -> Nextcloud:
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
+    public_url = NextcloudUrl.parse(public) if public else None
+    return Nextcloud(NextcloudUrl.parse("https://h/nextcloud"), pool, public_url=public_url)
+
+
+async def test_status_tells_version_and_maintenance_without_a_credential() -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(200, json={**STATUS, "maintenance": True})
+
+    info = await nextcloud(answer).server_info()
+
+    assert (info.version, info.product_name, info.maintenance, info.needs_upgrade) == (
+        "32.0.1",
+        "Nextcloud",
+        True,
+        False,
+    )
+    assert str(asked[0].url) == "https://h/nextcloud/status.php"
+    assert "Authorization" not in asked[0].headers
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx2.Response(404),
+        httpx2.Response(403),
+        httpx2.Response(200, html="<html>It works!</html>"),
+        httpx2.Response(200, json=[]),
+        httpx2.Response(200, json={**STATUS, "installed": False}),
+        httpx2.Response(200, content=b"x" * 100_000),
+    ],
+)
+async def test_something_else_at_that_address_is_not_a_nextcloud(answer: httpx2.Response) -> None:
+    with pytest.raises(NotNextcloud, match="NEXTCLOUD_HOST"):
+        await nextcloud(lambda _: answer).server_info()
+
+
+async def test_an_old_nextcloud_is_refused_by_its_version() -> None:
+    with pytest.raises(TooOld, match=r"27\.1\.4.*28"):
+        await nextcloud(
+            lambda _: httpx2.Response(200, json={**STATUS, "versionstring": "27.1.4"})
+        ).server_info()
+
+
+async def test_nothing_there_is_unreachable() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    with pytest.raises(Unreachable):
+        await nextcloud(answer).server_info()
+
+
+async def test_the_uid_and_not_the_login_name_is_in_every_path() -> None:
+    """B13, B14, U23: people log in by e-mail, and a uid can hold anything."""
+    asked: list[httpx2.Request] = []
+    uid = "a b+c@dü"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        if request.url.path.endswith("/cloud/user"):
+            data = {"id": uid, "displayname": "A"}
+            return httpx2.Response(200, json={"ocs": {"meta": {}, "data": data}})
+        href = request.url.raw_path.decode()
+        body = (
+            '<?xml version="1.0"?><d:multistatus xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns"><d:response>'
+            f"<d:href>{href}</d:href><d:propstat><d:prop><oc:id>00000007ocid</oc:id></d:prop>"
+            "<d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response></d:multistatus>"
+        )
+        return httpx2.Response(207, text=body)
+
+    server = nextcloud(answer)
+    user = await server.whoami(login_name="a@example.org", secret=SECRET)
+    home_id = await server.home_id(login_name="a@example.org", secret=SECRET, uid=user.uid)
+
+    assert (user.uid, home_id) == (uid, "00000007ocid")
+    assert asked[1].url.raw_path.startswith(b"/nextcloud/remote.php/dav/files/a%20b%2Bc%40d%C3%BC")
+    assert {request.headers["Authorization"] for request in asked} == {basic("a@example.org")}
+
+
+async def test_a_home_folder_without_id_has_none() -> None:
+    empty = '<?xml version="1.0"?><d:multistatus xmlns:d="DAV:"/>'
+
+    home_id = await nextcloud(lambda _: httpx2.Response(207, text=empty)).home_id(
+        login_name="alice", secret=SECRET, uid="alice"
+    )
+
+    assert home_id is None
+
+
+def basic(name: str) -> str:
+    request = httpx2.Request("GET", "https://h")
+    authorised = next(httpx2.BasicAuth(name, SECRET.get_secret_value()).auth_flow(request))
+    return authorised.headers["Authorization"]
+
+
+@pytest.mark.parametrize("status", [200, 401])
+async def test_deleting_an_app_password_that_is_gone_already_counts_as_done(status: int) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(f"{request.method} {request.url}")
+        return httpx2.Response(status, json={"ocs": {"meta": {}, "data": []}})
+
+    await nextcloud(answer).delete_app_password(login_name="alice", secret=SECRET)
+
+    assert asked == ["DELETE https://h/nextcloud/ocs/v2.php/core/apppassword?format=json"]
+
+
+async def test_a_real_password_cannot_be_deleted_and_that_is_said() -> None:
+    body = {"ocs": {"meta": {"statuscode": 403, "message": "no app password in use"}, "data": None}}
+
+    with pytest.raises(Forbidden, match="no app password in use"):
+        await nextcloud(lambda _: httpx2.Response(403, json=body)).delete_app_password(
+            login_name="alice", secret=SECRET
+        )
+
+
+async def test_an_account_has_a_client_for_each_app_and_login_is_on_the_public_address() -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"poll": {"token": "t"}, "login": "https://h/login/v2/flow/x"})
+
+    server = nextcloud(answer, public="https://cloud.example.org")
+    account = server.account(login_name="alice", secret=SECRET, uid="alice")
+    started = await server.login.start()
+
+    assert account.uid == "alice"
+    assert all((account.notes, account.files, account.trash, account.user, account.capabilities))
+    assert started.login_url.get_secret_value() == "https://cloud.example.org/login/v2/flow/x"

@@ -1,0 +1,84 @@
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from nextcloud_mcp_server.errors import NotNextcloud, ServerFault, TooLarge
+from nextcloud_mcp_server.nextcloud import multistatus
+from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
+from tests.dav_fakes import entry, recorded
+from tests.dav_fakes import multistatus as answer
+
+
+async def in_pieces(data: bytes, size: int) -> AsyncGenerator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+async def parse(data: bytes, size: int = 65_536) -> list[DavResponse]:
+    return [response async for response in multistatus.read(in_pieces(data, size))]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1_000_000])
+async def test_a_recorded_answer_reads_the_same_in_any_pieces(size: int) -> None:
+    data = recorded("webdav/propfind_unicode_dir").content
+
+    [response] = await parse(data, size)
+
+    assert response.href.endswith("/%c3%9cn%c3%af%20c%c3%b6d%c3%a9%20%e6%97%a5%e6%9c%ac/")
+    assert response.text("d:getetag") == '"6b09f0390099f"'
+    assert response.text("d:displayname") == "Ünï cödé 日本"
+    assert response.has_inner("d:resourcetype", "d:collection")
+
+
+async def test_properties_the_server_does_not_have_are_absent() -> None:
+    data = recorded("webdav/propfind_unicode_dir").content
+
+    [response] = await parse(data)
+
+    assert response.text("d:getcontenttype") == ""
+    assert response.inner_texts("nc:lock", "nc:x") == []
+    assert not response.has_inner("nc:lock", "nc:x")
+
+
+async def test_elements_inside_a_property_are_listed() -> None:
+    person = "<nc:sharee><nc:id>bob</nc:id><nc:display-name>Bob &amp; Co</nc:display-name></nc:sharee>"
+    inside = f"<nc:sharees>{person}</nc:sharees>"
+    data = answer([entry("a", extra=inside)]).content
+
+    [response] = await parse(data)
+
+    assert response.inner_texts("nc:sharees", "nc:display-name") == ["Bob & Co"]
+
+
+async def test_text_and_elements_in_odd_places_change_nothing() -> None:
+    data = answer(["noise", entry("a"), "<d:responsedescription>x<d:y/></d:responsedescription>"]).content
+    odd = data.replace(b"<d:propstat>", b"<d:error><d:z/></d:error><d:propstat><d:odd/>", 1)
+
+    [response] = await parse(odd)
+
+    assert response.text("oc:size") == "3"
+
+
+async def test_an_empty_answer_holds_nothing() -> None:
+    assert await parse(recorded("webdav/search_no_result").content) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"not xml", b'<d:multistatus xmlns:d="DAV:"><d:response>'])
+async def test_what_is_no_complete_xml_is_a_fault_of_the_server(data: bytes) -> None:
+    with pytest.raises(ServerFault):
+        await parse(data)
+
+
+async def test_a_web_page_is_not_a_nextcloud() -> None:
+    with pytest.raises(NotNextcloud):
+        await parse(b"<html><body>Sign in</body></html>")
+
+
+async def test_an_answer_over_the_byte_cap_is_refused() -> None:
+    async def endless() -> AsyncGenerator[bytes]:
+        yield b'<d:multistatus xmlns:d="DAV:">'
+        while True:
+            yield b" " * 1_048_576
+
+    with pytest.raises(TooLarge):
+        [response async for response in multistatus.read(endless())]

@@ -1,0 +1,91 @@
+import pytest
+from mcp_types import ImageContent, TextContent
+
+from nextcloud_mcp_server.errors import TooLarge
+from nextcloud_mcp_server.tools import answer
+from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
+
+
+class Note(Result):
+    title: str
+    tags: list[str] | None = None
+
+
+class Text(Document):
+    etag: str
+
+
+def test_data_goes_out_as_compact_json_and_as_structured_content() -> None:
+    result = answer.result(Note(title="Grüße"))
+
+    assert [block.text for block in result.content if isinstance(block, TextContent)] == ['{"title":"Grüße"}']
+    assert result.structured_content == {"title": "Grüße"}
+    assert not result.is_error
+
+
+def test_a_document_goes_out_as_a_line_of_data_and_its_text_as_it_is() -> None:
+    result = answer.result(Text(content="# Hi\r\n\ttab", etag="e1"))
+
+    assert [block.text for block in result.content if isinstance(block, TextContent)] == [
+        '{"etag":"e1"}\n\n# Hi\r\n\ttab'
+    ]
+    assert result.structured_content == {"content": "# Hi\r\n\ttab", "etag": "e1"}
+
+
+def test_an_image_goes_out_as_image_content() -> None:
+    result = answer.result(ImageResult(mime_type="image/png", data=b"\x89PNG"))
+
+    image = result.content[1]
+    assert isinstance(image, ImageContent)
+    assert (image.mime_type, image.data) == ("image/png", "iVBORw==")
+    assert result.structured_content == {"mime_type": "image/png"}
+
+
+def test_a_result_over_the_budget_is_refused() -> None:
+    with pytest.raises(TooLarge, match="ask for a smaller page"):
+        answer.result(Note(title="x" * 40_000))
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://cloud.example.org/login/v2/flow/abc",
+        "https://cloud.example.org/index.php/login/v2/flow/abc?user=x",
+        "http://cloud.example.org/index.php/apps/oauth2/authorize?client_id=1&state=2",
+        "/login/flow/grant",
+        "HTTPS://CLOUD.EXAMPLE.ORG/LOGIN/V2/FLOW/abc",
+        "http://127.0.0.1:8765/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000",
+        "https://mcp.example.org/oauth/callback/nextcloud?code=1",
+    ],
+)
+def test_links_that_open_a_consent_page_are_not_passed_on(link: str) -> None:
+    result = answer.result(Note(title=f"see {link} now", tags=[f"[x]({link})"]))
+
+    assert result.structured_content == {
+        "title": f"see {answer.DEFANGED} now",
+        "tags": [f"[x]({answer.DEFANGED})"],
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["https://cloud.example.org/f/12", "the login flow", "oauth provision", "/login"]
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert answer.defang(text) == text
+
+
+def test_errors_are_marked_and_defanged() -> None:
+    result = answer.failure("No note 'https://x/login/v2/flow/a'.")
+
+    assert result.is_error
+    assert [block.text for block in result.content if isinstance(block, TextContent)] == [
+        f"No note '{answer.DEFANGED}'."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"),
+    [(f"a {answer.DEFANGED}", True), (["a", answer.DEFANGED], True), ("a", False), (7, False), (None, False)],
+)
+def test_what_stands_for_a_removed_link_is_recognised(value: object, holds: bool) -> None:  # noqa: FBT001 - a table
+    assert answer.holds_defanged(value) is holds

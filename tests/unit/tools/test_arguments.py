@@ -1,0 +1,114 @@
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.tools.arguments import Arguments
+from nextcloud_mcp_server.tools.result import Result
+
+
+async def body(
+    nc: object,
+    note_id: int,
+    *,
+    title: str | None = None,
+    kinds: list[Literal["a", "b"]] | None = None,
+    size: Annotated[int, Field(ge=1, le=10, description="How many.")] = 5,
+    either: int | str | None = None,
+    deep: bool = False,
+) -> Result:
+    raise NotImplementedError
+
+
+async def nothing(nc: object) -> Result:
+    raise NotImplementedError
+
+
+def test_the_schema_holds_no_titles_no_nulls_and_no_room_for_unknown_arguments() -> None:
+    schema = Arguments(body).schema
+
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "note_id": {"type": "integer"},
+            "title": {"type": "string"},
+            "kinds": {"type": "array", "items": {"enum": ["a", "b"], "type": "string"}},
+            "size": {
+                "type": "integer",
+                "default": 5,
+                "minimum": 1,
+                "maximum": 10,
+                "description": "How many.",
+            },
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "deep": {"type": "boolean", "default": False},
+        },
+        "additionalProperties": False,
+        "required": ["note_id"],
+    }
+
+
+def test_good_arguments_pass_and_the_others_get_their_defaults() -> None:
+    checked = Arguments(body).validate({"note_id": 7, "kinds": ["b"]})
+
+    assert checked == {"note_id": 7, "title": None, "kinds": ["b"], "size": 5, "either": None, "deep": False}
+
+
+def test_an_integral_number_is_an_integer_as_json_has_it() -> None:
+    checked = Arguments(body).validate({"note_id": 7.0})
+
+    assert checked["note_id"] == 7
+    assert type(checked["note_id"]) is int
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "'note_id' is required"),
+        ({"note_id": "7"}, "'note_id' must be an integer"),
+        ({"note_id": 7.5}, "'note_id' must be an integer"),
+        ({"note_id": True}, "'note_id' must be an integer"),
+        ({"note_id": None}, "'note_id' must be an integer"),
+        ({"note_id": 7, "title": 7}, "'title' must be text"),
+        ({"note_id": 7, "deep": "yes"}, "'deep' must be true or false"),
+        ({"note_id": 7, "kinds": "a"}, "'kinds' must be a list"),
+        ({"note_id": 7, "kinds": ["c"]}, "'kinds.0' input should be 'a' or 'b'"),
+        ({"note_id": 7, "size": 11}, "'size' input should be less than or equal to 10"),
+        ({"note_id": 7, "nope": 1}, "'nope' is not an argument of this tool"),
+        ({"note_id": 7, "nope": 1.0}, "'nope' is not an argument of this tool"),
+        ({"note_id": 7, "title": "a\0b"}, "'title' holds a NUL character; send it without."),
+        ({"note_id": 7, "kinds": ["a\0"]}, "'kinds' holds a NUL character; send it without."),
+        ({"note_id": 7, "title": "\ud800"}, "'title' holds broken Unicode; send it again as proper text."),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_sentence(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Arguments(body).validate(given)
+
+    assert str(refused.value).startswith(sentence)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_refusal_lists_what_the_tool_takes() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Arguments(body).validate({"nope": 1})
+
+    assert str(refused.value).endswith(
+        "This tool takes: note_id (an integer, required), title (text), kinds (a list), size (an integer), "
+        "either (one of …), deep (true or false)."
+    )
+
+
+def test_a_tool_without_arguments_says_so() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Arguments(nothing).validate({"nope": 1})
+
+    assert str(refused.value) == "'nope' is not an argument of this tool. This tool takes: no arguments."
+
+
+def test_the_value_that_was_refused_is_not_repeated() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Arguments(body).validate({"note_id": "a-secret-by-mistake"})
+
+    assert "a-secret-by-mistake" not in str(refused.value)
