@@ -27,6 +27,7 @@ setup: $(STAMP) ## Install everything into .venv, from requirements.lock.
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make setup PYTHON=python3.12")'
+	@echo "Installing into $(VENV) (once; a minute or two) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python "$(PYTHON)" "$(VENV)" && \
 	  uv pip install --quiet --python "$(PY)" --require-hashes -r requirements.lock && \

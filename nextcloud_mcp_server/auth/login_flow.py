@@ -57,7 +57,10 @@ class LoginFlowProvider:
         return self._started
 
     async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
-        """Start a flow at Nextcloud, or return the one this visit has already."""
+        """Start a flow at Nextcloud, or return the one this visit has already.
+
+        The last answer counts: someone who goes back and unticks a box must not get the first choice.
+        """
         flow = await self._database.login_flows.find(elicitation.id)
         if flow is None:
             begun = await self._nextcloud.login.start()
@@ -69,6 +72,8 @@ class LoginFlowProvider:
                 scopes=scopes,
                 expires_at=self._clock() + FLOW_LIFETIME,
             )
+        if flow.scopes != scopes:
+            await self._database.login_flows.set_scopes(flow.id, scopes)
         self._started.set()
         return flow.login_url
 

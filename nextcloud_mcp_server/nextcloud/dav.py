@@ -7,6 +7,7 @@ split first and each part is decoded exactly once, so a file called `a%62c.txt` 
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 from xml.sax.saxutils import escape
@@ -29,6 +30,7 @@ FIRST_PRINTABLE: Final = 0x20
 Segments = tuple[str, ...]
 
 
+@cache
 def name(qualified: str) -> str:
     """Spell `oc:size` as lxml does: `{http://owncloud.org/ns}size`."""
     prefix, _, local = qualified.partition(":")
@@ -115,13 +117,8 @@ class Tree:
         The web root before `/remote.php/dav` is Nextcloud's own idea (`overwritewebroot`) and may
         differ from ours, so it is not compared; nothing is ever requested by following an href.
         """
-        try:
-            parts = urlsplit(href)
-        except ValueError:
-            return None
-        if (parts.netloc and parts.hostname != host.lower()) or parts.query or parts.fragment:
-            return None
-        _, found, inside = parts.path.partition(f"{SERVICE}/")
+        path = _path_on(host, href)
+        _, found, inside = path.partition(f"{SERVICE}/")
         if not found:
             return None
         segments = _decode(inside)
@@ -133,10 +130,25 @@ class Tree:
         return None if any("/" in segment for segment in below) else below
 
 
+def _path_on(host: str, href: str) -> str:
+    """Take the path out of an href; empty when it is on another host or more than a path."""
+    if href[:1] == "/" != href[1:2] and "?" not in href and "#" not in href:
+        return href
+    try:
+        parts = urlsplit(href)
+    except ValueError:
+        return ""
+    foreign = parts.netloc and parts.hostname != host.lower()
+    return "" if foreign or parts.query or parts.fragment else parts.path
+
+
 def _decode(path: str) -> Segments | None:
     """Decode each part of an encoded path once; None when that is no path."""
     try:
-        segments = tuple(unquote_to_bytes(part).decode() for part in path.removesuffix("/").split("/"))
+        segments = tuple(
+            unquote_to_bytes(part).decode() if "%" in part else part
+            for part in path.removesuffix("/").split("/")
+        )
     except UnicodeDecodeError:
         return None
     if any(segment in ("", ".", "..") or "\0" in segment for segment in segments):

@@ -1,5 +1,6 @@
 """What Nextcloud knows of a file or folder, read from a DAV answer."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -24,6 +25,12 @@ DETAILS: Final = (
     "oc:owner-display-name", "oc:share-types", "nc:sharees", "nc:system-tags", "oc:tags",
     "nc:contained-folder-count", "nc:contained-file-count",
 )  # fmt: skip
+
+_HTTP_DATE: Final = re.compile(r"\w{3}, (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
+_MONTHS: Final = {
+    "Jan": 1, "Feb": 2, "Mar": 3, "Apr": 4, "May": 5, "Jun": 6,
+    "Jul": 7, "Aug": 8, "Sep": 9, "Oct": 10, "Nov": 11, "Dec": 12,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +127,15 @@ def number(text: str) -> int | None:
 def http_date(text: str) -> datetime | None:
     """Read an HTTP date; None when there is none or it cannot be one."""
     try:
+        found = _HTTP_DATE.fullmatch(text)
+        if found:
+            # The one form HTTP servers write (RFC 9110 §5.6.7); a long list has thousands of them.
+            day, month, year, hour, minute, second = found.groups()
+            return datetime(
+                int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC
+            )
         return parsedate_to_datetime(text).astimezone(UTC)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, KeyError):
         return None
 
 
@@ -134,15 +148,17 @@ async def ask(
     body: bytes,
     headers: Mapping[str, str] | None = None,
     sentences: Mapping[int, str] | None = None,
-) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
-    """Send one DAV question and give what it answers about this tree; foreign hrefs are dropped."""
+) -> AsyncGenerator[list[tuple[dav.Segments, DavResponse]]]:
+    """Send one DAV question and give what it answers about this tree, some at a time.
+
+    Foreign hrefs are dropped.
+    """
     sent = {**dav.XML_HEADERS, **(headers or {})}
     async with (
         http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
         aclosing(multistatus.read(response.aiter_raw())) as found,
     ):
         host = response.url.host
-        async for each in found:
-            segments = tree.locate(each.href, host=host)
-            if segments is not None:
-                yield segments, each
+        async for responses in found:
+            located = [(tree.locate(each.href, host=host), each) for each in responses]
+            yield [(segments, each) for segments, each in located if segments is not None]

@@ -62,12 +62,13 @@ class FilesClient:
         window = Window[Entry](_POSITIONS[order], limit=limit, after=after)
         folder: Entry | None = None
         async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
-            async for segments, response in found:
-                if dav.same(segments, wanted):
-                    folder = entries.entry_of(segments, response)
-                # Some Nextclouds (31.0.8) answer grandchildren as well.
-                elif len(segments) == len(wanted) + 1 and dav.same(segments[:-1], wanted):
-                    window.offer(entries.entry_of(segments, response))
+            async for some in found:
+                for segments, response in some:
+                    if dav.same(segments, wanted):
+                        folder = entries.entry_of(segments, response)
+                    # Some Nextclouds (31.0.8) answer grandchildren as well.
+                    elif len(segments) == len(wanted) + 1 and dav.same(segments[:-1], wanted):
+                        window.offer(entries.entry_of(segments, response))
         if folder is None:
             raise troubles.not_what_was_asked(path)
         if not folder.is_folder:
@@ -282,7 +283,7 @@ class FilesClient:
         try:
             asked = entries.ask(self._http, "SEARCH", f"{dav.SERVICE}/", tree=self._tree, body=body)
             async with aclosing(asked) as found:
-                rows = [entries.entry_of(*each) async for each in found]
+                rows = [entries.entry_of(*each) async for some in found for each in some]
         except (errors.NotFound, errors.InvalidName) as error:
             if not inside:
                 raise
@@ -312,14 +313,15 @@ class FilesClient:
         self, segments: dav.Segments, properties: tuple[str, ...]
     ) -> tuple[dav.Segments, entries.DavResponse]:
         async with aclosing(self._propfind(segments, properties, depth="0")) as found:
-            async for located, response in found:
-                if dav.same(located, segments):
-                    return located, response
+            async for some in found:
+                for located, response in some:
+                    if dav.same(located, segments):
+                        return located, response
         raise troubles.not_what_was_asked(dav.join(segments))
 
     def _propfind(
         self, segments: dav.Segments, properties: tuple[str, ...], *, depth: str
-    ) -> AsyncGenerator[tuple[dav.Segments, entries.DavResponse]]:
+    ) -> AsyncGenerator[list[tuple[dav.Segments, entries.DavResponse]]]:
         return entries.ask(
             self._http,
             "PROPFIND",

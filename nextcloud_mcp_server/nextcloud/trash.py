@@ -69,11 +69,12 @@ class TrashClient:
             sentences={404: "This Nextcloud has no trash: its app for deleted files is switched off."},
         )
         async with aclosing(asked) as found:
-            async for segments, response in found:
-                if len(segments) == 1:
-                    entry = _entry(segments[0], response)
-                    if only is None or dav.same(_parts(entry.original_path), only):
-                        window.offer(entry)
+            async for some in found:
+                for segments, response in some:
+                    if len(segments) == 1:
+                        entry = _entry(segments[0], response)
+                        if only is None or dav.same(_parts(entry.original_path), only):
+                            window.offer(entry)
 
     async def restore(self, trash_id: str) -> TrashEntry:
         """Put something back where it was; two requests. Answers what it was.
@@ -105,9 +106,10 @@ class TrashClient:
             sentences={404: gone},
         )
         async with aclosing(asked) as found:
-            async for located, response in found:
-                if dav.same(located, segments):
-                    return _entry(located[0], response)
+            async for some in found:
+                for located, response in some:
+                    if dav.same(located, segments):
+                        return _entry(located[0], response)
         raise errors.NotFound(gone)
 
 

@@ -1,14 +1,12 @@
 """One page out of a long list that is only seen passing by, in memory for about two pages."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(NamedTuple):
     """Where an item stands in a sorted list: a number, then its name.
 
     A page begins after the position of the last item seen, so that items which come or go

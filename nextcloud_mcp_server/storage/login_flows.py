@@ -84,6 +84,13 @@ class LoginFlowRepository:
             row = await _find(connection, hash_of(elicitation_id))
         return None if row is None else _flow(self._transactions.keys, row)
 
+    async def set_scopes(self, flow_id: str, scopes: frozenset[str]) -> None:
+        """Record another choice, made before Nextcloud confirmed the first one."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(
+                update(login_flows).where(login_flows.c.id == flow_id).values(scopes=scopes)
+            )
+
     async def lease_due(
         self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
     ) -> list[LoginFlow]:

@@ -26,7 +26,7 @@ async def repeated(first: bytes, again: bytes) -> AsyncGenerator[bytes]:
 
 
 async def drain(chunks: AsyncGenerator[bytes]) -> int:
-    return len([response async for response in multistatus.read(chunks)])
+    return sum([len(responses) async for responses in multistatus.read(chunks)])
 
 
 async def test_an_external_entity_is_not_read(tmp_path: Path) -> None:
@@ -71,6 +71,24 @@ async def test_a_document_type_in_another_encoding_is_refused_too() -> None:
         await drain(in_pieces(attack))
 
 
+async def test_an_entity_bomb_in_an_attribute_does_not_go_off() -> None:
+    levels = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+    bomb = (
+        f'<!DOCTYPE d [<!ENTITY e0 "boom">{levels}]><d:multistatus xmlns:d="DAV:" a="&e9;"></d:multistatus>'
+    )
+
+    with pytest.raises(ServerFault):
+        await drain(in_pieces(bomb.encode()))
+
+
+async def test_a_response_inside_a_response_is_not_read_as_one() -> None:
+    inner = b"<d:response><d:href>/remote.php/dav/files/alice/x</d:href></d:response>"
+
+    seen = await drain(in_pieces(OPENED + b"<d:response>" + inner * 3 + b"</d:response></d:multistatus>"))
+
+    assert seen == 1
+
+
 async def test_an_undeclared_entity_is_a_fault() -> None:
     with pytest.raises(ServerFault):
         await drain(in_pieces(OPENED + b"&x;</d:multistatus>"))
@@ -111,8 +129,8 @@ async def test_many_responses_pass_by_without_being_kept() -> None:
     tracemalloc.start()
     try:
         seen = 0
-        async for _ in multistatus.read(in_pieces(OPENED + one * count + b"</d:multistatus>")):
-            seen += 1
+        async for responses in multistatus.read(in_pieces(OPENED + one * count + b"</d:multistatus>")):
+            seen += len(responses)
         current, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -42,6 +42,16 @@ async def test_an_elicitation_has_one_flow(ask: Ask, start: Start) -> None:
     assert second == first
 
 
+async def test_another_choice_replaces_the_first(database: Database, ask: Ask, start: Start) -> None:
+    started = await start(await ask())
+
+    await database.login_flows.set_scopes(started.id, frozenset({"files:read"}))
+
+    found = await database.login_flows.find(started.elicitation_id)
+    assert found
+    assert found.scopes == {"files:read"}
+
+
 @pytest.mark.parametrize("mine", [True, False])
 async def test_a_flow_needs_an_elicitation_of_the_same_person(
     database: Database, ask: Ask, now: Callable[[], datetime], alice: Principal, bob: Principal, *, mine: bool
