@@ -4,6 +4,8 @@ Everything is built once, so that a request costs a look-up and the figures show
 """
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -22,6 +24,15 @@ _NOTES = (*_JSON, ("X-Notes-API-Versions", "0.2, 1.3, 1.4"), ("Last-Modified", _
 _XML = (("Content-Type", "application/xml; charset=utf-8"), ("DAV", "1, 3, extended-mkcol, nc-paginate"))
 _DAV_ROOT = f"/remote.php/dav/files/{USER}"
 _TOTALS = {"read10k.txt": SMALL_FILE_BYTES, "big.txt": BIG_FILE_BYTES}
+#: The prefixes of clients are those of Nextcloud's own answers, by common custom.
+_ASKED = re.compile(rb"<((?:d|oc|nc):(?!propfind|prop>)[a-z_-]+)\s*/>")
+_USUAL = (
+    "d:getlastmodified",
+    "d:getcontentlength",
+    "d:resourcetype",
+    "d:getetag",
+    "d:getcontenttype",
+)
 _FOLDERS = {"folder-of-100": 100, "folder-of-1000": 1000}
 
 
@@ -53,6 +64,14 @@ class Answer:
     body: bytes | Body = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder as WebDAV tells of it."""
+
+    href: str
+    properties: Mapping[str, str]
+
+
 def piece(offset: int, length: int) -> memoryview:
     """Give one stretch of the repeated block without copying it."""
     return memoryview(_BLOCK)[offset : offset + length]
@@ -65,13 +84,15 @@ class Nextcloud:
         self._fixed = self._build()
         self._notes = [_note(NOTE_ID - 7 + index) for index in range(NOTES)]
         self._lists: dict[str, Answer] = {}
+        self._entries = _all_entries()
+        self._multistatus: dict[tuple[str, str, bytes], Answer] = {}
 
-    def answer(self, method: str, target: str, headers: dict[str, str]) -> Answer | None:
+    def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
         """Find the answer; None when this fake knows no such request."""
         parts = urlsplit(target)
         path = unquote(parts.path).removeprefix("/index.php").rstrip("/")
         if method == "PROPFIND":
-            return self._fixed.get(f"PROPFIND {headers.get('depth', '1')} {path}")
+            return self._propfind(path, headers.get("depth", "1"), body)
         if method not in {"GET", "HEAD"}:
             return None
         if path.startswith(_DAV_ROOT):
@@ -79,6 +100,17 @@ class Nextcloud:
         if path.startswith("/apps/notes/api/v1") and path.endswith("/notes"):
             return self._list(parts.query)
         return self._fixed.get(f"GET {path.replace('/v1.3/', '/v1/').replace('/v1.4/', '/v1/')}")
+
+    def _propfind(self, path: str, depth: str, body: bytes) -> Answer | None:
+        """Answer the properties that were asked for, as Nextcloud does; without a body the usual ones."""
+        entries = self._entries.get((path, depth))
+        if entries is None:
+            return None
+        key = (path, depth, body)
+        if key not in self._multistatus:
+            asked = tuple(name.decode() for name in _ASKED.findall(body)) or _USUAL
+            self._multistatus[key] = _multistatus(entries, asked)
+        return self._multistatus[key]
 
     def _list(self, query: str) -> Answer:
         if query not in self._lists:
@@ -116,21 +148,25 @@ class Nextcloud:
                 fixed[f"GET /ocs/{version}.php/cloud/{name}"] = Answer(
                     200, _JSON, _json({"ocs": {"meta": meta, "data": data}})
                 )
-        root = _entry("", size=None)
-        inside = [_entry(name, size=size) for name, size in _TOTALS.items()]
-        for folder, count in _FOLDERS.items():
-            own = _entry(folder, size=None)
-            inside.append(own)
-            files = [_entry(f"{folder}/file-{index:04}.txt", size=168) for index in range(count)]
-            fixed[f"PROPFIND 0 {_DAV_ROOT}/{folder}"] = _multistatus([own])
-            fixed[f"PROPFIND 1 {_DAV_ROOT}/{folder}"] = _multistatus([own, *files])
-        for name, size in _TOTALS.items():
-            alone = _multistatus([_entry(name, size=size)])
-            fixed[f"PROPFIND 0 {_DAV_ROOT}/{name}"] = alone
-            fixed[f"PROPFIND 1 {_DAV_ROOT}/{name}"] = alone
-        fixed[f"PROPFIND 0 {_DAV_ROOT}"] = _multistatus([root])
-        fixed[f"PROPFIND 1 {_DAV_ROOT}"] = _multistatus([root, *inside])
         return fixed
+
+
+def _all_entries() -> dict[tuple[str, str], tuple[Entry, ...]]:
+    """Lay out the folders: (path, depth) → the entries of the answer, the folder itself first."""
+    found: dict[tuple[str, str], tuple[Entry, ...]] = {}
+    inside: list[Entry] = []
+    for name, size in _TOTALS.items():
+        inside.append(_entry(name, size=size))
+        found[f"{_DAV_ROOT}/{name}", "0"] = found[f"{_DAV_ROOT}/{name}", "1"] = (inside[-1],)
+    for name, count in _FOLDERS.items():
+        inside.append(_entry(name, size=None))
+        files = [_entry(f"{name}/file-{index:04}.txt", size=168) for index in range(count)]
+        found[f"{_DAV_ROOT}/{name}", "0"] = (inside[-1],)
+        found[f"{_DAV_ROOT}/{name}", "1"] = (inside[-1], *files)
+    root = _entry("", size=None)
+    found[_DAV_ROOT, "0"] = (root,)
+    found[_DAV_ROOT, "1"] = (root, *inside)
+    return found
 
 
 def _file(name: str, wanted: str | None) -> Answer | None:
@@ -180,35 +216,55 @@ def _note(note_id: int) -> dict[str, object]:
     }
 
 
-def _entry(name: str, *, size: int | None) -> str:
-    """Write one response element, in the order and with the gaps of a real Nextcloud."""
+def _entry(name: str, *, size: int | None) -> Entry:
+    """Describe a file (with a size) or a folder, as WebDAV would."""
     folder = size is None
     number = sum(map(ord, name)) % 90_000 + 100
-    resource = "<d:resourcetype><d:collection/></d:resourcetype>" if folder else "<d:resourcetype/>"
-    length = "" if folder else f"<d:getcontenttype>text/plain</d:getcontenttype>{resource}"
-    length += f"<d:getcontentlength>{size}</d:getcontentlength>" if not folder else resource
-    href = f"{_DAV_ROOT}/{name}{'/' if folder and name else ''}"
-    return (
-        f"<d:response><d:href>{href}</d:href><d:propstat><d:prop>"
-        f"<d:getlastmodified>{_DATE}</d:getlastmodified><d:getetag>&quot;{_etag(name)}&quot;</d:getetag>"
-        f"{length}<d:displayname>{name.rpartition('/')[2]}</d:displayname>"
-        f"<oc:id>{number:08}ocfakebench</oc:id><oc:fileid>{number}</oc:fileid>"
-        f"<oc:permissions>{'RGDNVCK' if folder else 'RGDNVW'}</oc:permissions>"
-        f"<oc:size>{4096 if folder else size}</oc:size><oc:favorite>0</oc:favorite>"
-        f"<oc:owner-id>{USER}</oc:owner-id><oc:owner-display-name>Alice Example</oc:owner-display-name>"
-        "<oc:share-types/><nc:has-preview>false</nc:has-preview><nc:mount-type></nc:mount-type>"
-        "<nc:system-tags/></d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat>"
-        "<d:propstat><d:prop><oc:checksums/><nc:lock/><nc:note/></d:prop>"
-        "<d:status>HTTP/1.1 404 Not Found</d:status></d:propstat></d:response>"
-    )
+    properties = {
+        "d:getlastmodified": _DATE,
+        "d:getetag": f"&quot;{_etag(name)}&quot;",
+        "d:resourcetype": "<d:collection/>" if folder else "",
+        "d:displayname": name.rpartition("/")[2],
+        "oc:id": f"{number:08}ocfakebench",
+        "oc:fileid": str(number),
+        "oc:permissions": "RGDNVCK" if folder else "RGDNVW",
+        "oc:size": "4096" if folder else str(size),
+        "oc:favorite": "0",
+        "oc:owner-id": USER,
+        "oc:owner-display-name": "Alice Example",
+        "oc:share-types": "",
+        "nc:has-preview": "false",
+        "nc:mount-type": "",
+        "nc:system-tags": "",
+    }
+    if not folder:
+        properties |= {"d:getcontenttype": "text/plain", "d:getcontentlength": str(size)}
+    return Entry(f"{_DAV_ROOT}/{name}{'/' if folder and name else ''}", properties)
 
 
-def _multistatus(entries: list[str]) -> Answer:
+def _respond(entry: Entry, asked: tuple[str, ...]) -> str:
+    """Write one response: what is asked for and known, then what is asked for and is not there."""
+    known = "".join(_element(name, entry.properties[name]) for name in asked if name in entry.properties)
+    unknown = "".join(f"<{name}/>" for name in asked if name not in entry.properties)
+    found = f"<d:propstat><d:prop>{known}</d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat>"
+    if unknown:
+        found += (
+            f"<d:propstat><d:prop>{unknown}</d:prop><d:status>HTTP/1.1 404 Not Found</d:status></d:propstat>"
+        )
+    return f"<d:response><d:href>{entry.href}</d:href>{found}</d:response>"
+
+
+def _element(name: str, value: str) -> str:
+    return f"<{name}>{value}</{name}>" if value else f"<{name}/>"
+
+
+def _multistatus(entries: tuple[Entry, ...], asked: tuple[str, ...]) -> Answer:
     head = (
         '<?xml version="1.0"?>\n<d:multistatus xmlns:d="DAV:" xmlns:s="http://sabredav.org/ns" '
         'xmlns:oc="http://owncloud.org/ns" xmlns:nc="http://nextcloud.org/ns">'
     )
-    return Answer(207, _XML, f"{head}{''.join(entries)}</d:multistatus>\n".encode())
+    responses = "".join(_respond(entry, asked) for entry in entries)
+    return Answer(207, _XML, f"{head}{responses}</d:multistatus>\n".encode())
 
 
 _STATUS = {

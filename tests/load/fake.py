@@ -38,13 +38,13 @@ class Fake:
                     headers = {
                         name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)
                     }
-                    if length := int(headers.get("content-length", "0")):
-                        await reader.receive_exactly(length)
-                    await _send(stream, method, self._answer(method, target, headers))
+                    length = int(headers.get("content-length", "0"))
+                    body = await reader.receive_exactly(length) if length else b""
+                    await _send(stream, method, self._answer(method, target, headers, body))
             except (anyio.IncompleteRead, anyio.EndOfStream, anyio.BrokenResourceError):
                 return
 
-    def _answer(self, method: str, target: str, headers: dict[str, str]) -> Answer:
+    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         if target == "/-/reset":
             self._asked.clear()
             self._unknown.clear()
@@ -53,7 +53,7 @@ class Fake:
             return Answer(200, (("Content-Type", "application/json"),), json.dumps(counts).encode())
         name = f"{method} {target}"
         self._asked[name] += 1
-        answer = self._nextcloud.answer(method, target, headers)
+        answer = self._nextcloud.answer(method, target, headers, body)
         if answer is None:
             self._unknown[name] += 1
             return Answer(404, (("Content-Type", "application/json"),), b"[]")

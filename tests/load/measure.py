@@ -60,7 +60,13 @@ class Calls:
 
     milliseconds: list[float] = field(default_factory=list[float])
     rates: list[float] = field(default_factory=list[float])
+    cpu_milliseconds: list[float] = field(default_factory=list[float])
     requests_per_call: float = 0.0
+
+    @property
+    def cpu(self) -> float | None:
+        """Processor time of the server for one call, which other work on the machine hardly changes."""
+        return statistics.median(self.cpu_milliseconds) if self.cpu_milliseconds else None
 
     @property
     def p50(self) -> float:
@@ -124,7 +130,7 @@ class Bench:
                 self.measured.tools = len(started.tools["tools"])
                 self.measured.tools_bytes = _compact(started.tools)
                 self.measured.largest_tool_bytes = max(map(_compact, started.tools["tools"]))
-            if process.memory_is_known():
+            if process.is_readable():
                 row.listed_mb.append(process.resident_mb(started.pid))
                 await started.run(GET_NOTE)
                 row.called_mb.append(process.resident_mb(started.pid))
@@ -143,21 +149,24 @@ class Bench:
                     await self._rounds(players, scenario, transport, concurrency)
 
     async def _rounds(
-        self, players: Mapping[str, "_Play"], scenario: Scenario, transport: Transport, concurrency: int
+        self, players: Mapping[str, "_Player"], scenario: Scenario, transport: Transport, concurrency: int
     ) -> None:
         fit: list[str] = []
-        for name, play in players.items():
+        for name, player in players.items():
             async with self._noting_failure(f"{scenario.name}, {name} over {transport}"):
-                await _burst(play, scenario, max(2, concurrency), concurrency)
+                await _burst(player.play, scenario, max(2, concurrency), concurrency)
                 fit.append(name)
         calls = max(concurrency, self._effort.calls // self._effort.rounds)
         for turn in range(self._effort.rounds):
             for name in fit[:: 1 if turn % 2 else -1]:
                 row = self.measured.calls[name, scenario.name, transport, concurrency]
                 await self._reset_count()
-                began = time.perf_counter()
-                row.milliseconds += await _burst(players[name], scenario, calls, concurrency)
+                player = players[name]
+                used, began = player.cpu_seconds(), time.perf_counter()
+                row.milliseconds += await _burst(player.play, scenario, calls, concurrency)
                 row.rates.append(calls / (time.perf_counter() - began))
+                if player.pid is not None:
+                    row.cpu_milliseconds.append((player.cpu_seconds() - used) / calls * 1000)
                 row.requests_per_call = await self._count() / calls
 
     async def pages(self) -> None:
@@ -214,7 +223,18 @@ class Bench:
 _Play = Callable[[Scenario], Awaitable[float]]
 
 
-def _bare(http: httpx2.AsyncClient) -> _Play:
+@dataclass(frozen=True, slots=True)
+class _Player:
+    """Whoever can play a scenario, and the process whose time that takes."""
+
+    play: _Play
+    pid: int | None = None
+
+    def cpu_seconds(self) -> float:
+        return process.cpu_seconds(self.pid) if self.pid is not None else 0.0
+
+
+def _bare(http: httpx2.AsyncClient) -> _Player:
     async def play(scenario: Scenario) -> float:
         headers = {"OCS-APIRequest": "true"} | ({"Depth": scenario.depth} if scenario.depth else {})
         began = time.perf_counter()
@@ -222,14 +242,14 @@ def _bare(http: httpx2.AsyncClient) -> _Play:
         response.raise_for_status()
         return time.perf_counter() - began
 
-    return play
+    return _Player(play)
 
 
-def _served(alive: Running) -> _Play:
+def _served(alive: Running) -> _Player:
     async def play(scenario: Scenario) -> float:
         return (await alive.run(scenario))[1]
 
-    return play
+    return _Player(play, alive.pid if process.is_readable() else None)
 
 
 async def _burst(play: _Play, scenario: Scenario, calls: int, concurrency: int) -> list[float]:

@@ -1,13 +1,14 @@
-"""What a server's processes take: memory now and at its peak, read from /proc."""
+"""What a server's processes take: memory and processor time, read from /proc."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 _PROC = Path("/proc")
 
 
-def memory_is_known() -> bool:
-    """Tell whether this system says what a process takes (Linux does)."""
+def is_readable() -> bool:
+    """Tell whether this system has it (Linux does)."""
     return (_PROC / "self" / "status").is_file()
 
 
@@ -25,6 +26,15 @@ def forget_peak(pid: int) -> None:
     """Start measuring the highest memory anew (proc(5), clear_refs: 5)."""
     for each in _tree(pid):
         (_PROC / str(each) / "clear_refs").write_text("5")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Add up the processor time of a process and its descendants so far."""
+    ticks = 0
+    for each in _tree(pid):
+        fields = (_PROC / str(each) / "stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _tree(pid: int) -> list[int]:

@@ -136,18 +136,23 @@ def table(found: list[Figure]) -> str:
 
 
 def details(measured: Measured) -> str:
-    """Write the calls of everybody as a table: median milliseconds and calls per second."""
+    """Write the calls of everybody: median milliseconds, calls per second, processor milliseconds."""
     rows: list[tuple[str, ...]] = [("what", "over", "at once", "bare", "floor", "thin", "ours")]
     for scenario in TIMED:
         for transport in TRANSPORTS:
             for concurrency in CONCURRENCY:
                 cells = [
-                    f"{calls.p50:.1f} ms, {calls.rate:.0f}/s" if calls else "-"
+                    _cell(calls) if calls else "-"
                     for name in ("bare", "floor", "thin", "ours")
                     for calls in [measured.calls.get((name, scenario.name, transport, concurrency))]
                 ]
                 rows.append((scenario.name, transport, str(concurrency), *cells))
     return _markdown(rows)
+
+
+def _cell(calls: Calls) -> str:
+    cpu = "" if calls.cpu is None else f", {calls.cpu:.1f}"
+    return f"{calls.p50:.1f}, {calls.rate:.0f}{cpu}"
 
 
 def document(measured: Measured) -> str:
@@ -188,7 +193,8 @@ its requests can be counted. The client speaks raw JSON-RPC; client, server and 
 
 ## Calls
 
-Median time and throughput, with 1 call and with 16 calls at once.
+With 1 call and with 16 calls at once: the median time in ms, calls per second, and the server's
+processor time per call in ms, the steadiest of the three.
 
 {details}
 
