@@ -1,8 +1,6 @@
 """The composition root: settings in, a running server out. The only place that builds things."""
 
 import logging
-import os
-import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -156,24 +154,12 @@ def bearer_secret(settings: Settings) -> SecretStr | None:
         return None
     if settings.nextcloud_mcp_secret is not None:
         return settings.nextcloud_mcp_secret
+    from nextcloud_mcp_server.storage.crypto import load_or_create_key_file  # noqa: PLC0415 - HTTP only
+
     settings.open_data_dir()
-    return SecretStr(_read_or_make(settings.secret_file))
-
-
-def _read_or_make(path: Path) -> str:
-    try:
-        try:
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except FileExistsError:
-            return path.read_text("utf-8").strip()
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            secret = secrets.token_urlsafe(32)
-            file.write(f"{secret}\n")
-    except OSError as error:
-        raise ConfigurationError(
-            f"The secret file {path} cannot be used ({error.strerror}): set DATA_DIR to another folder."
-        ) from error
-    logger.warning("made the secret that HTTP clients must send: %s", path)
+    (secret, *_), made = load_or_create_key_file(settings.secret_file, variable="NEXTCLOUD_MCP_SECRET_FILE")
+    if made:
+        logger.warning("made the secret that HTTP clients must send: %s", settings.secret_file)
     return secret
 
 

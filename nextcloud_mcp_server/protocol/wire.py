@@ -158,15 +158,17 @@ def text(need: ElicitationRequired) -> CallToolResult:
 
 
 def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Add `elicitation.url` and our extension to what the server says it can do.
+    """Add `elicitation.url`, our extension and the tools' list changes to what the server says it can do.
 
-    The SDK leaves both out of an initialize result: the one is a client capability in the released
-    specifications, the other belongs to 2026-07-28. Draft clients look for them there.
+    The SDK leaves all three out of an initialize result: the first is a client capability in the
+    released specifications, the second belongs to 2026-07-28, and it does not know of the third.
+    Draft clients look for the first two there.
     """
     if method not in ("initialize", "server/discover"):
         return result
     capabilities: dict[str, Any] = dict(result.get("capabilities") or {})
     capabilities["elicitation"] = {"url": {}}
+    capabilities["tools"] = {**(capabilities.get("tools") or {}), "listChanged": True}
     capabilities["extensions"] = {**(capabilities.get("extensions") or {}), EXTENSION_ID: {}}
     return {**result, "capabilities": capabilities}
 

@@ -148,11 +148,14 @@ def new_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).decode().rstrip("=")
 
 
-def load_or_create_key_file(path: Path) -> tuple[list[SecretStr], bool]:
+def load_or_create_key_file(
+    path: Path, *, variable: str = "TOKEN_ENCRYPTION_KEYS_FILE"
+) -> tuple[list[SecretStr], bool]:
     """Read the keys of a file, one a line; make the file with one key where there is none.
 
     The answer's second part tells whether it was made now. Several processes may come at once:
     a finished file is linked into place, which only one of them can do and which nobody sees half done.
+    `variable` is the setting that names such a file.
 
     Raises:
         ConfigurationError: The file cannot be read or made, or it holds no key.
@@ -163,7 +166,7 @@ def load_or_create_key_file(path: Path) -> tuple[list[SecretStr], bool]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"The key file {path} cannot be read or made. Check its folder's permissions,"
-            " or name another file in TOKEN_ENCRYPTION_KEYS_FILE."
+            f" or name another file in {variable}."
         ) from error
     if not lines:
         raise ConfigurationError(

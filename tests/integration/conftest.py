@@ -10,8 +10,8 @@ from tests.integration.world import Asked, Clock, World
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    sandbox = Sandbox.demo()
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World]:
+    sandbox = Sandbox.demo(**getattr(request, "param", {}))
     async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
         made = World(sandbox, nextcloud_url, tmp_path / "data", group, Clock())
         await made.start()

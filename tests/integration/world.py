@@ -77,9 +77,10 @@ class Raw:
         self._headers = {"Accept": "application/json, text/event-stream"}
         self._next = 0
         self.notices: list[dict[str, Any]] = []
+        self.initialized: dict[str, Any] = {}
 
-    async def open(self, capabilities: dict[str, Any]) -> dict[str, Any]:
-        """Shake hands; the answer is the initialize result."""
+    async def open(self, capabilities: dict[str, Any]) -> None:
+        """Shake hands, and keep the initialize result."""
         answer = await self.request(
             "initialize",
             {
@@ -94,7 +95,7 @@ class Raw:
             json={"jsonrpc": "2.0", "method": "notifications/initialized"},
             headers=self._headers,
         )
-        return answer["result"]
+        self.initialized = answer["result"]
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send one request; notices that come before its answer are kept."""

@@ -1,0 +1,149 @@
+"""What a client sees of the tools: what the operator, the request and the person's Nextcloud allow."""
+
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from tests.integration.world import Asked, World, until
+
+CONNECTION = {"request_nextcloud_access", "check_provisioning_status", "revoke_nextcloud_access"}
+
+
+async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
+    raise NotImplementedError
+
+
+async def names(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def test_the_default_is_24_tools_of_which_none_names_a_user_or_a_host(world: World) -> None:
+    async with world.client() as client:
+        tools = (await client.list_tools()).tools
+
+    assert len(tools) == 24
+    for tool in tools:
+        assert not {"user", "user_id", "uid", "host", "url"} & set(tool.input_schema["properties"])
+        assert tool.annotations is not None
+        assert tool.annotations.title
+        assert tool.annotations.read_only_hint is not None
+        assert tool.output_schema is None
+
+
+async def test_the_operator_chooses_toolsets_and_leaves_out_single_tools(world: World) -> None:
+    await world.stop()
+    await world.start(toolsets="notes", exclude_tools="nc_notes_delete_note")
+    async with world.client() as client:
+        listed = await names(client)
+
+    assert {name for name in listed if not name.startswith("nc_notes_")} == CONNECTION
+    assert "nc_notes_get_note" in listed
+    assert "nc_notes_delete_note" not in listed
+
+
+async def test_read_only_leaves_no_writing_tool_and_offers_no_writing_permission(
+    world: World, asked: Asked
+) -> None:
+    await world.stop()
+    await world.start(read_only=True)
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        tools = (await client.list_tools()).tools
+        status = await client.call_tool("request_nextcloud_access", {})
+
+    assert all(
+        (tool.annotations and tool.annotations.read_only_hint) or tool.name in CONNECTION for tool in tools
+    )
+    assert status.structured_content["permissions"] == ["files:read", "notes:read"]
+
+
+async def test_output_schemas_are_there_when_asked_for(world: World) -> None:
+    await world.stop()
+    await world.start(output_schemas=True)
+    async with world.client() as client:
+        tools = (await client.list_tools()).tools
+
+    assert all(tool.output_schema for tool in tools)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seen", "hidden"),
+    [
+        ({"X-MCP-Toolsets": "notes"}, "nc_notes_get_note", "nc_files_read_file"),
+        ({"X-MCP-Toolsets": "all"}, "nc_files_read_file", None),
+        ({"X-MCP-Readonly": "true"}, "nc_files_read_file", "nc_files_write_file"),
+    ],
+)
+async def test_a_request_can_narrow_its_tools_by_headers(
+    world: World, headers: dict[str, str], seen: str, hidden: str | None
+) -> None:
+    async with world.client(headers=headers) as client:
+        listed = await names(client)
+
+    assert seen in listed
+    assert listed >= CONNECTION
+    assert hidden not in listed
+
+
+async def test_a_tool_left_out_by_headers_cannot_be_called(world: World) -> None:
+    async with world.client(headers={"X-MCP-Toolsets": "notes"}) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("nc_files_read_file", {"path": "Readme.md"})
+
+    assert refused.value.error.code == -32602
+
+
+async def test_headers_never_widen_what_the_operator_allows(world: World) -> None:
+    await world.stop()
+    await world.start(toolsets="notes", read_only=True)
+    async with world.client(headers={"X-MCP-Toolsets": "all", "X-MCP-Readonly": "false"}) as client:
+        listed = await names(client)
+
+    assert "nc_files_read_file" not in listed
+    assert "nc_notes_create_note" not in listed
+
+
+async def test_both_handshakes_say_that_urls_can_be_elicited_and_lists_change(world: World) -> None:
+    async with world.client(mode="legacy") as client:
+        legacy = client.server_capabilities
+    async with world.client() as client:
+        modern = client.server_capabilities
+
+    for capabilities in (legacy, modern):
+        dumped: dict[str, Any] = capabilities.model_dump(by_alias=True, exclude_none=True)
+        assert dumped["tools"]["listChanged"] is True
+    async with world.raw() as raw:
+        assert raw.initialized["capabilities"]["elicitation"] == {"url": {}}
+        assert (
+            "io.github.nextcloud-mcp-server/elicitation-track"
+            in raw.initialized["capabilities"]["extensions"]
+        )
+
+
+@pytest.mark.parametrize("world", [{"apps": {"files", "dav", "files_trashbin"}}], indirect=True)
+async def test_tools_of_an_app_that_is_missing_disappear_once_that_is_known(
+    world: World, asked: Asked
+) -> None:
+    heard: list[object] = []
+
+    async def listen(message: object) -> None:
+        heard.append(message)
+
+    async with (
+        world.person() as alice,
+        world.client(
+            mode="legacy", elicitation_callback=asked.by(alice.allow), message_handler=listen
+        ) as client,
+    ):
+        before = await names(client)
+        await client.call_tool("request_nextcloud_access", {})
+        await client.call_tool("nc_files_list_folder", {})
+        await until(lambda: any("list_changed" in str(getattr(one, "method", "")) for one in heard))
+        after = await names(client)
+        refused = await client.call_tool("nc_notes_list_notes", {})
+
+    assert {name for name in before - after} == {name for name in before if name.startswith("nc_notes_")}
+    assert refused.is_error
+    assert "does not have the app 'notes'" in str(refused.content)

@@ -1,0 +1,62 @@
+"""What a model is told of each tool, one file a tool: a change is seen in review (`make snapshots`)."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextcloud_mcp_server import server
+from nextcloud_mcp_server.tools.answer import compact
+from nextcloud_mcp_server.tools.toolset import ToolSpec
+
+FOLDER = Path(__file__).parent / "tools"
+SPECS = server.select(server.TOOLSETS, exclude=(), read_only=False)
+
+
+def listed(spec: ToolSpec) -> dict[str, Any]:
+    hints = {"readOnlyHint": spec.read_only, "openWorldHint": spec.open_world}
+    if not spec.read_only:
+        hints |= {"destructiveHint": spec.destructive, "idempotentHint": spec.idempotent}
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": spec.arguments.schema,
+        "annotations": {"title": spec.title, **hints},
+    }
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_tools_snapshot_is_what_is_listed(spec: ToolSpec) -> None:
+    text = json.dumps(listed(spec), indent=2, ensure_ascii=False) + "\n"
+    file = FOLDER / f"{spec.name}.json"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        FOLDER.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_there_is_no_snapshot_of_a_tool_that_is_gone() -> None:
+    assert {file.stem for file in FOLDER.glob("*.json")} == {spec.name for spec in SPECS}
+
+
+def test_the_default_tool_list_is_one_that_a_model_can_afford() -> None:
+    sizes = {spec.name: len(compact(listed(spec)).encode()) for spec in SPECS}
+
+    assert len(SPECS) <= 24
+    assert sum(sizes.values()) <= 16_000
+    assert max(sizes.values()) <= 1_200
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_description_has_at_most_two_sentences(spec: ToolSpec) -> None:
+    assert spec.description.rstrip(".").count(". ") <= 1
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_tool_that_only_reads_asks_for_no_writing_permission(spec: ToolSpec) -> None:
+    writes = any(scope.endswith(":write") for scope in spec.scopes)
+
+    assert writes != spec.read_only or spec.toolset == "connection"
