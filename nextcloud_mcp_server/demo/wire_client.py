@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
+import anyio
 import httpx2
+from anyio.abc import TaskStatus
 
 from nextcloud_mcp_server.errors import NotAsPromised
 
@@ -51,6 +53,14 @@ class WireClient(ABC):
     @abstractmethod
     async def open(self) -> Message:
         """Learn what the server is and can do."""
+
+    async def listen(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Take the notices that belong to no request, until cancelled or the server ends the stream."""
+        headers = {**self._headers("", {}), "Accept": "text/event-stream"}
+        async with self._http.stream("GET", self._url, headers=headers, timeout=None) as response:
+            task_status.started()
+            async for one in _messages(response):
+                self._take(one)
 
     @abstractmethod
     def _headers(self, method: str, params: Message) -> dict[str, str]:
@@ -125,13 +135,6 @@ class HandshakeClient(WireClient):
         initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         await self._http.post(self._url, json=initialized, headers=self._headers("", {}))
         return result
-
-    async def listen(self) -> None:
-        """Take the notices that belong to no request, until cancelled or the server ends the stream."""
-        headers = {"Accept": "text/event-stream", **self._session}
-        async with self._http.stream("GET", self._url, headers=headers, timeout=None) as response:
-            async for one in _messages(response):
-                self._take(one)
 
     def _headers(self, method: str, params: Message) -> dict[str, str]:
         del method, params
