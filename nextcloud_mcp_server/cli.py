@@ -87,7 +87,9 @@ def demo(
 
     from nextcloud_mcp_server.demo.journey import play
 
-    anyio.run(partial(play, dialect, manual=manual, plain=bool(no_color)))
+    # Windows would choose an encoding without the arrows and ticks when the output is piped.
+    out = typer.get_text_stream("stdout", encoding="utf-8")
+    anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color)))
 
 
 @app.command()

@@ -1,12 +1,11 @@
 """The journey, step by step. Each step checks what it shows."""
 
 import json
-import sys
 import webbrowser
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import anyio
 import httpx2
@@ -199,6 +198,7 @@ class Journey:
             return await self._send(tool, arguments, more)
 
         self.visits += 1
+        answer: Message = {}
         async with anyio.create_task_group() as group:
             if self.manual:
                 self._send_person(ask.url)
@@ -235,7 +235,6 @@ async def play(
     Raises:
         NotAsPromised: A step did not turn out as it says.
     """
-    out = out or sys.stdout
     narrator = Narrator(out, live=out.isatty() and not plain)
     since = anyio.current_time()
     narrator.headline(f"Nextcloud for assistants: the whole journey, in the form “{dialect}”")
@@ -276,8 +275,8 @@ async def _play(dialect: Dialect, narrator: Narrator, *, manual: bool) -> None:
 
 def _reason(error: BaseException) -> str:
     """Find the first cause in what several tasks raised, as a sentence."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    if isinstance(error, BaseExceptionGroup):
+        return _reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, NextcloudMcpError):
         return str(error)
     if isinstance(error, TimeoutError):
