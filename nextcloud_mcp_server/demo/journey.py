@@ -3,12 +3,13 @@
 import json
 import webbrowser
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
 import anyio
 import httpx2
+from anyio import to_thread
 
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
 from nextcloud_mcp_server.demo.narrator import Narrator
@@ -26,7 +27,15 @@ _MANUAL_SECONDS = 1800
 _CALL_SECONDS = 330
 
 
-_TROUBLES = (ExceptionGroup, NextcloudMcpError, httpx2.HTTPError, LookupError, ValueError, OSError)
+_TROUBLES = (
+    ExceptionGroup,
+    NextcloudMcpError,
+    httpx2.HTTPError,
+    LookupError,
+    ValueError,
+    OSError,
+    webbrowser.Error,
+)
 
 
 class Looking:
@@ -64,7 +73,7 @@ class Journey:
     client: WireClient
     alice: Person
     looking: Looking
-    manual: bool
+    open_page: Callable[[str], object] | None
     visits: int = 0
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
@@ -120,7 +129,7 @@ class Journey:
         content = str(_data(result)["content"])
         self.narrator.quote(content)
         _expect("Lisbon" in content, "the file does not hold what it should")
-        _expect(self.visits == 1 or self.manual, "the server asked for what Alice had allowed")
+        _expect(self.visits == 1 or self.open_page is not None, "the server asked for what Alice had allowed")
         self.narrator.done(
             "No further question: Alice had ticked “Read your files” too." if self.visits == 1 else "Read."
         )
@@ -200,14 +209,15 @@ class Journey:
         self.visits += 1
         answer: Message = {}
         async with anyio.create_task_group() as group:
-            if self.manual:
-                self._send_person(ask.url)
-            else:
+            if self.open_page is None:
                 group.start_soon(self._walk, ask.url, only)
+            else:
+                self._send_person(ask.url)
+                group.start_soon(to_thread.run_sync, self.open_page, ask.url)
             answer = await self.dialect.finish(self.client, ask, again)
         if (more := self.dialect.asks(answer)) is None:
             return _result(answer)
-        _expect(self.manual, "the server asked for what Alice had allowed")
+        _expect(self.open_page is not None, "the server asked for what Alice had allowed")
         self.narrator.say("← What the call needs was not ticked, so the server asks once more.")
         return await self._visit(more, tool, arguments, only=only)
 
@@ -218,8 +228,6 @@ class Journey:
         self.narrator.say("Your turn. Open this page (your browser may do so by itself):")
         self.narrator.link(url)
         self.narrator.say("Nextcloud asks you to sign in: sign in as alice with password alice.")
-        with suppress(webbrowser.Error):
-            webbrowser.open(url)
 
     async def _walk(self, url: str, only: tuple[str, ...]) -> None:
         self.looking.begin(only)
@@ -228,7 +236,12 @@ class Journey:
 
 
 async def play(
-    dialect: Name, *, manual: bool = False, plain: bool = False, out: TextIO | None = None
+    dialect: Name,
+    out: TextIO,
+    *,
+    manual: bool = False,
+    plain: bool = False,
+    open_page: Callable[[str], object] = webbrowser.open,
 ) -> None:
     """Play the whole journey in one wire form.
 
@@ -240,7 +253,7 @@ async def play(
     narrator.headline(f"Nextcloud for assistants: the whole journey, in the form “{dialect}”")
     try:
         with anyio.fail_after(_MANUAL_SECONDS if manual else _AT_MOST_SECONDS):
-            await _play(DIALECTS[dialect](narrator), narrator, manual=manual)
+            await _play(DIALECTS[dialect](narrator), narrator, open_page if manual else None)
     except _TROUBLES as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {_reason(error)}"
@@ -252,7 +265,7 @@ async def play(
     narrator.say("nextcloud-mcp-server serve --nextcloud https://cloud.example.org")
 
 
-async def _play(dialect: Dialect, narrator: Narrator, *, manual: bool) -> None:
+async def _play(dialect: Dialect, narrator: Narrator, open_page: Callable[[str], object] | None) -> None:
     narrator.step("A sandbox Nextcloud and the server start on this computer")
     async with open_stage(narrator) as stage:
         narrator.item(f"Nextcloud, with the notes and files of Alice: {stage.nextcloud_url}")
@@ -266,7 +279,7 @@ async def _play(dialect: Dialect, narrator: Narrator, *, manual: bool) -> None:
             looking = Looking(narrator, stage.nextcloud_url)
             alice = Person("alice", "alice", browser=browser, show=looking)
             client = dialect.client(http, stage.mcp_url)
-            journey = Journey(stage, narrator, dialect, client, alice, looking, manual=manual)
+            journey = Journey(stage, narrator, dialect, client, alice, looking, open_page)
             await journey.connect()
             await group.start(dialect.attend, client)
             await journey.run()

@@ -44,15 +44,20 @@ async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
         async with (
             serving(sandbox) as nextcloud_url,
-            _our_server(Path(folder), nextcloud_url, secret, narrator) as (mcp_url, process),
+            run_server(Path(folder), nextcloud_url, secret, narrator) as (mcp_url, process),
         ):
             yield Stage(sandbox, nextcloud_url, mcp_url, secret, process.pid)
 
 
 @asynccontextmanager
-async def _our_server(
+async def run_server(
     folder: Path, nextcloud_url: str, secret: str, narrator: Narrator
 ) -> AsyncGenerator[tuple[str, Process]]:
+    """Run our server as a process, as its users do, while the block runs; it keeps its data in `folder`.
+
+    Raises:
+        NotAsPromised: It did not start; with the last it said.
+    """
     command = [sys.executable, "-m", "nextcloud_mcp_server", "serve"]
     command += ["--transport", "http", "--port", "0", "--nextcloud", nextcloud_url]
     environment = child_environment({"DATA_DIR": str(folder / "data"), "NEXTCLOUD_MCP_SECRET": secret})
