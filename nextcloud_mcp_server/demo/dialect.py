@@ -179,7 +179,8 @@ class InputRequired(Dialect):
         del client
         accepted: Message = {"inputResponses": {"provision": {"action": "accept"}}}
         retry: Message = {**accepted, "requestState": ask.ticket} if ask.ticket else {}
-        self.show("→ The client repeats its call at once, with this in it", retry)
+        shown = {**retry, "requestState": f"{ask.ticket[:12]}…"}
+        self.show("→ The client repeats its call at once, and gives the state back", shown)
         since = anyio.current_time()
         async with self.narrator.waiting("The server holds the repeated call until the visit is over"):
             answer = await again(retry)
