@@ -256,7 +256,7 @@ async def play(
             await _play(DIALECTS[dialect](narrator), narrator, open_page if manual else None)
     except _TROUBLES as error:
         raise NotAsPromised(
-            f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {_reason(error)}"
+            f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
         ) from error
     narrator.headline(
         f"\nAll {narrator.steps} steps turned out as promised, in {anyio.current_time() - since:.0f} s."
@@ -286,10 +286,10 @@ async def _play(dialect: Dialect, narrator: Narrator, open_page: Callable[[str],
             group.cancel_scope.cancel()
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Find the first cause in what several tasks raised, as a sentence."""
     if isinstance(error, BaseExceptionGroup):
-        return _reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        return reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, NextcloudMcpError):
         return str(error)
     if isinstance(error, TimeoutError):

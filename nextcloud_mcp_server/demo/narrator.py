@@ -68,7 +68,7 @@ class Narrator:
         for line in more:
             self._line(self._styled(line, _GREEN))
 
-    def wire(self, message: Any) -> None:  # noqa: ANN401 - JSON
+    def wire(self, message: dict[str, Any]) -> None:
         """Show a message as it came, indented."""
         self.quote(json.dumps(message, indent=2, ensure_ascii=False))
 
