@@ -182,7 +182,7 @@ class Journey:
         ask = self.dialect.asks(await self._send(_NOTES, {}))
         if ask is None or not ask.url:
             raise NotAsPromised("the server did not ask again.")
-        self.narrator.say(f"← {ask.url}")
+        self.narrator.quote(ask.url)
         self.narrator.done("A new link, for a new consent.")
 
     async def _call(
