@@ -40,6 +40,7 @@ class Parts:
     """One server and what runs beside it."""
 
     mcp: MCPServer[Any]
+    state: State
     core: LazyCore
     pending: Pending
     availability: Availability
@@ -100,7 +101,7 @@ def build(settings: Settings, *, page_url: Callable[[str], str] | None, outside:
     mcp = server.create(
         specs, state, track, bus=bus, state_keys=lambda: cores.keys(settings).derive("request-state")
     )
-    return Parts(mcp, lazy, pending, availability)
+    return Parts(mcp, state, lazy, pending, availability)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,13 +77,19 @@ def demo(
         Literal["draft", "2025-11-25", "2026-07-28", "text"],
         typer.Option(help="How the client is asked for consent."),
     ] = "2026-07-28",
+    # Any text counts as a wish for plain output, as https://no-color.org asks.
+    no_color: Annotated[str | None, typer.Option(envvar="NO_COLOR", hidden=True)] = None,
 ) -> None:
     """Play the whole journey against the built-in sandbox Nextcloud."""
+    from functools import partial
+
     import anyio
 
-    from nextcloud_mcp_server import demo as journey
+    from nextcloud_mcp_server.demo.journey import play
 
-    anyio.run(journey.play, dialect, manual)
+    # Windows would choose an encoding without the arrows and ticks when the output is piped.
+    out = typer.get_text_stream("stdout", encoding="utf-8")
+    anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color)))
 
 
 @app.command()

@@ -11,6 +11,7 @@ secret, a header, or a URL that grants something.
     ├── ElicitationUnknown
     ├── ConsentDeclined
     ├── MissingScope
+    ├── NotAsPromised
     ├── StorageError
     │   ├── ForeignDatabase
     │   └── Unsealable
@@ -81,6 +82,10 @@ class ConsentDeclined(NextcloudMcpError):
 
 class MissingScope(NextcloudMcpError):
     """The operator's settings do not allow what the call needs, so consent cannot help."""
+
+
+class NotAsPromised(NextcloudMcpError):
+    """A step of the demo did not turn out as it says."""
 
 
 class StorageError(NextcloudMcpError):

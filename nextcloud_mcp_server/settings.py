@@ -5,6 +5,7 @@ working directory, because whoever can write there could then move a person's da
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_names import (
     closest,
     env_name,
+    known_variables,
     read_text,
     unknown_variables,
 )
@@ -279,6 +281,11 @@ def load(**overrides: object) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         raise ConfigurationError(_explain(error)) from None
+
+
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Make the environment of a server that is started with these variables, and no settings but them."""
+    return {name: text for name, text in os.environ.items() if name not in known_variables()} | {**variables}
 
 
 def _explain(error: ValidationError) -> str:

@@ -145,10 +145,12 @@ class Provisioning:
 
     async def view(self, elicitation_id: str) -> Visit | None:
         """Show a visit to its page, without changing anything; None for ids that lead nowhere."""
+        # Completing removes the flow and adds the grant. Read in this order, a visit that completes
+        # meanwhile is seen as complete with its grant, never as an open one that lost its flow.
+        flow = await self._database.login_flows.find(elicitation_id)
         elicitation = await self._find(elicitation_id)
         if elicitation is None or elicitation.kind != "page":
             return None
-        flow = await self._database.login_flows.find(elicitation_id)
         grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
         granted = grant.permission.scopes if grant and grant.permission else frozenset[str]()
         return Visit(

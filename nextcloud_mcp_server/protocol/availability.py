@@ -67,8 +67,8 @@ class Availability:
 
     def learn(self, owner: Hashable, fetch: FetchApps) -> None:
         """Ask for a person's apps in the background, if that is not known or was asked long ago."""
-        until, _ = self._known.get(owner, (0.0, None))
-        if owner not in self._asked and until < self._monotonic():
+        known = self._known.get(owner)
+        if owner not in self._asked and (known is None or known[0] < self._monotonic()):
             self._asked[owner] = fetch
             self._work.set()
 

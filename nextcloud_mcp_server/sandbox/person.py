@@ -1,12 +1,13 @@
 """A person with a browser, for the demo and the tests: walks our consent page and Nextcloud's."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
 import anyio
 import httpx2
-from lxml import html
+
+from nextcloud_mcp_server.sandbox.document import Document, Field, Form
 
 #: More pages than any consent has.
 MOST_PAGES = 12
@@ -16,23 +17,42 @@ _SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A box to tick, as it stood when the page opened."""
+
+    name: str
+    label: str
+    ticked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What the browser shows."""
 
     url: str
     status: int
     title: str
+    heading: str
     text: str
+    choices: tuple[Choice, ...]
     refreshes: bool
 
 
 class Person:
     """Clicks through pages without running scripts. Each person has a browser of their own."""
 
-    def __init__(self, name: str, password: str, *, browser: httpx2.AsyncClient) -> None:
+    def __init__(
+        self,
+        name: str,
+        password: str,
+        *,
+        browser: httpx2.AsyncClient,
+        show: Callable[[Page], None] | None = None,
+    ) -> None:
         self.name = name
         self._password = password
         self._browser = browser
+        self._show = show
         self.seen: list[Page] = []
 
     async def allow(
@@ -40,84 +60,93 @@ class Person:
     ) -> Page:
         """Open the link that the client was given and grant what it asks for.
 
-        `only` unticks everything else on our page; `stop_at_nextcloud` goes no further than to the
-        page where Nextcloud asks. The answer is the page that stays open in the end.
+        `only` ticks these boxes on our page and no others; `stop_at_nextcloud` goes no further than to
+        the page where Nextcloud asks. The answer is the page that stays open in the end.
         """
-        response = await self._get(url)
+        response, document = await self._get(url)
         if "/oauth/provision" not in url:
-            return await self._sign_in(response)
-        response = await self._submit(response, answer="allow", only=only)
-        if (link := _link(response, "/login/")) is not None:
+            return await self._sign_in(response, document)
+        response, document = await self._submit(response, document, answer="allow", only=only)
+        if (link := _link(response, document)) is not None:
             nextcloud = await self._get(link)
             if stop_at_nextcloud:
                 return self.seen[-1]
-            await self._sign_in(nextcloud)
+            await self._sign_in(*nextcloud)
         return await self.follow(str(response.url))
 
     async def decline(self, url: str) -> Page:
         """Open the link and press "Don't allow"."""
-        response = await self._submit(await self._get(url), answer="deny", only=None)
-        return self._look(response)
+        await self._submit(*await self._get(url), answer="deny", only=None)
+        return self.seen[-1]
 
     async def follow(self, url: str) -> Page:
         """Watch a page that refreshes itself until it does not any more."""
         with anyio.fail_after(20):
             while True:
-                page = self._look(await self._browser.get(url, follow_redirects=True))
-                if not page.refreshes:
-                    return page
+                await self._get(url)
+                if not self.seen[-1].refreshes:
+                    return self.seen[-1]
                 await anyio.sleep(0.1)
 
-    async def _sign_in(self, response: httpx2.Response) -> Page:
+    async def _sign_in(self, response: httpx2.Response, document: Document) -> Page:
         for _ in range(MOST_PAGES):
-            page = self._look(response)
-            document = html.fromstring(response.text)
             if document.forms:
-                response = await self._submit(response, answer=None, only=None)
-            elif (link := _link(response, "/login/")) is not None:
-                response = await self._get(link)
+                response, document = await self._submit(response, document, answer=None, only=None)
+            elif (link := _link(response, document)) is not None:
+                response, document = await self._get(link)
             else:
-                return page
+                return self.seen[-1]
         raise RuntimeError(f"the sign-in does not end: {self.seen[-1]}")
 
-    async def _get(self, url: str) -> httpx2.Response:
-        response = await self._browser.get(url, follow_redirects=True)
-        self._look(response)
-        return response
+    async def _get(self, url: str) -> tuple[httpx2.Response, Document]:
+        return self._look(await self._browser.get(url, follow_redirects=True))
 
     async def _submit(
-        self, response: httpx2.Response, *, answer: str | None, only: Collection[str] | None
-    ) -> httpx2.Response:
-        form = html.fromstring(response.text).forms[0]
+        self,
+        response: httpx2.Response,
+        document: Document,
+        *,
+        answer: str | None,
+        only: Collection[str] | None,
+    ) -> tuple[httpx2.Response, Document]:
+        form = document.forms[0] if document.forms else Form(action="")
         fields: dict[str, list[str]] = {}
-        for field in form.xpath(".//input[@name]"):
-            if field.get("type") == "checkbox" and only is None and "checked" not in field.attrib:
-                continue
-            if field.get("type") == "checkbox" and only is not None and field.get("value") not in only:
-                continue
-            fields.setdefault(field.get("name"), []).append(field.get("value") or "")
+        for field in form.fields:
+            if _is_sent(field, only):
+                fields.setdefault(field.name, []).append(field.value)
         if "password" in fields:
             fields |= {"user": [self.name], "password": [self._password]}
         if answer is not None:
             fields["answer"] = [answer]
-        url = urljoin(str(response.url), form.get("action") or "")
-        return await self._browser.post(url, data=fields, headers=_SAME_ORIGIN, follow_redirects=True)
+        url = urljoin(str(response.url), form.action)
+        return self._look(
+            await self._browser.post(url, data=fields, headers=_SAME_ORIGIN, follow_redirects=True)
+        )
 
-    def _look(self, response: httpx2.Response) -> Page:
-        document = html.fromstring(response.text or "<html></html>")
+    def _look(self, response: httpx2.Response) -> tuple[httpx2.Response, Document]:
+        document = Document.read(response.text)
         page = Page(
             url=str(response.url),
             status=response.status_code,
-            title=(document.findtext(".//title") or "").strip(),
-            text=" ".join(document.text_content().split()),
+            title=document.title,
+            heading=document.heading,
+            text=document.text,
+            choices=tuple(Choice(one.value, one.label, one.ticked) for one in document.choices),
             refreshes="Refresh" in response.headers,
         )
         self.seen.append(page)
-        return page
+        if self._show is not None:
+            self._show(page)
+        return response, document
 
 
-def _link(response: httpx2.Response, part: str) -> str | None:
-    for link in html.fromstring(response.text).xpath("//a[@href]"):
-        if part in link.get("href"):
-            return urljoin(str(response.url), link.get("href"))
-    return None
+def _is_sent(field: Field, only: Collection[str] | None) -> bool:
+    if not field.is_choice:
+        return True
+    return field.ticked if only is None else field.value in only
+
+
+def _link(response: httpx2.Response, document: Document) -> str | None:
+    """Find the way to Nextcloud's sign-in, or on in it."""
+    found = next((link for link in document.links if "/login/" in link), None)
+    return None if found is None else urljoin(str(response.url), found)

@@ -1,6 +1,8 @@
 """The three tools that are always there, and the odd ways a call can end."""
 
 import pytest
+from mcp.client.client import Client
+from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
@@ -151,11 +153,13 @@ async def test_a_fault_inside_the_server_becomes_one_sentence_with_a_reference(
 ) -> None:
     broken = Toolset("notes")
     broken.tool("Break")(require_provisioning("notes:read")(nc_notes_break_things))
-    assert world.parts is not None
-    tools = world.parts.mcp._tool_manager._tools
-    tools["nc_notes_list_notes"] = GuardedTool.build(broken.tools[0], tools["nc_notes_list_notes"]._state)
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
-        result = await client.call_tool("nc_notes_list_notes", {})
+        await client.call_tool(REQUEST, {})
+    assert world.parts is not None
+    server = MCPServer("broken", tools=[GuardedTool.build(broken.tools[0], world.parts.state)])
+
+    async with Client(server) as client:
+        result = await client.call_tool("nc_notes_break_things", {})
 
     reference = text(result).split("logged under ")[1].split(".")[0]
     assert text(result).startswith("Something went wrong inside the server; it is logged under ")

@@ -1,6 +1,5 @@
 """A sandbox Nextcloud, our server and the people and clients around them, for the integration tests."""
 
-import json
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from nextcloud_mcp_server import app, settings
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.core import Outside
+from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
@@ -38,7 +38,7 @@ class Clock:
         return datetime.now(UTC) + self.ahead
 
 
-async def until(holds: Callable[[], bool], *, seconds: float = 10) -> None:
+async def until(holds: Callable[[], bool], *, seconds: float = 25) -> None:
     """Wait for something that another program does and gives no event for."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - see above
@@ -66,52 +66,6 @@ class Asked:
             self._world.visit(self.go, url)
         self.urls.append(url)
         return ElicitResult(action=self._action)
-
-
-class Raw:
-    """A client of our own, for what the SDK's cannot say: one JSON-RPC message per POST (2025-11-25)."""
-
-    def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
-        self._http = http
-        self._url = url
-        self._headers = {"Accept": "application/json, text/event-stream"}
-        self._next = 0
-        self.notices: list[dict[str, Any]] = []
-        self.initialized: dict[str, Any] = {}
-
-    async def open(self, capabilities: dict[str, Any]) -> None:
-        """Shake hands, and keep the initialize result."""
-        answer = await self.request(
-            "initialize",
-            {
-                "protocolVersion": "2025-11-25",
-                "capabilities": capabilities,
-                "clientInfo": {"name": "raw", "version": "1"},
-            },
-        )
-        self._headers["MCP-Protocol-Version"] = "2025-11-25"
-        await self._http.post(
-            self._url,
-            json={"jsonrpc": "2.0", "method": "notifications/initialized"},
-            headers=self._headers,
-        )
-        self.initialized = answer["result"]
-
-    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Send one request; notices that come before its answer are kept."""
-        self._next += 1
-        message = {"jsonrpc": "2.0", "id": self._next, "method": method, "params": params}
-        response = await self._http.post(self._url, json=message, headers=self._headers)
-        if "mcp-session-id" in response.headers:
-            self._headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]
-        messages = [
-            json.loads(line[5:])
-            for line in response.text.splitlines()
-            if line.startswith("data:") and line[5:].strip()
-        ]
-        messages = messages or [response.json()]
-        self.notices += [one for one in messages if "id" not in one]
-        return next(one for one in messages if one.get("id") == self._next)
 
 
 @dataclass
@@ -191,12 +145,13 @@ class World:
         self.group.start_soon(going)
 
     @asynccontextmanager
-    async def raw(self, *, draft: bool = False) -> AsyncGenerator[Raw]:
+    async def raw(self, *, draft: bool = False) -> AsyncGenerator[HandshakeClient]:
         """Connect a client that speaks JSON-RPC itself."""
         headers = {"Authorization": f"Bearer {self.secret}"}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-            client = Raw(http, f"{self.url}/mcp")
-            await client.open({"extensions": {EXTENSION_ID: {}}} if draft else {})
+            capabilities: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}} if draft else {}
+            client = HandshakeClient(http, f"{self.url}/mcp", capabilities=capabilities)
+            await client.open()
             yield client
 
     @asynccontextmanager

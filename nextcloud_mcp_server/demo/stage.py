@@ -1,0 +1,107 @@
+"""What the demo plays with: a sandbox Nextcloud, and our server as a process of its own."""
+
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+from nextcloud_mcp_server.demo.narrator import Narrator
+from nextcloud_mcp_server.errors import NotAsPromised
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.settings import child_environment
+
+_LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>\d+)/mcp)")
+_START_SECONDS = 30
+_STOP_SECONDS = 5
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Both servers, running."""
+
+    sandbox: Sandbox
+    nextcloud_url: str
+    mcp_url: str
+    secret: str
+    process_id: int
+
+
+@asynccontextmanager
+async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
+    """Start both on free ports of this computer; nothing is left behind."""
+    sandbox = Sandbox.demo()
+    secret = secrets.token_urlsafe(32)
+    with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
+        async with (
+            serving(sandbox) as nextcloud_url,
+            run_server(Path(folder), nextcloud_url, secret, narrator) as (mcp_url, process),
+        ):
+            yield Stage(sandbox, nextcloud_url, mcp_url, secret, process.pid)
+
+
+@asynccontextmanager
+async def run_server(
+    folder: Path, nextcloud_url: str, secret: str, narrator: Narrator
+) -> AsyncGenerator[tuple[str, Process]]:
+    """Run our server as a process, as its users do, while the block runs; it keeps its data in `folder`.
+
+    Raises:
+        NotAsPromised: It did not start; with the last it said.
+    """
+    command = [sys.executable, "-m", "nextcloud_mcp_server", "serve"]
+    command += ["--transport", "http", "--port", "0", "--nextcloud", nextcloud_url]
+    environment = child_environment({"DATA_DIR": str(folder / "data"), "NEXTCLOUD_MCP_SECRET": secret})
+    log = folder / "server.log"
+    with log.open("wb") as output:
+        process = await anyio.open_process(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        )
+        try:
+            async with narrator.waiting("The server starts"):
+                url = await _listening(process, log)
+            yield url, process
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _stop(process)
+
+
+async def _listening(process: Process, log: Path) -> str:
+    """Wait until the server says where it listens and answers there."""
+    said_so_far = anyio.Path(log)
+    with anyio.move_on_after(_START_SECONDS):
+        while process.returncode is None:
+            text = await said_so_far.read_text(encoding="utf-8")
+            if (said := _LISTENING.search(text)) and await _answers(said["host"], int(said["port"])):
+                return said["url"]
+            await anyio.sleep(_LOOK_SECONDS)
+    lines = (await said_so_far.read_text(encoding="utf-8")).splitlines()
+    raise NotAsPromised(f"The server did not start; the last it said: {lines[-1] if lines else 'nothing'}")
+
+
+async def _answers(host: str, port: int) -> bool:
+    try:
+        stream = await anyio.connect_tcp(host, port)
+    except OSError:
+        return False
+    await stream.aclose()
+    return True
+
+
+async def _stop(process: Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        with anyio.move_on_after(_STOP_SECONDS):
+            await process.wait()
+    if process.returncode is None:
+        process.kill()
+    await process.aclose()

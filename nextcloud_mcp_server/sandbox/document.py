@@ -1,0 +1,111 @@
+"""Reads an HTML page as a person does: its title, heading, words, links and forms."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Self
+
+_NOT_SHOWN = frozenset({"script", "style", "title", "template"})
+_NOT_SENT = frozenset({"submit", "button", "image", "reset"})
+
+
+@dataclass(slots=True)
+class Field:
+    """A field of a form. `label` is what stands first in its label."""
+
+    name: str
+    kind: str
+    value: str
+    ticked: bool
+    label: str = ""
+
+    @property
+    def is_choice(self) -> bool:
+        """Tell whether it is a box to tick."""
+        return self.kind == "checkbox"
+
+
+@dataclass(slots=True)
+class Form:
+    """A form, with the fields a browser sends."""
+
+    action: str
+    fields: list[Field] = field(default_factory=list[Field])
+
+
+@dataclass(slots=True)
+class Document:
+    """What a page holds, in its order."""
+
+    title: str = ""
+    heading: str = ""
+    text: str = ""
+    links: list[str] = field(default_factory=list[str])
+    forms: list[Form] = field(default_factory=list[Form])
+
+    @classmethod
+    def read(cls, html: str) -> Self:
+        """Read a page; what is not well-formed is taken as it comes."""
+        made = cls()
+        reader = _Reader(made)
+        reader.feed(html)
+        reader.close()
+        made.title, made.heading = _plain(made.title), _plain(made.heading)
+        made.text = _plain(made.text)
+        return made
+
+    @property
+    def choices(self) -> list[Field]:
+        """List the boxes to tick."""
+        return [one for form in self.forms for one in form.fields if one.is_choice]
+
+
+class _Reader(HTMLParser):
+    def __init__(self, document: Document) -> None:
+        super().__init__(convert_charrefs=True)
+        self._document = document
+        self._open: dict[str, int] = {}
+        self._form: Form | None = None
+        self._labelled: Field | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self._open[tag] = self._open.get(tag, 0) + 1
+        if tag == "a" and "href" in given:
+            self._document.links.append(given["href"])
+        elif tag == "form":
+            self._form = Form(given.get("action", ""))
+            self._document.forms.append(self._form)
+        elif tag == "input" and given.get("name") and self._form is not None:
+            self._take(given, self._form)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open[tag] = max(0, self._open.get(tag, 0) - 1)
+        if tag == "form":
+            self._form = None
+        elif tag == "label":
+            self._labelled = None
+
+    def handle_data(self, data: str) -> None:
+        if self._open.get("title"):
+            self._document.title += data
+        if any(self._open.get(tag) for tag in _NOT_SHOWN):
+            return
+        if self._open.get("h1"):
+            self._document.heading += data
+        if self._labelled is not None and not self._labelled.label:
+            self._labelled.label = _plain(data)
+        self._document.text += f"{data} "
+
+    def _take(self, given: dict[str, str], form: Form) -> None:
+        kind = given.get("type", "text").lower()
+        if kind in _NOT_SENT:
+            return
+        # A box without a value sends "on" (HTML, 4.10.5.1.15).
+        value = given.get("value", "on" if kind == "checkbox" else "")
+        taken = Field(given["name"], kind, value, ticked="checked" in given)
+        form.fields.append(taken)
+        self._labelled = taken if self._open.get("label") else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

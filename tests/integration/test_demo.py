@@ -1,0 +1,104 @@
+"""The demo is what a newcomer sees first: it runs in every wire form, and says so when it does not."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import httpx2
+import pytest
+from anyio import from_thread
+
+from nextcloud_mcp_server.demo import dialect as dialects
+from nextcloud_mcp_server.demo.journey import play
+from nextcloud_mcp_server.demo.narrator import Narrator
+from nextcloud_mcp_server.demo.stage import run_server
+from nextcloud_mcp_server.errors import NotAsPromised
+from nextcloud_mcp_server.sandbox.person import Person
+
+ON_THE_WIRE = {
+    "draft": ['"code": -32000', "notifications/progress", '"status": "complete"'],
+    "2025-11-25": ['"code": -32042', '"method": "notifications/elicitation/complete"'],
+    "2026-07-28": ['"resultType": "input_required"', '"requestState": "', "The call was held for"],
+    "text": ['"isError": true', "Open this link in a browser", "The repeated call goes through"],
+}
+IN_EVERY_FORM = [
+    "24 tools in ",
+    "Nextcloud's page “Account access”",
+    "• Shopping list",
+    "# Lisbon in May",
+    "- [x] oat milk",
+    "It was changed since it was read",
+    "In the trash: Notes/Recipes/Pancakes.md",
+    "the access was deleted at Nextcloud too",
+    "A new link, for a new consent.",
+    "All 11 steps turned out as promised",
+]
+
+
+def test_every_wire_form_is_played_here() -> None:
+    assert set(ON_THE_WIRE) == set(get_args(dialects.Name)) == set(dialects.DIALECTS)
+
+
+@pytest.mark.parametrize("dialect", list(ON_THE_WIRE))
+def test_the_demo_command_plays_the_whole_journey(dialect: str) -> None:
+    command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--dialect", dialect]
+
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert [key for key in (*IN_EVERY_FORM, *ON_THE_WIRE[dialect]) if key not in ended.stdout] == []
+    assert "\x1b" not in ended.stdout
+
+
+@pytest.mark.parametrize("dialect", get_args(dialects.Name))
+async def test_the_journey_ends_well_in_this_process(dialect: dialects.Name) -> None:
+    out = io.StringIO()
+
+    await play(dialect, out)
+
+    assert "All 11 steps turned out as promised" in out.getvalue()
+
+
+async def test_a_person_may_give_the_consent_and_tick_what_they_like() -> None:
+    out = io.StringIO()
+    ticks = iter([["files:write"], ["notes:read"], ["files:read"], ["notes:write"]])
+
+    async with httpx2.AsyncClient() as browser:
+        alice = Person("alice", "alice", browser=browser)
+
+        async def allow(url: str) -> None:
+            await alice.allow(url, only=next(ticks))
+
+        await play("2026-07-28", out, manual=True, open_page=lambda url: from_thread.run(allow, url))
+
+    assert "sign in as alice with password alice" in out.getvalue()
+    assert "so the server asks once more" in out.getvalue()
+    assert "All 11 steps turned out as promised" in out.getvalue()
+    assert list(ticks) == []
+
+
+@pytest.mark.parametrize("dialect", get_args(dialects.Name))
+async def test_a_person_who_says_no_ends_the_demo_with_one_sentence(dialect: dialects.Name) -> None:
+    out = io.StringIO()
+
+    async with httpx2.AsyncClient() as browser:
+        alice = Person("alice", "alice", browser=browser)
+        with pytest.raises(NotAsPromised) as caught:
+            await play(dialect, out, manual=True, open_page=lambda url: from_thread.run(alice.decline, url))
+
+    assert str(caught.value).startswith(
+        "Step 4 (Alice allows it in her browser, while the call waits) did not turn out as promised: "
+    )
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
+    narrator = Narrator(io.StringIO(), live=False)
+
+    with pytest.raises(
+        NotAsPromised, match="The server did not start; the last it said: Error: NEXTCLOUD_HOST"
+    ):
+        async with run_server(tmp_path, "nonsense", "x" * 32, narrator):
+            raise NotImplementedError
