@@ -115,11 +115,9 @@ async def test_both_handshakes_say_that_urls_can_be_elicited_and_lists_change(wo
         dumped: dict[str, Any] = capabilities.model_dump(by_alias=True, exclude_none=True)
         assert dumped["tools"]["listChanged"] is True
     async with world.raw() as raw:
-        assert raw.initialized["capabilities"]["elicitation"] == {"url": {}}
-        assert (
-            "io.github.nextcloud-mcp-server/elicitation-track"
-            in raw.initialized["capabilities"]["extensions"]
-        )
+        initialized = await raw.open()
+    assert initialized["capabilities"]["elicitation"] == {"url": {}}
+    assert "io.github.nextcloud-mcp-server/elicitation-track" in initialized["capabilities"]["extensions"]
 
 
 @pytest.mark.parametrize("world", [{"apps": {"files", "dav", "files_trashbin"}}], indirect=True)
