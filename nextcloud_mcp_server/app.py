@@ -24,7 +24,7 @@ from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Standing, Track
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.settings import SHORTEST_SECRET, Settings
 from nextcloud_mcp_server.tools.state import State
 
 logger = logging.getLogger(__name__)
@@ -161,6 +161,11 @@ def bearer_secret(settings: Settings) -> SecretStr | None:
     (secret, *_), made = load_or_create_key_file(settings.secret_file, variable="NEXTCLOUD_MCP_SECRET_FILE")
     if made:
         logger.warning("made the secret that HTTP clients must send: %s", settings.secret_file)
+    if len(secret.get_secret_value()) < SHORTEST_SECRET:
+        raise ConfigurationError(
+            f"The secret in {settings.secret_file} is too short to be safe: delete the file, "
+            "and a new one is made."
+        )
     return secret
 
 
@@ -269,4 +274,4 @@ async def open_core(settings: Settings) -> AsyncGenerator[tuple[Core, Pending]]:
 
 def _has_state(settings: Settings) -> bool:
     """Tell whether an earlier process may have left a visit or a deletion unfinished."""
-    return Path(settings.database_address.partition(":///")[2]).exists()
+    return Path(settings.database_address.partition(":///")[2].partition("?")[0]).exists()
