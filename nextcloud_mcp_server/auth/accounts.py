@@ -102,19 +102,27 @@ class GrantedAccounts:
         self._audit = audit
         self._monotonic = monotonic
         self._cache: dict[tuple[Principal, str], tuple[float, Opened]] = {}
+        self._changes = 0
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
         key = (caller.principal, caller.client_id)
         until, opened = self._cache.get(key, (0.0, None))
         if opened is None or until < self._monotonic() or not scopes <= opened.scopes:
+            changes = self._changes
             grant = await self._database.grants.find(*key)
             opened = self._usable(grant)
             if opened is None or not scopes <= opened.scopes:
                 self._cache.pop(key, None)
                 raise await self._provisioning.ask(caller, scopes, grant=grant)
-            self._cache[key] = (self._monotonic() + CACHE_SECONDS, opened)
+            # What was read before a disconnect must not be found after it.
+            if changes == self._changes:
+                self._cache[key] = (self._monotonic() + CACHE_SECONDS, opened)
         return opened
+
+    def _forget(self) -> None:
+        self._cache.clear()
+        self._changes += 1
 
     def _usable(self, grant: Grant | None) -> Opened | None:
         if grant is None or grant.permission is None or grant.credential.needs_reauth:
@@ -128,7 +136,7 @@ class GrantedAccounts:
 
     async def reject(self, caller: Caller, opened: Opened) -> None:
         """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
-        self._cache.clear()
+        self._forget()
         if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
@@ -166,11 +174,13 @@ class GrantedAccounts:
             result="done",
         )
         grant = await self._database.grants.disconnect(caller.principal, audit=audit)
-        self._cache.clear()
+        self._forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
         with anyio.move_on_after(REVOKE_SECONDS):
             await self._outbox.turn()
+        # What is left is the background's work, and it must learn when to try again.
+        self._outbox.wake()
         return Disconnected(was_connected=True, at_nextcloud=not await self._outbox.waiting(caller.principal))
 
 
@@ -195,9 +205,10 @@ class OperatorAccounts:
             raise MissingScope(
                 f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
             )
-        if self._refused:
-            raise CredentialRejected(_REFUSED)
         async with self._opening:
+            # Asked inside: of calls that come together only the first may meet the refusal.
+            if self._refused:
+                raise CredentialRejected(_REFUSED)
             if self._opened is None:
                 self._opened = await self._open()
         return self._opened
