@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 2.0
 BATCH = 200
 
+#: Kept at most while they cannot be written; the oldest are dropped first.
+MOST_WAITING = 10_000
+
 
 class AuditLog:
     """Collects entries. Changes are written before their answer goes out, reads a little later."""
@@ -46,16 +49,22 @@ class AuditLog:
         )
         self._entries.append(entry)
         self._callers[principal.issuer, principal.subject, caller.client_id] = caller
+        self._work.set()
         if now or len(self._entries) >= BATCH:
             await self.flush()
-        self._work.set()
 
     async def flush(self) -> None:
-        """Write what was collected."""
+        """Write what was collected; what could not be written stays for the next time."""
         entries, self._entries = self._entries, []
         callers, self._callers = self._callers, {}
-        if entries:
-            await self._database.audit.append(entries)
+        try:
+            if entries:
+                await self._database.audit.append(entries)
+        except BaseException:
+            # The call that happens to flush may be cancelled; the entries are not only its own.
+            self._entries = [*entries, *self._entries][-MOST_WAITING:]
+            self._callers = callers | self._callers
+            raise
         for caller in callers.values():
             await self._database.grants.touch(caller.principal, caller.client_id, self._clock())
 
@@ -75,4 +84,5 @@ class AuditLog:
         try:
             await self.flush()
         except Exception:  # a supervisor: a full disk must not stop people from reading
-            logger.exception("the audit could not be written")
+            logger.exception("the audit could not be written; trying again")
+            self._work.set()
