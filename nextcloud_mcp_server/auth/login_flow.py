@@ -18,7 +18,13 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.provisioning import Provisioning
-from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, Throttled, WrongAccount
+from nextcloud_mcp_server.errors import (
+    CredentialRejected,
+    NextcloudError,
+    StorageError,
+    Throttled,
+    WrongAccount,
+)
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
@@ -37,7 +43,8 @@ SLOWEST_POLL_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 THROTTLED_SECONDS = 60.0
 
-DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 - a job's name
+#: A poll is carried to its end, even by a server that is told to stop: Nextcloud answers only once.
+ANSWER_SECONDS = 15.0
 
 
 class LoginFlowProvider:
@@ -140,29 +147,57 @@ class Poller:
         flows = self._database.login_flows
         async with anyio.create_task_group() as group:
             for flow in await flows.lease_due(owner=self._owner, lease=LEASE, within=self._within):
-                group.start_soon(self._step, flow)
+                group.start_soon(self._supervised, flow)
         due = await flows.next_due_at(self._within)
         if due is None:
             return IDLE_SECONDS
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
 
+    async def _supervised(self, flow: LoginFlow) -> None:
+        try:
+            await self._step(flow)
+        except Exception:  # a supervisor: one bad flow must not cut off the answers to the others
+            # Its lease keeps it away for a minute.
+            logger.exception("a login flow could not be taken further; trying again")
+
     async def _step(self, flow: LoginFlow) -> None:
         try:
-            result = flow.result or await self._provider.redeem(flow)
+            result = flow.result or await self._redeem(flow)
             if result is None:
-                await self._not_yet(flow)
+                await self._not_yet(flow, self._pause(flow))
                 return
-            if flow.result is None:
-                await self._database.login_flows.save_result(flow.id, result)
-            await self._settle(flow, result)
         except NextcloudError as error:
             logger.warning("a login flow could not be polled: %s", error)
-            seconds = THROTTLED_SECONDS if isinstance(error, Throttled) else self._pause(flow)
-            await self._postpone(flow, seconds)
+            await self._not_yet(flow, self._pause_after(error, flow))
+            return
+        try:
+            await self._settle(flow, result)
+        except NextcloudError as error:
+            logger.warning("Nextcloud could not be asked who gave access: %s", error)
+            await self._postpone(flow, self._pause_after(error, flow))
 
-    async def _not_yet(self, flow: LoginFlow) -> None:
+    async def _redeem(self, flow: LoginFlow) -> LoginResult | None:
+        """Poll once, and store the answer before anything else can happen."""
+        with anyio.move_on_after(ANSWER_SECONDS, shield=True) as limit:
+            result = await self._provider.redeem(flow)
+            # From here on nothing may cut in: nobody else knows this app password.
+            limit.deadline = float("inf")
+            if result is not None:
+                await self._save(flow, result)
+            return result
+        return None
+
+    async def _save(self, flow: LoginFlow, result: LoginResult) -> None:
+        try:
+            await self._database.login_flows.save_result(flow.id, result)
+        except StorageError:
+            # It can not be kept (a full disk, say), and left alone it would work for ever.
+            await self._provider.revoke(login_name=result.login_name, secret=result.app_password)
+            raise
+
+    async def _not_yet(self, flow: LoginFlow, seconds: float) -> None:
         if self._clock() < flow.expires_at:
-            await self._postpone(flow, self._pause(flow))
+            await self._postpone(flow, seconds)
             return
         await self._provisioning.failed(
             flow, "The sign-in at Nextcloud took too long; ask your assistant again."
@@ -187,19 +222,17 @@ class Poller:
         self._outbox.wake()
 
     async def _throw_away(self, flow: LoginFlow, result: LoginResult) -> None:
-        # First the job, then the flow: a crash in between repeats a harmless deletion.
-        await self._database.outbox.add(
-            principal=flow.principal,
-            kind=DELETE_APP_PASSWORD,
-            nextcloud_url=flow.principal.subject,
-            login_name=result.login_name,
-            secret=result.app_password,
-        )
-        await self._database.login_flows.delete(flow.id)
+        url = self._provisioning.nextcloud_url
+        await self._database.login_flows.throw_away(flow, result, nextcloud_url=url)
 
     async def _postpone(self, flow: LoginFlow, seconds: float) -> None:
         next_poll_at = self._clock() + timedelta(seconds=seconds)
         await self._database.login_flows.postpone(flow.id, owner=self._owner, next_poll_at=next_poll_at)
+
+    def _pause_after(self, error: NextcloudError, flow: LoginFlow) -> float:
+        if isinstance(error, Throttled):
+            return max(THROTTLED_SECONDS, error.retry_after_seconds or 0.0)
+        return self._pause(flow)
 
     def _pause(self, flow: LoginFlow) -> float:
         # A person needs some seconds for the page, and someone who went for coffee can wait longer.

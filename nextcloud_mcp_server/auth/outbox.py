@@ -9,7 +9,7 @@ from uuid import uuid4
 import anyio
 
 from nextcloud_mcp_server.auth.provider import GrantProvider
-from nextcloud_mcp_server.errors import NextcloudError
+from nextcloud_mcp_server.errors import NextcloudError, Throttled
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ LEASE = timedelta(seconds=60)
 IDLE_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 5.0
 SLOWEST_RETRY_SECONDS = 3600.0
+THROTTLED_SECONDS = 60.0
 
 
 class Outbox:
@@ -83,7 +84,9 @@ class Outbox:
             await self._provider.revoke(login_name=item.login_name, secret=item.secret)
         except NextcloudError as error:
             logger.warning("an access could not be ended at Nextcloud yet: %s", error)
-            seconds = min(FIRST_RETRY_SECONDS * 2.0**item.attempts, SLOWEST_RETRY_SECONDS)
+            seconds = min(FIRST_RETRY_SECONDS * 2.0 ** min(item.attempts, 20), SLOWEST_RETRY_SECONDS)
+            if isinstance(error, Throttled):
+                seconds = max(seconds, error.retry_after_seconds or THROTTLED_SECONDS)
             await self._database.outbox.retry(item.id, self._clock() + timedelta(seconds=seconds))
         else:
             await self._database.outbox.done(item.id)

@@ -17,6 +17,7 @@ from nextcloud_mcp_server.errors import (
     ElicitationRequired,
     ElicitationUnknown,
     MissingScope,
+    Unsealable,
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import (
@@ -42,6 +43,8 @@ LIFETIME = timedelta(seconds=600)
 ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
 ASK_AGAIN = "Your Nextcloud no longer accepts the access given earlier; please grant it again to continue."
 ASK_MORE = "This needs a permission you have not given yet; please allow it to continue."
+
+_OVER = "This link is no longer valid; ask your assistant again for a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,11 @@ class Provisioning:
     def bound(self) -> frozenset[str]:
         """What may be permitted at all."""
         return self._policy.bound
+
+    @property
+    def nextcloud_url(self) -> str:
+        """The Nextcloud that everything here is about."""
+        return self._policy.nextcloud_url
 
     def now(self) -> datetime:
         """The time that audit entries carry."""
@@ -138,7 +146,11 @@ class Provisioning:
         """List those of the given visits that are final or gone."""
         done: list[str] = []
         for elicitation_id in elicitation_ids:
-            elicitation = await self._find(elicitation_id)
+            try:
+                elicitation = await self._find(elicitation_id)
+            except Unsealable:
+                # Its key is gone, so nobody can be sent to it any more.
+                elicitation = None
             if elicitation is None or elicitation.state.final:
                 done.append(elicitation_id)
         return done
@@ -177,6 +189,9 @@ class Provisioning:
             NextcloudError: Nextcloud could not be asked; the visit stays open for another try.
         """
         elicitation = await self._active(elicitation_id)
+        if elicitation.kind != "page":
+            # It leads straight to Nextcloud; our page has nothing to say about it.
+            raise ElicitationUnknown(_OVER)
         scopes &= self._policy.bound
         await self._database.elicitations.mark_opened(elicitation_id)
         grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
@@ -186,7 +201,7 @@ class Provisioning:
             await self._provider.authorize_url(elicitation, scopes)
         visit = await self.view(elicitation_id)
         if visit is None:
-            raise ElicitationUnknown("This link is no longer valid.")
+            raise ElicitationUnknown(_OVER)
         return visit
 
     async def decline(self, elicitation_id: str) -> None:
@@ -201,7 +216,9 @@ class Provisioning:
             WrongAccount: The account is not the one this person connected first; nothing is stored.
         """
         elicitation = await self._find(flow.elicitation_id)
-        if elicitation is None or elicitation.state.final or flow.discard:
+        # What the poller took a moment ago may have changed: another tick, a decline, an end.
+        current = await self._database.login_flows.find(flow.elicitation_id)
+        if elicitation is None or elicitation.state.final or current is None or current.discard:
             return False
         now = self._clock()
         account = Account(
@@ -223,7 +240,7 @@ class Provisioning:
             version=1,
             created_at=now,
         )
-        return await self._complete(elicitation, flow, account, credential, flow.scopes)
+        return await self._complete(elicitation, current, account, credential, current.scopes)
 
     async def failed(self, flow: LoginFlow, sentence: str) -> None:
         """Record that the visit cannot succeed any more."""
@@ -277,7 +294,7 @@ class Provisioning:
     async def _active(self, elicitation_id: str) -> Elicitation:
         elicitation = await self._find(elicitation_id)
         if elicitation is None or elicitation.state.final:
-            raise ElicitationUnknown("This link is no longer valid; ask your assistant again for a new one.")
+            raise ElicitationUnknown(_OVER)
         return elicitation
 
     async def _find(self, elicitation_id: str) -> Elicitation | None:

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.storage.elicitations import end_all, settle
 from nextcloud_mcp_server.storage.grant_row import CREDENTIAL, open_credential
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import accounts, credentials, login_flows, owned_by, permissions
-from nextcloud_mcp_server.storage.outbox import insert_item
+from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD, insert_item
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -27,8 +27,6 @@ from nextcloud_mcp_server.storage.records import (
     Permission,
     Principal,
 )
-
-_DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +208,7 @@ class Consent:
             self._connection,
             self._keys,
             principal=account.principal,
-            kind=_DELETE_APP_PASSWORD,
+            kind=DELETE_APP_PASSWORD,
             nextcloud_url=account.nextcloud_url,
             login_name=credential.login_name,
             secret=credential.secret,

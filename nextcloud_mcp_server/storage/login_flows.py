@@ -15,6 +15,7 @@ from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError, Unseal
 from nextcloud_mcp_server.storage import lease as leases
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
 from nextcloud_mcp_server.storage.models import elicitations, login_flows, owned_by
+from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD, insert_item
 from nextcloud_mcp_server.storage.records import ElicitationState, LoginFlow, LoginResult, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -151,6 +152,28 @@ class LoginFlowRepository:
                 .where(login_flows.c.id == flow_id)
                 .values(result=seal.seal("result", text))
             )
+
+    async def throw_away(self, flow: LoginFlow, result: LoginResult, *, nextcloud_url: str) -> bool:
+        """Forget a flow, and have what it brought deleted at Nextcloud, in one transaction.
+
+        False, and nothing changed, when the flow is not stored any more: another process used its
+        result in the meantime, and deleting it would end a connection that works.
+        """
+        async with self._transactions.writing() as connection:
+            gone = await connection.execute(delete(login_flows).where(login_flows.c.id == flow.id))
+            if gone.rowcount == 0:
+                return False
+            await insert_item(
+                connection,
+                self._transactions.keys,
+                principal=flow.principal,
+                kind=DELETE_APP_PASSWORD,
+                nextcloud_url=nextcloud_url,
+                login_name=result.login_name,
+                secret=result.app_password,
+                due_at=self._transactions.now(),
+            )
+        return True
 
     async def delete(self, flow_id: str) -> None:
         """Forget a flow that has ended."""

@@ -16,6 +16,9 @@ from nextcloud_mcp_server.storage.models import outbox, owned_by
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
+#: The one kind of work so far.
+DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
+
 
 class OutboxRepository:
     """Keeps work until it is done; the caller retries with growing pauses."""
