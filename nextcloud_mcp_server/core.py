@@ -20,15 +20,21 @@ from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts, Operat
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.principal import personal, personal_caller
+from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
 from nextcloud_mcp_server.auth.scopes import offered
-from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudMcpError, StorageError
+from nextcloud_mcp_server.errors import (
+    ConsentDeclined,
+    ElicitationRequired,
+    NextcloudMcpError,
+    StorageError,
+)
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.storage.records import ElicitationState
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.storage.crypto import KeyRing
@@ -210,6 +216,9 @@ class LazyCore:
             except NextcloudMcpError as error:
                 logger.error("%s", error)  # noqa: TRY400 - a sentence for the operator, not a trace
                 self._failure = error
+            except Exception:  # a supervisor: whoever calls next tries again
+                logger.exception("the server's parts could not be opened, or ended")
+                self._failure = StorageError("Something went wrong at the start; the log says what.")
             finally:
                 self._core = None
                 self._answered.set()
@@ -222,7 +231,7 @@ async def connect(
     """Walk the person through one consent from the terminal; the answer is the account's name.
 
     Raises:
-        ElicitationRequired: The visit ended without access, or took too long; its text says how.
+        ConsentDeclined: The visit ended without access, or took too long; its text says how.
         NextcloudMcpError: It could not be started.
     """
     caller = personal_caller(url, "The command line")
@@ -234,13 +243,22 @@ async def connect(
             progress(f"Waiting for you to confirm in the browser… {waited} s")
             if await pending.wait(need.elicitation_id, seconds=CONNECT_POLL_SECONDS):
                 break
-        if core.provisioning is not None:
-            visit = await core.provisioning.find(need.elicitation_id, caller.principal)
-            if visit is not None and visit.error:
-                raise StorageError(visit.error) from None
+        await _check_visit(core, need.elicitation_id, caller)
         await core.accounts.open(caller, core.bound)
     known = await core.accounts.connection(caller)
     return known.display_name or known.account_name
+
+
+async def _check_visit(core: Core, elicitation_id: str, caller: Caller) -> None:
+    """Refuse to go on after a visit that gave nothing: that would start another one nobody asked for."""
+    visit = await core.provisioning.find(elicitation_id, caller.principal) if core.provisioning else None
+    if visit is None or visit.state is ElicitationState.COMPLETE:
+        return
+    reason = visit.error or _ENDINGS.get(visit.state, "The link was not used in time.")
+    raise ConsentDeclined(f"Not connected: {reason}")
+
+
+_ENDINGS = {ElicitationState.DECLINED: "you declined."}
 
 
 def _host(url: NextcloudUrl) -> str:
