@@ -4,9 +4,12 @@ A visit can be finished by this process (`finish`) or by another one that shares
 while anybody waits one loop reads the states of all awaited visits once a second.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
+
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 
@@ -67,8 +70,11 @@ class Pending:
             if not self._watched:
                 self._work = anyio.Event()
                 continue
-            for elicitation_id in await self._finished(list(self._watched)):
-                await self.finish(elicitation_id)
+            try:
+                for elicitation_id in await self._finished(list(self._watched)):
+                    await self.finish(elicitation_id)
+            except Exception:  # a supervisor: a database that is busy once must not end the server
+                logger.exception("the awaited visits could not be looked up; trying again")
 
     def _forget_overdue(self) -> None:
         now = anyio.current_time()
