@@ -94,6 +94,7 @@ class GrantedAccounts:
         audit: AuditLog,
         *,
         monotonic: Callable[[], float] = anyio.current_time,
+        revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         self._database = database
         self._nextcloud = nextcloud
@@ -101,6 +102,7 @@ class GrantedAccounts:
         self._outbox = outbox
         self._audit = audit
         self._monotonic = monotonic
+        self._revoke_seconds = revoke_seconds
         self._cache: dict[tuple[Principal, str], tuple[float, Opened]] = {}
         self._changes = 0
 
@@ -177,7 +179,7 @@ class GrantedAccounts:
         self._forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
-        with anyio.move_on_after(REVOKE_SECONDS):
+        with anyio.move_on_after(self._revoke_seconds):
             await self._outbox.turn()
         # What is left is the background's work, and it must learn when to try again.
         self._outbox.wake()

@@ -26,8 +26,11 @@ MOST_WAITING = 10_000
 class AuditLog:
     """Collects entries. Changes are written before their answer goes out, reads a little later."""
 
-    def __init__(self, database: "Database", *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, database: "Database", *, clock: Callable[[], datetime], flush_seconds: float = FLUSH_SECONDS
+    ) -> None:
         self._database = database
+        self._flush_seconds = flush_seconds
         self._clock = clock
         self._entries: list[AuditEntry] = []
         self._callers: dict[tuple[str, str, str], Caller] = {}
@@ -73,7 +76,7 @@ class AuditLog:
         try:
             while True:
                 await self._work.wait()
-                await anyio.sleep(FLUSH_SECONDS)
+                await anyio.sleep(self._flush_seconds)
                 self._work = anyio.Event()
                 await self._flush_quietly()
         finally:

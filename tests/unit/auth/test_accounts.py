@@ -1,0 +1,351 @@
+from functools import partial
+
+import anyio
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth import accounts as module
+from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, OperatorAccounts
+from nextcloud_mcp_server.auth.principal import personal_caller
+from nextcloud_mcp_server.errors import (
+    CredentialRejected,
+    ElicitationRequired,
+    MissingScope,
+    Unreachable,
+    Unsealable,
+)
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from tests.auth_stage import READ, WRITE, Process, Stage, together
+
+
+async def test_someone_unknown_is_asked(stage: Stage, process: Process) -> None:
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ)
+
+
+async def test_someone_connected_is_let_in_with_what_they_permitted(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+
+    opened = await process.accounts.open(stage.caller, READ)
+
+    assert opened.account.uid == "alice"
+    assert opened.scopes == READ
+    assert (await opened.account.user.get()).uid == "alice"
+
+
+async def test_a_permission_that_is_missing_is_asked_for(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    await process.accounts.open(stage.caller, READ)
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ | WRITE)
+
+
+async def test_somebody_elses_connection_is_not_used(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    await process.accounts.open(stage.caller, READ)
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(personal_caller("http://elsewhere.test", "Claude Code"), READ)
+
+
+async def test_settings_that_became_narrower_bound_what_was_permitted(stage: Stage, process: Process) -> None:
+    await stage.connect(process, READ | WRITE)
+    read_only = await stage.process(bound=READ)
+
+    assert (await read_only.accounts.open(stage.caller, READ)).scopes == READ
+    assert (await read_only.accounts.connection(stage.caller)).scopes == READ
+    with pytest.raises(MissingScope):
+        await read_only.accounts.open(stage.caller, WRITE)
+
+
+async def test_a_second_call_within_seconds_costs_no_query(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    first = await process.accounts.open(stage.caller, READ)
+    stage.clock.forward(module.CACHE_SECONDS)
+
+    assert await process.accounts.open(stage.caller, READ) is first
+
+
+async def test_a_disconnect_by_another_process_is_noticed_within_seconds(
+    stage: Stage, process: Process
+) -> None:
+    other = await stage.process()
+    await stage.connect(process)
+    await process.accounts.open(stage.caller, READ)
+    await other.accounts.disconnect(stage.caller)
+
+    stage.clock.forward(module.CACHE_SECONDS + 0.1)
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ)
+
+
+async def test_a_disconnect_of_its_own_is_noticed_at_once(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    await process.accounts.open(stage.caller, READ)
+
+    await process.accounts.disconnect(stage.caller)
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ)
+
+
+async def test_what_was_read_before_a_disconnect_is_not_found_after_it(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+
+    await together(
+        partial(process.accounts.open, stage.caller, READ), partial(process.accounts.disconnect, stage.caller)
+    )
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ)
+
+
+async def test_a_refused_credential_is_never_used_again(stage: Stage, process: Process) -> None:
+    other = await stage.process()
+    await stage.connect(process)
+    opened = await process.accounts.open(stage.caller, READ)
+
+    await process.accounts.reject(stage.caller, opened)
+
+    for one in (process, other):
+        with pytest.raises(ElicitationRequired, match="no longer accepts"):
+            await one.accounts.open(stage.caller, READ)
+    known = await process.accounts.connection(stage.caller)
+    assert (known.connected, known.needs_reauth) == (False, True)
+
+
+async def test_a_refusal_is_audited_once_however_many_calls_met_it(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    opened = await process.accounts.open(stage.caller, READ)
+
+    await together(*[partial(process.accounts.reject, stage.caller, opened)] * 5)
+
+    entries = await process.database.audit.recent(stage.caller.principal, 50)
+    assert [entry.result for entry in entries].count("refused by Nextcloud") == 1
+
+
+async def test_a_late_refusal_of_an_old_credential_leaves_the_new_one_alone(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    old = await process.accounts.open(stage.caller, READ)
+    await process.accounts.reject(stage.caller, old)
+    await stage.connect(process)
+
+    await process.accounts.reject(stage.caller, old)
+
+    assert (await process.accounts.open(stage.caller, READ)).account.uid == "alice"
+
+
+async def test_the_connection_of_someone_unknown_is_none(stage: Stage, process: Process) -> None:
+    assert await process.accounts.connection(stage.caller) == Connection(
+        connected=False,
+        account_name="",
+        display_name="",
+        scopes=frozenset(),
+        needs_reauth=False,
+        by_operator=False,
+    )
+
+
+async def test_the_connection_says_whose_account_it_is(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+
+    known = await process.accounts.connection(stage.caller)
+
+    assert known.connected
+    assert known.account_name == "alice"
+    assert known.display_name == stage.sandbox.state.users["alice"].display_name
+    assert known.scopes == READ
+
+
+async def test_a_client_without_permission_sees_the_connection_without_any(
+    stage: Stage, process: Process
+) -> None:
+    await stage.give(process, secret="app-password", client_id="another")
+
+    known = await process.accounts.connection(stage.caller)
+
+    assert (known.connected, known.scopes) == (True, frozenset())
+    with pytest.raises(ElicitationRequired, match="permission you have not given"):
+        await process.accounts.open(stage.caller, READ)
+
+
+async def test_disconnecting_deletes_the_app_password_at_nextcloud(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+
+    ended = await process.accounts.disconnect(stage.caller)
+
+    assert ended == Disconnected(was_connected=True, at_nextcloud=True)
+    assert stage.app_passwords == set()
+    entries = await process.database.audit.recent(stage.caller.principal, 1)
+    assert [entry.action for entry in entries] == ["disconnect"]
+
+
+async def test_disconnecting_nothing_is_no_error(stage: Stage, process: Process) -> None:
+    ended = await process.accounts.disconnect(stage.caller)
+
+    assert ended == Disconnected(was_connected=False, at_nextcloud=True)
+
+
+async def test_disconnecting_while_nextcloud_is_down_is_finished_later(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    stage.network.before = stage.network.cut
+
+    ended = await process.accounts.disconnect(stage.caller)
+    stage.network.before = None
+    kept = stage.app_passwords
+    other = await stage.process()
+    stage.clock.forward(5)
+    await other.outbox.turn()
+
+    assert ended == Disconnected(was_connected=True, at_nextcloud=False)
+    assert len(kept) == 1
+    assert await process.grant(stage.caller) is None
+    assert stage.app_passwords == set()
+
+
+async def test_disconnecting_does_not_wait_long_for_a_slow_nextcloud(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+
+    async def never(request: httpx2.Request) -> None:
+        await anyio.sleep_forever()
+
+    stage.network.before = never
+    accounts = module.GrantedAccounts(
+        process.database,
+        process.nextcloud,
+        process.provisioning,
+        process.outbox,
+        process.audit,
+        revoke_seconds=0.05,
+    )
+    with anyio.fail_after(5):
+        ended = await accounts.disconnect(stage.caller)
+
+    assert ended == Disconnected(was_connected=True, at_nextcloud=False)
+
+
+async def test_after_a_disconnect_the_background_learns_when_to_try_again(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    stage.network.before = stage.network.cut
+
+    await process.accounts.disconnect(stage.caller)
+
+    assert process.outbox._wake.is_set()
+
+
+async def test_a_connection_whose_key_is_lost_can_be_ended_and_made_anew(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
+    with pytest.raises(Unsealable):
+        await other.accounts.open(stage.caller, READ)
+
+    await other.accounts.disconnect(stage.caller)
+    await stage.connect(other)
+
+    assert (await other.accounts.open(stage.caller, READ)).account.uid == "alice"
+
+
+def operator(stage: Stage, process: Process, secret: str) -> OperatorAccounts:
+    return OperatorAccounts(process.nextcloud, login_name="alice", secret=SecretStr(secret), bound=READ)
+
+
+@pytest.fixture
+def app_password(stage: Stage) -> str:
+    return stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"]).secret
+
+
+async def test_the_operators_account_is_opened_once_for_all(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    accounts = operator(stage, process, app_password)
+
+    await together(*[partial(accounts.open, stage.caller, READ)] * 5)
+    opened = await accounts.open(stage.caller, READ)
+    known = await accounts.connection(stage.caller)
+
+    assert opened.account.uid == "alice"
+    assert len(stage.network.to("/cloud/user")) == 1
+    assert known == Connection(
+        connected=True,
+        account_name="alice",
+        display_name=stage.sandbox.state.users["alice"].display_name,
+        scopes=READ,
+        needs_reauth=False,
+        by_operator=True,
+    )
+
+
+async def test_the_operators_account_is_bound_by_the_settings(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    with pytest.raises(MissingScope, match="notes:write"):
+        await operator(stage, process, app_password).open(stage.caller, WRITE)
+    assert stage.network.asked == []
+
+
+async def test_a_refused_operator_credential_is_sent_once_even_by_calls_that_come_together(
+    stage: Stage, process: Process
+) -> None:
+    accounts = operator(stage, process, "wrong")
+    refused: list[str] = []
+
+    async def call() -> None:
+        with pytest.raises(CredentialRejected) as caught:
+            await accounts.open(stage.caller, READ)
+        refused.append(str(caught.value))
+
+    await together(*[call] * 10)
+    await call()
+
+    assert stage.refusals() == 1
+    assert len(refused) == 11
+    assert "NEXTCLOUD_APP_PASSWORD" in refused[0]
+
+
+async def test_an_operator_credential_that_is_refused_later_is_never_sent_again(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    accounts = operator(stage, process, app_password)
+    opened = await accounts.open(stage.caller, READ)
+
+    await accounts.reject(stage.caller, opened)
+
+    with pytest.raises(CredentialRejected):
+        await accounts.open(stage.caller, READ)
+    with pytest.raises(CredentialRejected):
+        await accounts.connection(stage.caller)
+    assert len(stage.network.to("/cloud/user")) == 1
+
+
+async def test_an_operators_nextcloud_that_was_down_is_asked_again(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    accounts = operator(stage, process, app_password)
+    stage.network.before = stage.network.cut
+    with pytest.raises(Unreachable):
+        await accounts.open(stage.caller, READ)
+
+    stage.network.before = None
+
+    assert (await accounts.open(stage.caller, READ)).account.uid == "alice"
+
+
+async def test_what_the_operator_gave_only_the_operator_takes_back(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    with pytest.raises(MissingScope, match="NEXTCLOUD_APP_PASSWORD"):
+        await operator(stage, process, app_password).disconnect(stage.caller)
+    assert stage.app_passwords == {app_password}
