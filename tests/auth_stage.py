@@ -26,7 +26,14 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from nextcloud_mcp_server.storage.records import Account, Credential, Elicitation, Grant, Permission
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    AuditEntry,
+    Credential,
+    Elicitation,
+    Grant,
+    Permission,
+)
 
 NEXTCLOUD = "http://nextcloud.test"
 READ = frozenset({"notes:read"})
@@ -226,7 +233,7 @@ class Stage:
             account=account,
             credential=credential,
             permission=permission,
-            audit=process.provisioning._audit(visit, "consent", "granted", ""),
+            audit=AuditEntry(now, person, client_id, "consent", "granted"),
         )
 
 

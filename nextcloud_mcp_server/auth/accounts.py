@@ -213,7 +213,7 @@ class OperatorAccounts:
                 raise CredentialRejected(_REFUSED)
             if self._opened is None:
                 self._opened = await self._open()
-        return self._opened
+            return self._opened
 
     async def _open(self) -> Opened:
         try:

@@ -27,10 +27,16 @@ class AuditLog:
     """Collects entries. Changes are written before their answer goes out, reads a little later."""
 
     def __init__(
-        self, database: "Database", *, clock: Callable[[], datetime], flush_seconds: float = FLUSH_SECONDS
+        self,
+        database: "Database",
+        *,
+        clock: Callable[[], datetime],
+        flush_seconds: float = FLUSH_SECONDS,
+        most_waiting: int = MOST_WAITING,
     ) -> None:
         self._database = database
         self._flush_seconds = flush_seconds
+        self._most_waiting = most_waiting
         self._clock = clock
         self._entries: list[AuditEntry] = []
         self._callers: dict[tuple[str, str, str], Caller] = {}
@@ -65,7 +71,7 @@ class AuditLog:
                 await self._database.audit.append(entries)
         except BaseException:
             # The call that happens to flush may be cancelled; the entries are not only its own.
-            self._entries = [*entries, *self._entries][-MOST_WAITING:]
+            self._entries = [*entries, *self._entries][-self._most_waiting :]
             self._callers = callers | self._callers
             raise
         for caller in callers.values():

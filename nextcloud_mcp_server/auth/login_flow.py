@@ -119,6 +119,7 @@ class Poller:
         wake: Callable[[], anyio.Event],
         outbox: Outbox,
         within: Principal | None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self._database = database
         self._provider = provider
@@ -127,6 +128,7 @@ class Poller:
         self._wake = wake
         self._outbox = outbox
         self._within = within
+        self._answer_seconds = answer_seconds
         self._owner = str(uuid4())
 
     async def run(self) -> None:
@@ -178,7 +180,7 @@ class Poller:
 
     async def _redeem(self, flow: LoginFlow) -> LoginResult | None:
         """Poll once, and store the answer before anything else can happen."""
-        with anyio.move_on_after(ANSWER_SECONDS, shield=True) as limit:
+        with anyio.move_on_after(self._answer_seconds, shield=True) as limit:
             result = await self._provider.redeem(flow)
             # From here on nothing may cut in: nobody else knows this app password.
             limit.deadline = float("inf")

@@ -92,13 +92,14 @@ async def test_a_disconnect_of_its_own_is_noticed_at_once(stage: Stage, process:
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_what_was_read_before_a_disconnect_is_not_found_after_it(
-    stage: Stage, process: Process
-) -> None:
+async def test_what_was_read_before_a_refusal_is_not_found_after_it(stage: Stage, process: Process) -> None:
     await stage.connect(process)
+    opened = await process.accounts.open(stage.caller, READ)
+    stage.clock.forward(module.CACHE_SECONDS + 0.1)
 
     await together(
-        partial(process.accounts.open, stage.caller, READ), partial(process.accounts.disconnect, stage.caller)
+        partial(process.accounts.open, stage.caller, READ),
+        partial(process.accounts.reject, stage.caller, opened),
     )
 
     with pytest.raises(ElicitationRequired):
@@ -231,17 +232,6 @@ async def test_disconnecting_does_not_wait_long_for_a_slow_nextcloud(stage: Stag
         ended = await accounts.disconnect(stage.caller)
 
     assert ended == Disconnected(was_connected=True, at_nextcloud=False)
-
-
-async def test_after_a_disconnect_the_background_learns_when_to_try_again(
-    stage: Stage, process: Process
-) -> None:
-    await stage.connect(process)
-    stage.network.before = stage.network.cut
-
-    await process.accounts.disconnect(stage.caller)
-
-    assert process.outbox._wake.is_set()
 
 
 async def test_a_connection_whose_key_is_lost_can_be_ended_and_made_anew(

@@ -117,11 +117,12 @@ async def stop_at_once(process: Process) -> None:
 async def test_entries_that_can_never_be_written_do_not_fill_the_memory(
     stage: Stage, process: Process
 ) -> None:
-    await note(process.audit, stage, "first")
-    process.audit._entries *= module.MOST_WAITING
-
+    log = AuditLog(process.database, clock=stage.clock, most_waiting=2)
+    for action in ("first", "second"):
+        await note(log, stage, action)
     with stage.failing("INSERT ON audit"), pytest.raises(StorageError):
-        await note(process.audit, stage, "last", now=True)
+        await note(log, stage, "third", now=True)
 
-    assert len(process.audit._entries) == module.MOST_WAITING
-    assert process.audit._entries[-1].action == "last"
+    await log.flush()
+
+    assert sorted(await written(process, stage)) == ["second", "third"]

@@ -523,12 +523,36 @@ async def test_the_background_survives_a_bad_turn_and_waits_before_the_next(
             while "polling login flows failed" not in caplog.text:  # noqa: ASYNC110 - a log gives no event
                 await anyio.sleep(0.01)
         await anyio.sleep(0.1)
-        failures = caplog.text.count("polling login flows failed")
         stage.sql("ALTER TABLE hidden RENAME TO login_flows")
         await process.provisioning.approve(visit.id, READ)
         with anyio.fail_after(5):
             await polled.wait()
         group.cancel_scope.cancel()
 
-    assert failures == 1
+    assert caplog.text.count("polling login flows failed") == 1
     assert caplog.records[0].levelno == logging.ERROR
+
+
+async def test_a_poll_that_nextcloud_does_not_answer_is_given_up(stage: Stage, process: Process) -> None:
+    visit = await visit_at_nextcloud(stage, process)
+
+    async def never(request: httpx2.Request) -> None:
+        await anyio.sleep_forever()
+
+    stage.network.before = never
+    poller = module.Poller(
+        process.database,
+        process.provider,
+        process.provisioning,
+        clock=stage.clock,
+        wake=process.provider.next_start,
+        outbox=process.outbox,
+        within=stage.caller.principal,
+        answer_seconds=0.05,
+    )
+    with anyio.fail_after(5):
+        await poller.turn()
+
+    flow = await flow_of(process, visit)
+    assert flow is not None
+    assert flow.attempts == 1

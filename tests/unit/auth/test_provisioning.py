@@ -11,7 +11,6 @@ from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     MissingScope,
     Unreachable,
-    WrongAccount,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import ElicitationState
@@ -363,20 +362,19 @@ async def test_a_visit_whose_key_is_lost_counts_as_finished_and_stops_nobody(
     assert (await need(other, stage)).elicitation_id != lost.id
 
 
-async def test_an_account_that_was_connected_for_somebody_else_is_refused(
-    stage: Stage, process: Process
-) -> None:
-    """The uid is pinned while a person of another issuer is at the page."""
+async def test_a_visit_that_vanishes_while_it_is_allowed_is_over(stage: Stage, process: Process) -> None:
     await stage.connect(process)
     visit = await process.ask(stage.caller, WRITE)
-    stage.sql("UPDATE accounts SET uid = 'carol'")
-    process.accounts._forget()
-    grant = await process.grant(stage.caller)
-    assert grant is not None
-    stage.sql("UPDATE accounts SET uid = 'alice'")
 
-    with pytest.raises(WrongAccount):
-        await process.provisioning._complete(visit, None, grant.account, grant.credential, WRITE)
+    async def vanish(elicitation_id: str) -> None:
+        stage.sql("DELETE FROM elicitations")
 
-    assert await state(process, visit.id) is ElicitationState.FAILED
-    assert process.finished[-1] == visit.id
+    vanishing = module.Provisioning(
+        process.database,
+        process.provider,
+        module.Policy(NEXTCLOUD, "nextcloud.test", WRITE, page_url),
+        clock=stage.clock,
+        on_finished=vanish,
+    )
+    with pytest.raises(ElicitationUnknown):
+        await vanishing.approve(visit.id, WRITE)

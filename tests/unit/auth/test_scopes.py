@@ -10,8 +10,8 @@ from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing, offered
         (("notes", "files"), True, {"notes:read", "files:read"}),
         (("notes",), False, {"notes:read", "notes:write"}),
         (("notes",), True, {"notes:read"}),
-        ((), False, set()),
-        (("calendar",), False, set()),
+        ((), False, set[str]()),
+        (("calendar",), False, set[str]()),
     ],
 )
 def test_settings_bound_what_can_be_permitted(

@@ -194,3 +194,38 @@ async def test_the_flows_of_one_person_can_be_taken_alone(
     assert await database.login_flows.lease_due(owner="one", lease=LEASE, within=nobody) == []
     assert await database.login_flows.next_due_at(alice) is not None
     assert await database.login_flows.lease_due(owner="one", lease=LEASE, within=alice) == [mine]
+
+
+async def test_throwing_a_flow_away_forgets_it_and_has_its_result_deleted_at_nextcloud(
+    database: Database,
+    ask: Callable[..., Awaitable[Elicitation]],
+    start: Callable[..., Awaitable[LoginFlow]],
+) -> None:
+    elicitation = await ask()
+    flow = await start(elicitation)
+    result = LoginResult("alice", SecretStr("app-password"))
+
+    first = await database.login_flows.throw_away(flow, result, nextcloud_url="https://cloud.example.org")
+    second = await database.login_flows.throw_away(flow, result, nextcloud_url="https://cloud.example.org")
+
+    items = await database.outbox.lease_due(owner="me", lease=timedelta(minutes=1))
+    assert (first, second) == (True, False)
+    assert await database.login_flows.find(elicitation.id) is None
+    assert [(item.login_name, item.nextcloud_url) for item in items] == [
+        ("alice", "https://cloud.example.org")
+    ]
+
+
+async def test_what_was_ticked_can_be_replaced(
+    database: Database,
+    ask: Callable[..., Awaitable[Elicitation]],
+    start: Callable[..., Awaitable[LoginFlow]],
+) -> None:
+    elicitation = await ask()
+    flow = await start(elicitation)
+
+    await database.login_flows.set_scopes(flow.id, frozenset({"files:read"}))
+
+    found = await database.login_flows.find(elicitation.id)
+    assert found is not None
+    assert found.scopes == {"files:read"}
