@@ -179,8 +179,14 @@ async def open_core(
 class LazyCore:
     """Opens the core when somebody asks for it, in a task of its own that no caller can cancel."""
 
-    def __init__(self, open_: Callable[[], AbstractAsyncContextManager[Core]]) -> None:
+    def __init__(
+        self,
+        open_: Callable[[], AbstractAsyncContextManager[Core]],
+        *,
+        resume_seconds: float = RESUME_SECONDS,
+    ) -> None:
         self._open = open_
+        self._resume_seconds = resume_seconds
         self._wanted = anyio.Event()
         self._answered = anyio.Event()
         self._core: Core | None = None
@@ -206,7 +212,7 @@ class LazyCore:
         `resume` opens it soon in any case, because an earlier process left work behind.
         """
         while True:
-            with anyio.move_on_after(RESUME_SECONDS if resume else None):
+            with anyio.move_on_after(self._resume_seconds if resume else None):
                 await self._wanted.wait()
             try:
                 async with self._open() as core:
@@ -226,7 +232,13 @@ class LazyCore:
 
 
 async def connect(
-    core: Core, pending: Pending, url: str, *, show: Callable[[str], None], progress: Callable[[str], None]
+    core: Core,
+    pending: Pending,
+    url: str,
+    *,
+    show: Callable[[str], None],
+    progress: Callable[[str], None],
+    seconds: int = 600,
 ) -> str:
     """Walk the person through one consent from the terminal; the answer is the account's name.
 
@@ -239,7 +251,7 @@ async def connect(
         await core.accounts.open(caller, core.bound)
     except ElicitationRequired as need:
         show(need.url)
-        for waited in range(600):
+        for waited in range(seconds):
             progress(f"Waiting for you to confirm in the browser… {waited} s")
             if await pending.wait(need.elicitation_id, seconds=CONNECT_POLL_SECONDS):
                 break

@@ -1,10 +1,7 @@
-from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
+from collections.abc import Generator
 
 import pytest
 import stamina
-
-from tests.auth_stage import Process, Stage, make_template, open_stage
 
 
 @pytest.fixture(autouse=True)
@@ -12,19 +9,3 @@ def no_pauses() -> Generator[None]:
     """Readings are repeated without pauses."""
     with stamina.set_testing(True, attempts=2, cap=True):
         yield
-
-
-@pytest.fixture(scope="session")
-async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return await make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture
-async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[Stage]:
-    async with open_stage(tmp_path, template) as made:
-        yield made
-
-
-@pytest.fixture
-async def process(stage: Stage) -> Process:
-    return await stage.process()
