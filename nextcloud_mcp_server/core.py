@@ -150,8 +150,10 @@ async def open_core(
         nextcloud = Nextcloud(url, pool, public_url=public_url)
         provider = LoginFlowProvider(nextcloud, database, clock=clock)
         policy = Policy(str(url), _host(public_url or url), bound, page_url)
-        provisioning = Provisioning(database, provider, policy, clock=clock, on_finished=pending.finish)
         person = personal(str(url))
+        provisioning = Provisioning(
+            database, provider, policy, clock=clock, on_finished=pending.finish, within=person
+        )
         outbox = Outbox(database, provider, clock=clock, within=person)
         audit = AuditLog(database, clock=clock)
         poller = Poller(

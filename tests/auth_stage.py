@@ -155,8 +155,10 @@ class Stage:
             finished.append(elicitation_id)
 
         policy = Policy(url, "nextcloud.test", bound, None if direct else page_url)
-        provisioning = Provisioning(database, provider, policy, clock=self.clock, on_finished=on_finished)
         person = personal(url)
+        provisioning = Provisioning(
+            database, provider, policy, clock=self.clock, on_finished=on_finished, within=person
+        )
         outbox = Outbox(database, provider, clock=self.clock, within=person)
         audit = AuditLog(database, clock=self.clock)
         poller = Poller(

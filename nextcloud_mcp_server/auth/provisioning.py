@@ -67,7 +67,11 @@ class Policy:
 
 
 class Provisioning:
-    """Asks for consent and records how it ended."""
+    """Asks for consent and records how it ended.
+
+    `within` limits it to one person, for the same reason as in `Poller`: a visit that a server for
+    another Nextcloud began must not be continued at this one.
+    """
 
     def __init__(
         self,
@@ -77,12 +81,14 @@ class Provisioning:
         *,
         clock: Callable[[], datetime],
         on_finished: Callable[[str], Awaitable[None]],
+        within: Principal | None = None,
     ) -> None:
         self._database = database
         self._provider = provider
         self._policy = policy
         self._clock = clock
         self._on_finished = on_finished
+        self._within = within
 
     @property
     def bound(self) -> frozenset[str]:
@@ -302,7 +308,8 @@ class Provisioning:
             canonical = str(UUID(elicitation_id)) == elicitation_id
         except ValueError:
             return None
-        return await self._database.elicitations.find(elicitation_id) if canonical else None
+        found = await self._database.elicitations.find(elicitation_id) if canonical else None
+        return None if found and self._within not in (None, found.principal) else found
 
     def _audit(self, elicitation: Elicitation, action: str, result: str, detail: str) -> AuditEntry:
         return AuditEntry(

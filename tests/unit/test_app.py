@@ -2,6 +2,7 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Thread
 
 import anyio
 import httpx2
@@ -13,7 +14,7 @@ from nextcloud_mcp_server.app import Site
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
-from tests.auth_stage import NEXTCLOUD, Stage, together
+from tests.auth_stage import NEXTCLOUD, Stage
 
 SITE = Site("http://127.0.0.1:8765", "http://127.0.0.1:8765")
 SECRET = "a-secret-of-the-tests-0123456789"
@@ -102,7 +103,7 @@ def test_a_secret_file_that_cannot_be_read_is_refused_with_its_name(tmp_path: Pa
         app.bearer_secret(config)
 
 
-async def test_servers_that_start_together_share_one_secret(tmp_path: Path) -> None:
+def test_servers_that_start_together_share_one_secret(tmp_path: Path) -> None:
     config = configured(tmp_path)
     secrets: set[str] = set()
 
@@ -111,10 +112,11 @@ async def test_servers_that_start_together_share_one_secret(tmp_path: Path) -> N
         assert secret is not None
         secrets.add(secret.get_secret_value())
 
-    async def start() -> None:
-        await anyio.to_thread.run_sync(read)
-
-    await together(*[start] * 8)
+    threads = [Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
     assert len(secrets) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["http.secret"]
@@ -207,9 +209,12 @@ async def test_the_sandbox_is_started_and_named_where_it_is_asked_for(tmp_path: 
     plain = configured(tmp_path)
     asked = settings.load(data_dir=tmp_path, sandbox=True)
 
-    async with app._with_nextcloud(plain) as same, app._with_nextcloud(asked) as own:  # pyright: ignore[reportPrivateUsage]
-        async with httpx2.AsyncClient() as client:
-            status = await client.get(f"{own.nextcloud_host}/status.php")
+    async with (
+        app._with_nextcloud(plain) as same,  # pyright: ignore[reportPrivateUsage]
+        app._with_nextcloud(asked) as own,  # pyright: ignore[reportPrivateUsage]
+        httpx2.AsyncClient() as client,
+    ):
+        status = await client.get(f"{own.nextcloud_host}/status.php")
 
     assert same is plain
     assert status.json()["productname"]

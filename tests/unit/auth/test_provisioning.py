@@ -136,6 +136,19 @@ async def test_somebody_elses_visit_looks_like_none(stage: Stage, process: Proce
     assert await process.provisioning.find(visit.id, stage.caller.principal) == visit
 
 
+async def test_a_visit_of_another_nextclouds_server_is_not_continued_here(
+    stage: Stage, process: Process
+) -> None:
+    elsewhere = await stage.process(url="http://elsewhere.test")
+    visit = await process.ask(stage.caller)
+
+    assert await elsewhere.provisioning.view(visit.id) is None
+    with pytest.raises(ElicitationUnknown):
+        await elsewhere.provisioning.approve(visit.id, READ)
+    assert await state(process, visit.id) is ElicitationState.PENDING
+    assert stage.network.asked == []
+
+
 async def test_a_visit_straight_to_nextcloud_has_no_page(stage: Stage, process: Process) -> None:
     direct = await stage.process(direct=True)
     visit = await direct.ask(stage.caller)
