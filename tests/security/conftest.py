@@ -1,8 +1,12 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.auth_stage import Process, Stage, make_template, open_stage
+from tests.integration.world import Asked, World, open_world
 from tests.memory_consent import ORIGIN, MemoryConsent, application
 
 
@@ -20,3 +24,31 @@ async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
         headers={"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"},
     ) as client:
         yield client
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+        yield made
+
+
+@pytest.fixture
+def asked(world: World) -> Asked:
+    """An elicitation callback for the SDK's client."""
+    return Asked(world)
+
+
+@pytest.fixture(scope="session")
+async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return await make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[Stage]:
+    async with open_stage(tmp_path, template) as made:
+        yield made
+
+
+@pytest.fixture
+async def process(stage: Stage) -> Process:
+    return await stage.process()

@@ -1,0 +1,80 @@
+"""No secret and no text of a person in any log, also at DEBUG; and one line stays one line."""
+
+import io
+import logging
+from collections.abc import Generator
+
+import pytest
+
+from nextcloud_mcp_server import logs
+from tests.integration.world import Asked, World
+
+NOTE = "canary-text-of-a-private-note"
+
+
+@pytest.fixture
+def log() -> Generator[io.StringIO]:
+    """Everything that is logged, as the server would write it, with our own lines at DEBUG."""
+    root, ours = logging.getLogger(), logging.getLogger("nextcloud_mcp_server")
+    handlers, levels = list(root.handlers), (root.level, ours.level)
+    stream = io.StringIO()
+    logs.set_up("debug", stream=stream)
+    yield stream
+    logging.captureWarnings(capture=False)
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+async def test_a_whole_journey_leaves_no_secret_in_any_log(
+    log: io.StringIO, world: World, asked: Asked, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flows: list[str] = []
+    secrets: list[str] = []
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(None)) as client:
+
+        async def allow(url: str) -> None:
+            nextcloud = await alice.allow(url, stop_at_nextcloud=True)
+            flows.extend(
+                text
+                for flow in world.sandbox.state.login_flows
+                for text in (flow.poll_token, flow.login_token)
+            )
+            await alice.allow(nextcloud.url)
+            secrets.extend(world.sandbox.state.app_passwords)
+
+        asked.go = allow
+        await client.call_tool("nc_notes_create_note", {"title": "Plans", "content": NOTE})
+        await client.call_tool("nc_notes_search_notes", {"query": NOTE})
+        world.sandbox.faults.status(503, times=5)
+        await client.call_tool("nc_notes_list_notes", {})
+        world.sandbox.faults.clear()
+        world.sandbox.state.app_passwords.clear()
+        asked.by(None, action="decline")
+        await client.call_tool("nc_notes_list_notes", {})
+    logging.getLogger("nextcloud_mcp_server.auth").debug("the log is alive")
+
+    streams = capfd.readouterr()
+    written = log.getvalue() + streams.out + streams.err
+    assert "the log is alive" in written
+    assert flows
+    assert secrets
+    for canary in (*flows, *secrets, world.secret, NOTE):
+        assert canary not in written
+
+
+async def test_what_a_client_says_stays_on_its_line(log: io.StringIO, world: World) -> None:
+    forged = "x\n2026-11-27 INFO nextcloud_mcp_server.auth: consent granted to mallory\r\n\u2028\x1b[2Jy"
+    async with world.raw() as client:
+        await client.request("tools/call", {"name": forged, "arguments": {forged: forged}})
+        await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {"limit": forged}})
+        await client.request("elicitation/track", {"elicitationId": forged})
+    logging.getLogger("nextcloud_mcp_server.auth").warning("refused %s", forged)
+
+    lines = log.getvalue().splitlines()
+    assert any("consent granted to mallory" in line for line in lines)
+    assert not any(line.startswith("2026-11-27 INFO") for line in lines)
+    assert "\x1b" not in log.getvalue()

@@ -1,0 +1,158 @@
+"""Who may knock at the HTTP server, and what it does with what comes in."""
+
+import json
+
+import httpx2
+
+from tests.integration.world import World
+
+ROUTES = [
+    ("GET", "/"),
+    ("GET", "/oauth/provision"),
+    ("POST", "/oauth/provision"),
+    ("GET", "/oauth/waiting"),
+    ("POST", "/oauth/cancel"),
+    ("GET", "/static/style.css"),
+    ("GET", "/healthz"),
+    ("GET", "/nothing-here"),
+    ("POST", "/mcp"),
+    ("GET", "/mcp"),
+    ("DELETE", "/mcp"),
+]
+MCP = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+
+
+async def statuses(world: World, headers: dict[str, str]) -> dict[tuple[str, str], int]:
+    """Knock at every route."""
+    authorized = {"Authorization": f"Bearer {world.secret}"} | headers
+    async with httpx2.AsyncClient(base_url=world.url, headers=authorized) as http:
+        return {(method, path): (await http.request(method, path)).status_code for method, path in ROUTES}
+
+
+async def test_every_route_refuses_strange_hosts_origins_and_proxies(world: World) -> None:
+    port = world.url.rpartition(":")[2]
+    refusals = {
+        421: [
+            {"Host": name} for name in ("evil.example", f"evil.example:{port}", "127.0.0.1", "localhost:1")
+        ],
+        403: [
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Origin": f"http://127.0.0.1.evil.example:{port}"},
+            {"Origin": f"{world.url}.evil.example"},
+            {"X-Forwarded-For": "10.0.0.1"},
+            {"X-Forwarded-Host": "evil.example"},
+            {"Forwarded": "for=10.0.0.1"},
+            {"Via": "1.1 tunnel"},
+        ],
+    }
+    wrong = {
+        (route, str(headers)): status
+        for expected, cases in refusals.items()
+        for headers in cases
+        for route, status in (await statuses(world, headers)).items()
+        if status != expected
+    }
+
+    assert wrong == {}
+
+
+async def test_mcp_wants_its_secret(world: World) -> None:
+    headers: list[dict[str, str]] = [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Bearer {world.secret[:-1]}"},
+        {"Authorization": f"Bearer {world.secret}x"},
+        {"Authorization": f"Bearer {world.secret.upper()}"},
+        {"Authorization": f"Basic {world.secret}"},
+        {"Authorization": world.secret},
+        {"Cookie": f"secret={world.secret}"},
+    ]
+    twice = [("Authorization", f"Bearer {world.secret}"), ("Authorization", "Bearer other")]
+    inside = f"/mcp?secret={world.secret}&access_token={world.secret}"
+    refused: list[httpx2.Response] = []
+    async with httpx2.AsyncClient(base_url=world.url) as http:
+        for method in ("POST", "GET", "DELETE"):
+            refused += [await http.request(method, "/mcp", headers=MCP | one) for one in headers]
+            refused += [await http.request(method, "/mcp", headers=twice), await http.request(method, inside)]
+
+    assert {answer.status_code for answer in refused} == {401}
+    assert all("www-authenticate" in answer.headers for answer in refused)
+    assert all(world.secret not in answer.text for answer in refused)
+
+
+async def test_a_body_over_the_cap_is_refused_and_the_server_lives_on(world: World) -> None:
+    headers = MCP | {"Authorization": f"Bearer {world.secret}"}
+    huge = b'{"jsonrpc":"2.0","id":1,"method":"' + b"a" * 5_000_000 + b'"}'
+
+    async def chunks():  # noqa: ANN202 - a body of unknown length
+        for start in range(0, len(huge), 100_000):
+            yield huge[start : start + 100_000]
+
+    async with httpx2.AsyncClient(base_url=world.url, headers=headers, timeout=20) as http:
+        whole = await http.post("/mcp", content=huge)
+        in_chunks = await http.post("/mcp", content=chunks())
+        form = await http.post("/oauth/provision", content=b"answer=" + b"a" * 5_000_000)
+        alive = await http.post("/mcp", json=INITIALIZE)
+
+    assert [whole.status_code, in_chunks.status_code, form.status_code] == [413, 413, 413]
+    assert alive.status_code == 200
+
+
+CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%s}'
+HOSTILE = {
+    "no JSON": b"{",
+    "empty": b"",
+    "not UTF-8": b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}',
+    "deep lists": b"[" * 100_000 + b"]" * 100_000,
+    "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "deep arguments": (
+        CALL % ('{"name":"nc_notes_list_notes","arguments":{"a":' + "[" * 5_000 + "]" * 5_000 + "}}")
+    ).encode(),
+    "NaN": (CALL % '{"name":"nc_notes_get_note","arguments":{"note_id":NaN}}').encode(),
+    "infinity": (CALL % '{"name":"nc_notes_get_note","arguments":{"note_id":1e999}}').encode(),
+    "huge number": (
+        CALL % ('{"name":"nc_notes_get_note","arguments":{"note_id":' + "9" * 10_000 + "}}")
+    ).encode(),
+    "duplicate keys": (
+        CALL % '{"name":"nc_notes_list_notes","name":"nc_notes_get_note","arguments":{"note_id":"x"}}'
+    ).encode(),
+    "lone surrogate": (CALL % '{"name":"nc_notes_search_notes","arguments":{"query":"\\ud800"}}').encode(),
+    "lone surrogate in a title": (
+        CALL % '{"name":"nc_notes_create_note","arguments":{"title":"\\udfff","content":""}}'
+    ).encode(),
+    "NUL": (CALL % '{"name":"nc_notes_search_notes","arguments":{"query":"a\\u0000b"}}').encode(),
+    "a list of calls": json.dumps([INITIALIZE, INITIALIZE]).encode(),
+    "null": b"null",
+}
+
+
+async def test_hostile_json_gets_a_clear_answer_and_the_server_lives_on(world: World) -> None:
+    headers = MCP | {"Authorization": f"Bearer {world.secret}", "MCP-Protocol-Version": "2025-11-25"}
+    answers: dict[str, httpx2.Response] = {}
+    async with httpx2.AsyncClient(base_url=world.url, headers=headers, timeout=20) as http:
+        opened = await http.post("/mcp", json=INITIALIZE)
+        session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        for name, body in HOSTILE.items():
+            answers[name] = await http.post("/mcp", content=body, headers=session)
+        alive = await http.post(
+            "/mcp", json={"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}, headers=session
+        )
+
+    failed = {name: answer.status_code for name, answer in answers.items() if answer.status_code >= 500}
+    silent = [name for name, answer in answers.items() if "error" not in answer.text.lower()]
+    assert failed == {}
+    assert silent == []
+    assert all("Traceback" not in answer.text for answer in answers.values())
+    assert "nc_notes_list_notes" in alive.text

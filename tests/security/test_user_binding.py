@@ -1,0 +1,242 @@
+"""A visit belongs to the person who was asked: nobody else can finish, follow or replay it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
+
+from nextcloud_mcp_server.auth.principal import personal
+from nextcloud_mcp_server.storage.crypto import new_key
+from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.integration.world import Asked, World, until
+
+LIST = "nc_notes_list_notes"
+COMPLETE = "notifications/elicitation/complete"
+
+
+async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
+    raise NotImplementedError
+
+
+async def foreign_visit(world: World) -> str:
+    """A visit of somebody else in the same database."""
+    assert world.parts is not None
+    core = await world.parts.core.get()
+    visit, _ = await core.database.elicitations.open(
+        principal=personal("https://elsewhere.example.org"),
+        client_id="local",
+        client_name="Claude Code",
+        kind="page",
+        scopes=frozenset({"notes:read"}),
+        ttl=timedelta(minutes=10),
+        new_url=lambda elicitation_id: elicitation_id,
+    )
+    return visit.id
+
+
+async def test_somebody_elses_visit_looks_like_none_on_the_wire_and_on_every_page(world: World) -> None:
+    foreign, unknown = await foreign_visit(world), str(uuid4())
+    answers: dict[str, list[Any]] = {}
+    async with world.raw(draft=True) as client, httpx2.AsyncClient(base_url=world.url) as browser:
+        for elicitation_id in (foreign, unknown):
+            tracked = await client.request("elicitation/track", {"elicitationId": elicitation_id})
+            pages = [
+                await browser.get(path, params={"elicitationId": elicitation_id})
+                for path in ("/oauth/provision", "/oauth/waiting")
+            ]
+            answers[elicitation_id] = [tracked["error"], *[(page.status_code, page.text) for page in pages]]
+
+    assert answers[foreign] == answers[unknown]
+    assert answers[foreign][0] == {"code": -32602, "message": "No such elicitation"}
+    assert answers[foreign][1][0] == 404
+
+
+async def test_saying_accept_without_visiting_gives_nothing(world: World, asked: Asked) -> None:
+    await world.stop()
+    await world.start(hold_seconds=0)
+    async with world.client(elicitation_callback=asked.by(None)) as client:
+        result = await client.call_tool(LIST, {})
+        status = await client.call_tool("check_provisioning_status", {})
+
+    assert result.is_error
+    assert status.structured_content is not None
+    assert status.structured_content["connected"] is False
+    assert world.sandbox.state.login_flows == []
+
+
+async def test_access_that_somebody_else_gives_is_deleted_at_nextcloud(world: World, asked: Asked) -> None:
+    async with (
+        world.person("alice") as alice,
+        world.person("bob") as bob,
+        world.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
+        await client.call_tool(LIST, {})
+        world.sandbox.state.app_passwords.clear()
+        asked.go = bob.allow
+        await client.call_tool(LIST, {})
+        result = await client.call_tool(LIST, {})
+
+    assert result.is_error
+    await until(lambda: not world.sandbox.state.app_passwords)
+
+
+Change = Callable[[str], str]
+
+TAMPERED: dict[str, Change] = {
+    "first": lambda state: ("A" if state[0] != "A" else "B") + state[1:],
+    "middle": lambda state: state[:40] + ("A" if state[40] != "A" else "B") + state[41:],
+    "cut": lambda state: state[:-4],
+    "empty": lambda _: "",
+    "plain": lambda _: '{"e":"550e8400-e29b-41d4-a716-446655440000","r":1}',
+}
+
+
+async def begin(client: Client, arguments: dict[str, Any]) -> InputRequiredResult:
+    asked_for = await client.session.call_tool(LIST, arguments, allow_input_required=True)
+    assert isinstance(asked_for, InputRequiredResult)
+    return asked_for
+
+
+async def retry(client: Client, name: str, arguments: dict[str, Any], state: str) -> int | str:
+    """Bring back a state with a decline, which would end the visit; tell how it was refused."""
+    try:
+        result = await client.session.call_tool(
+            name,
+            arguments,
+            input_responses={"provision": ElicitResult(action="decline")},
+            request_state=state,
+            allow_input_required=True,
+        )
+    except MCPError as error:
+        return error.error.code
+    return "answered" if isinstance(result, CallToolResult) else "asked"
+
+
+async def visit_state(world: World, url: str) -> ElicitationState:
+    assert world.parts is not None
+    core = await world.parts.core.get()
+    visit = await core.database.elicitations.find(url.partition("elicitationId=")[2])
+    assert visit is not None
+    return visit.state
+
+
+def url_of(asked_for: InputRequiredResult) -> str:
+    assert asked_for.input_requests is not None
+    return str(asked_for.input_requests["provision"].params.url)  # type: ignore[union-attr]
+
+
+async def test_request_state_that_was_changed_or_is_for_another_call_is_refused_without_effect(
+    world: World,
+) -> None:
+    async with world.client(elicitation_callback=unused) as client:
+        asked_for = await begin(client, {})
+        state = asked_for.request_state or ""
+        answers = {name: await retry(client, LIST, {}, change(state)) for name, change in TAMPERED.items()}
+        answers["arguments"] = await retry(client, LIST, {"limit": 3}, state)
+        answers["tool"] = await retry(client, "nc_notes_search_notes", {"query": "x"}, state)
+        untouched = await visit_state(world, url_of(asked_for))
+        answers["right"] = await retry(client, LIST, {}, state)
+
+    assert answers.pop("right") == "answered"
+    assert set(answers.values()) == {-32602}
+    assert untouched is ElicitationState.PENDING
+
+
+async def test_request_state_of_a_server_with_another_key_is_refused_without_effect(world: World) -> None:
+    async with world.client(elicitation_callback=unused) as client:
+        asked_for = await begin(client, {})
+    await world.stop()
+    await world.start(token_encryption_keys=(new_key(),))
+
+    async with world.client(elicitation_callback=unused) as client:
+        answer = await retry(client, LIST, {}, asked_for.request_state or "")
+
+    assert answer == -32602
+
+
+async def test_request_state_replayed_after_the_end_changes_nothing(world: World) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=unused) as client:
+        asked_for = await begin(client, {})
+        await alice.allow(url_of(asked_for))
+        again = [await retry(client, LIST, {}, asked_for.request_state or "") for _ in range(2)]
+        after = await visit_state(world, url_of(asked_for))
+        result = await client.call_tool(LIST, {})
+
+    assert again == ["answered", "answered"]
+    assert after is ElicitationState.COMPLETE
+    assert not result.is_error
+    assert len(world.sandbox.state.app_passwords) == 1
+
+
+async def test_only_the_session_that_was_told_hears_how_it_ended(world: World) -> None:
+    heard: dict[str, list[str]] = {"told": [], "other": []}
+
+    async def listen(name: str, message: object) -> None:
+        heard[name].append(getattr(message, "method", ""))
+
+    legacy = partial(world.client, mode="legacy", elicitation_callback=unused)
+    async with (
+        world.person() as alice,
+        legacy(message_handler=partial(listen, "told")) as told,
+        legacy(message_handler=partial(listen, "other")) as other,
+    ):
+        await other.call_tool("check_provisioning_status", {})
+        with pytest.raises(MCPError) as caught:
+            await told.call_tool(LIST, {})
+        url = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0].url
+        await alice.allow(url)
+        await until(lambda: COMPLETE in heard["told"])
+        await other.call_tool("check_provisioning_status", {})
+
+    assert COMPLETE not in heard["other"]
+
+
+async def test_a_session_that_left_does_not_break_the_visit(world: World) -> None:
+    async with world.person() as alice:
+        async with world.client(mode="legacy", elicitation_callback=unused) as client:
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool(LIST, {})
+        url = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0].url
+        page = await alice.allow(url)
+
+    assert "Connected" in page.text
+
+
+async def test_sessions_that_use_the_same_request_ids_get_their_own_answers(world: World) -> None:
+    got: dict[int, str] = {}
+
+    async def ask(number: int) -> None:
+        async with world.raw() as client:
+            answer = await client.request("tools/call", {"name": f"no-tool-{number}-here", "arguments": {}})
+            got[number] = str(answer)
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(ask, number)
+
+    assert len(got) == 20
+    assert all(f"no-tool-{number}-here" in answer for number, answer in got.items())
+
+
+async def test_a_session_id_that_was_not_given_here_opens_nothing(world: World) -> None:
+    headers = {
+        "Authorization": f"Bearer {world.secret}",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2025-11-25",
+        "Mcp-Session-Id": uuid4().hex,
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    async with httpx2.AsyncClient(headers=headers) as http:
+        posted = await http.post(f"{world.url}/mcp", json=message)
+        listened = await http.get(f"{world.url}/mcp", headers={"Last-Event-ID": "1"})
+        deleted = await http.delete(f"{world.url}/mcp")
+
+    assert [answer.status_code for answer in (posted, listened, deleted)] == [404, 404, 404]
