@@ -3,6 +3,7 @@
 import json
 import re
 from typing import Any, cast
+from urllib.parse import unquote
 
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 
@@ -17,17 +18,27 @@ DEFANGED = "[link removed: it would open a consent page]"
 
 # Text that somebody put into a note could offer the reader a consent link of the attacker's own
 # making, on the person's own Nextcloud; such links are never passed on.
-_CONSENT_LINK = re.compile(
-    r"""(?ix) [^\s<>"'()\[\]]{0,300}
-        (?: /login/(?:v2/)?flow | /apps/oauth2/authorize | /apps/oidc/authorize
-          | /oauth/(?:provision|waiting|callback) )
-        [^\s<>"'()\[\]]*""",
+_WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
+_CONSENT_PATH = re.compile(
+    r"""(?ix) / (?: login/(?:v2/)?flow | apps/oauth2/authorize | apps/oidc/authorize
+          | oauth/(?:provision|waiting|callback) )""",
 )
+#: What a browser reads as one slash: also `\\`, `//` and `/./`.
+_SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
 
 
 def defang(text: str) -> str:
     """Replace consent-shaped links."""
-    return _CONSENT_LINK.sub(DEFANGED, text)
+    return _WORD.sub(_defanged, text)
+
+
+def _defanged(word: re.Match[str]) -> str:
+    link = word.group()
+    if "/" not in link and "\\" not in link and "%" not in link:
+        return link
+    # Decoded, because a browser and Nextcloud take `%66low` for `flow`.
+    plain = _SLASHES.sub("/", unquote(link))
+    return DEFANGED if _CONSENT_PATH.search(plain) else link
 
 
 def holds_defanged(value: object) -> bool:

@@ -1,9 +1,12 @@
 """What comes from notes and files is data, whatever it says; what changes something is guarded."""
 
 import json
+import time
 
+import pytest
 from mcp_types import CallToolResult
 
+from nextcloud_mcp_server.tools import answer
 from tests.integration.world import Asked, World
 
 ORDER = (
@@ -41,6 +44,34 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
     assert asked.urls == []
 
 
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://cloud.example.org/login/v2/flow/abc",
+        "https://cloud.example.org/index.php/LOGIN/V2/FLOW/abc",
+        "https://cloud.example.org/login/v2/%66low/abc",
+        "https://cloud.example.org/%6Cogin%2Fv2%2Fflow/abc",
+        "https://cloud.example.org//login//v2/./flow/abc",
+        "https:\\\\cloud.example.org\\login\\v2\\flow\\abc",
+        "cloud.example.org/login/flow?clientIdentifier=x",
+        "https://cloud.example.org/apps/oauth2/%61uthorize?client_id=x",
+        "http://127.0.0.1:8765/oauth/%70rovision?elicitationId=1",
+    ],
+)
+def test_a_consent_link_is_removed_in_every_spelling_a_browser_takes(link: str) -> None:
+    assert answer.defang(f"see {link}, or [here]({link})!") == (
+        f"see {answer.DEFANGED} or [here]({answer.DEFANGED})!"
+    )
+
+
+def test_looking_for_links_takes_no_time_on_hostile_text() -> None:
+    started = time.perf_counter()
+    for text in ("/" * 200_000, "a" * 200_000 + "/", "/login/" * 30_000, "%2F" * 60_000, "/." * 100_000):
+        answer.defang(text)
+
+    assert time.perf_counter() - started < 5
+
+
 async def test_overwriting_wants_the_etag_of_what_was_read(world: World, asked: Asked) -> None:
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -75,8 +106,8 @@ async def test_a_read_only_server_has_no_tool_that_writes_and_asks_for_none(
             await client.call_tool(name, arguments)
             for name, arguments in (
                 ("nc_notes_create_note", {"title": "x"}),
-                ("nc_files_move", {"source": "/a", "destination": "/b"}),
-                ("nc_files_copy", {"source": "/a", "destination": "/b"}),
+                ("nc_files_move_item", {"source": "/a", "destination": "/b"}),
+                ("nc_files_copy_item", {"source": "/a", "destination": "/b"}),
                 ("request_nextcloud_access", {"permissions": ["notes:write"]}),
             )
         ]

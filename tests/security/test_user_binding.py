@@ -233,7 +233,7 @@ async def test_a_session_id_that_was_not_given_here_opens_nothing(world: World) 
         "MCP-Protocol-Version": "2025-11-25",
         "Mcp-Session-Id": uuid4().hex,
     }
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     async with httpx2.AsyncClient(headers=headers) as http:
         posted = await http.post(f"{world.url}/mcp", json=message)
         listened = await http.get(f"{world.url}/mcp", headers={"Last-Event-ID": "1"})

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -59,6 +60,15 @@ def nothing(_: str) -> None:
     """Show no progress."""
 
 
+def confirming(stage: Stage, name: str = "alice") -> Callable[[str], None]:
+    """Let somebody confirm at Nextcloud as soon as the link is shown."""
+
+    def show(_: str) -> None:
+        stage.confirm(name)
+
+    return show
+
+
 def never(_: str) -> None:
     raise NotImplementedError
 
@@ -93,7 +103,7 @@ async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
-    given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
+    given: dict[str, Any] = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
     async with opened(stage, **given) as (core, pending):
         name = await cores.connect(core, pending, NEXTCLOUD, show=never, progress=never)
         provisioning = core.provisioning
@@ -173,12 +183,10 @@ async def test_connecting_ends_when_the_visit_is_declined_elsewhere(stage: Stage
 
 async def test_connecting_says_why_a_visit_failed(stage: Stage) -> None:
     async with opened(stage) as (core, pending):
-        await cores.connect(core, pending, NEXTCLOUD, show=lambda _: str(stage.confirm()), progress=nothing)
+        await cores.connect(core, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
         await core.accounts.disconnect(stage.caller)
         with anyio.fail_after(10), pytest.raises(ConsentDeclined, match="'alice' is connected here"):
-            await cores.connect(
-                core, pending, NEXTCLOUD, show=lambda _: str(stage.confirm("bob")), progress=nothing
-            )
+            await cores.connect(core, pending, NEXTCLOUD, show=confirming(stage, "bob"), progress=nothing)
 
 
 async def test_connecting_gives_up_and_starts_nothing_new(stage: Stage) -> None:
@@ -367,11 +375,11 @@ async def test_a_server_that_stops_tells_who_waits(opener: Opener) -> None:
 
 async def test_a_database_is_closed_when_its_user_fails(stage: Stage) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with cores.open_database(configured(stage)) as database:
+        async with cores.open_database(configured(stage)):
             raise ZeroDivisionError
 
     assert (stage.folder / "state.db").exists()
-    assert database is not None
+    assert not (stage.folder / "state.db-wal").exists()
 
 
 def test_the_time_is_aware() -> None:
