@@ -214,18 +214,3 @@ async def test_throwing_a_flow_away_forgets_it_and_has_its_result_deleted_at_nex
     assert [(item.login_name, item.nextcloud_url) for item in items] == [
         ("alice", "https://cloud.example.org")
     ]
-
-
-async def test_what_was_ticked_can_be_replaced(
-    database: Database,
-    ask: Callable[..., Awaitable[Elicitation]],
-    start: Callable[..., Awaitable[LoginFlow]],
-) -> None:
-    elicitation = await ask()
-    flow = await start(elicitation)
-
-    await database.login_flows.set_scopes(flow.id, frozenset({"files:read"}))
-
-    found = await database.login_flows.find(elicitation.id)
-    assert found is not None
-    assert found.scopes == {"files:read"}
