@@ -93,3 +93,22 @@ async def test_listeners_hear_of_watched_visits_only() -> None:
     await pending.finish("other")
 
     assert heard == ["one"]
+
+
+async def test_a_look_that_fails_is_repeated_and_ends_nothing(
+    group: TaskGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [OSError("busy")]
+
+    async def look(elicitation_ids: Sequence[str]) -> list[str]:
+        if failures:
+            raise failures.pop()
+        return list(elicitation_ids)
+
+    pending = Pending(look)
+    group.start_soon(pending.run)
+
+    with anyio.fail_after(10):
+        assert await pending.wait("one", seconds=60)
+
+    assert "could not be looked up" in caplog.text
