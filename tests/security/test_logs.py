@@ -67,14 +67,15 @@ async def test_a_whole_journey_leaves_no_secret_in_any_log(
 
 
 async def test_what_a_client_says_stays_on_its_line(log: io.StringIO, world: World) -> None:
-    forged = "x\n2026-11-27 INFO nextcloud_mcp_server.auth: consent granted to mallory\r\n\u2028\x1b[2Jy"
+    forged = "x\n2026-11-27 INFO nextcloud_mcp_server.auth: consent granted to mallory\r\n\x1b[2Jy"
     async with world.raw() as client:
         await client.request("tools/call", {"name": forged, "arguments": {forged: forged}})
         await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {"limit": forged}})
         await client.request("elicitation/track", {"elicitationId": forged})
-    logging.getLogger("nextcloud_mcp_server.auth").warning("refused %s", forged)
+    logging.getLogger("nextcloud_mcp_server.auth").warning("refused %s", f"{forged}\u2028z")
 
     lines = log.getvalue().splitlines()
     assert any("consent granted to mallory" in line for line in lines)
     assert not any(line.startswith("2026-11-27 INFO") for line in lines)
+    assert "\u2028" not in log.getvalue()
     assert "\x1b" not in log.getvalue()
