@@ -84,7 +84,7 @@ class Nextcloud:
             timeout_seconds=60,
         )
         async with asked as response, aclosing(multistatus.read(response.aiter_bytes())) as found:
-            ids = [one.text("oc:id") async for one in found]
+            ids = [one.text("oc:id") async for some in found for one in some]
         return ids[0] or None if ids else None
 
     async def delete_app_password(self, *, login_name: str, secret: SecretStr) -> None:
