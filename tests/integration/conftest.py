@@ -6,6 +6,7 @@ import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.serve import serving
+from tests.integration.computer import Computer
 from tests.integration.world import Asked, Clock, World
 
 
@@ -20,6 +21,14 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
         finally:
             await made.stop()
             group.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def computer(tmp_path: Path) -> AsyncGenerator[Computer]:
+    sandbox = Sandbox.demo()
+    async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
+        yield Computer(sandbox, nextcloud_url, tmp_path / "data", group)
+        group.cancel_scope.cancel()
 
 
 @pytest.fixture
