@@ -16,6 +16,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.settings_names import known_variables
 from tests.integration.world import People
 
@@ -160,3 +162,12 @@ class Computer(People):
         server = StdioServerParameters(command=command, args=arguments, env=self.environment, cwd=ROOT)
         async with Client(server, **options) as client:
             yield client
+
+
+@asynccontextmanager
+async def open_computer(folder: Path) -> AsyncGenerator[Computer]:
+    """Serve a sandbox; our server is started by whoever needs it."""
+    sandbox = Sandbox.demo()
+    async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
+        yield Computer(sandbox, nextcloud_url, folder, group)
+        group.cancel_scope.cancel()

@@ -1,34 +1,24 @@
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import anyio
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.serve import serving
-from tests.integration.computer import Computer
-from tests.integration.world import Asked, Clock, World
+from tests.integration.computer import Computer, open_computer
+from tests.integration.world import Asked, World, open_world
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    sandbox = Sandbox.demo()
-    async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
-        made = World(sandbox, nextcloud_url, tmp_path / "data", group, Clock())
-        await made.start()
-        try:
-            yield made
-        finally:
-            await made.stop()
-            group.cancel_scope.cancel()
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World]:
+    sandbox = Sandbox.demo(**getattr(request, "param", {}))
+    async with open_world(tmp_path / "data", sandbox) as made:
+        yield made
 
 
 @pytest.fixture
 async def computer(tmp_path: Path) -> AsyncGenerator[Computer]:
-    sandbox = Sandbox.demo()
-    async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
-        yield Computer(sandbox, nextcloud_url, tmp_path / "data", group)
-        group.cancel_scope.cancel()
+    async with open_computer(tmp_path / "data") as made:
+        yield made
 
 
 @pytest.fixture

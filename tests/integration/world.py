@@ -23,6 +23,7 @@ from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.sandbox.serve import serving
 
 Action = Literal["accept", "decline", "cancel"]
 Go = Callable[[str], Awaitable[Any]]
@@ -214,3 +215,16 @@ class World(People):
             transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
             async with Client(transport, **options) as client:
                 yield client
+
+
+@asynccontextmanager
+async def open_world(folder: Path, sandbox: Sandbox) -> AsyncGenerator[World]:
+    """Serve the sandbox and start our server; everything ends with the test."""
+    async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
+        made = World(sandbox, nextcloud_url, folder, group, Clock())
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.stop()
+            group.cancel_scope.cancel()
