@@ -213,7 +213,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
     """Serve over HTTP until somebody stops it."""
     import uvicorn  # noqa: PLC0415 - HTTP only
 
-    async with _with_nextcloud(settings) as own:
+    async with _with_nextcloud(settings) as own, _looking(own):
         app, _ = build_http_app(own, Site.of(own, host, port), outside=Outside())
         config = uvicorn.Config(
             app,
@@ -231,7 +231,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
 
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it leaves."""
-    async with _with_nextcloud(settings) as own:
+    async with _with_nextcloud(settings) as own, _looking(own):
         parts = build(own, page_url=None, outside=Outside())
         async with parts.running(resume=_has_state(own)):
             await parts.mcp.run_stdio_async()
@@ -248,6 +248,17 @@ async def _with_nextcloud(settings: Settings) -> AsyncGenerator[Settings]:
 
     async with serving(Sandbox.demo()) as url:
         yield settings.model_copy(update={"nextcloud_host": url})
+
+
+@asynccontextmanager
+async def _looking(settings: Settings) -> AsyncGenerator[None]:
+    """Have the log say, while we serve, that the Nextcloud cannot be used; that never stops a start."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(cores.look, settings, Outside())
+        try:
+            yield
+        finally:
+            group.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -47,6 +47,9 @@ RESUME_SECONDS = 5.0
 
 CONNECT_POLL_SECONDS = 1.0
 
+#: The look at Nextcloud comes when a client that has just started us has long had its list of tools.
+LOOK_SECONDS = 3.0
+
 
 def now() -> datetime:
     """Read the clock."""
@@ -231,6 +234,21 @@ class LazyCore:
                 self._core = None
                 self._answered.set()
                 self._wanted, self._answered, resume = anyio.Event(), anyio.Event(), False
+
+
+async def look(settings: Settings, outside: Outside, *, after_seconds: float = LOOK_SECONDS) -> None:
+    """Look once, later, whether the Nextcloud can be used; the log says what is wrong with it."""
+    await anyio.sleep(after_seconds)
+    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    try:
+        pool = open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
+        async with pool:
+            info = await Nextcloud(nextcloud_url(settings), pool).server_info()
+    except NextcloudMcpError as error:
+        logger.warning("%s To check the set-up: nextcloud-mcp-server doctor", error)
+        return
+    if info.maintenance:
+        logger.warning("This Nextcloud is in maintenance mode; calls will fail until that ends.")
 
 
 async def connect(

@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 #: How long Nextcloud keeps a flow (core/Controller/ClientFlowLoginV2Controller: 20 minutes).
 FLOW_LIFETIME = timedelta(minutes=20)
 
-LEASE = timedelta(seconds=60)
+#: A process that dies while it polls keeps the others from polling this long: shorter than a call is held.
+LEASE = timedelta(seconds=15)
 FIRST_POLL_SECONDS = 1.0
 SLOWEST_POLL_SECONDS = 10.0
 IDLE_SECONDS = 30.0

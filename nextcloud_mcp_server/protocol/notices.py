@@ -15,9 +15,9 @@ MAX_TOLD = 1000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A session that was given a link, and which one."""
+    """Who was given a link, and which one. A client of 2026-07-28 has no session to send a notice to."""
 
-    session: ServerSession
+    session: ServerSession | None
     elicitation_id: str
 
 
@@ -33,27 +33,38 @@ class Notices:
         self._told: dict[str, Told] = {}
         pending.on_finish(self._finished)
 
-    def tell(self, ctx: ServerRequestContext[Any, Any], elicitation_id: str, *, seconds: float) -> None:
-        """Remember that the session of this request was given the link, for at most `seconds`."""
-        key = wire.session_key(ctx)
+    def tell(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        elicitation_id: str,
+        *,
+        seconds: float,
+        stand_in: str | None = None,
+    ) -> None:
+        """Remember that the session of this request was given the link, for at most `seconds`.
+
+        `stand_in` names the client where there are no sessions; without either nothing is remembered.
+        """
+        session = wire.session_key(ctx)
+        key = session or stand_in
         if key is None:
             return
         self._told.pop(key, None)
-        self._told[key] = Told(ctx.session, elicitation_id)
+        self._told[key] = Told(ctx.session if session else None, elicitation_id)
         while len(self._told) > MAX_TOLD:
             del self._told[next(iter(self._told))]
         self._pending.watch(elicitation_id, seconds=seconds)
 
-    def told(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
+    def told(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> str | None:
         """Tell which link the session of this request was given last."""
-        told = self._told.get(wire.session_key(ctx) or "")
+        told = self._told.get(wire.session_key(ctx) or stand_in or "")
         return told.elicitation_id if told else None
 
-    def forget(self, ctx: ServerRequestContext[Any, Any]) -> None:
+    def forget(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> None:
         """The session knows how it ended."""
-        self._told.pop(wire.session_key(ctx) or "", None)
+        self._told.pop(wire.session_key(ctx) or stand_in or "", None)
 
     async def _finished(self, elicitation_id: str) -> None:
         for told in list(self._told.values()):
-            if told.elicitation_id == elicitation_id:
+            if told.session is not None and told.elicitation_id == elicitation_id:
                 await told.session.send_elicit_complete(elicitation_id)

@@ -86,4 +86,6 @@ class Access:
             if self.core.provisioning is not None:
                 await self.core.provisioning.decline(need.elicitation_id)
             raise ConsentDeclined("Not connected: you declined. Ask again if you change your mind.")
+        # A client that shows "waiting for the browser" takes that down when the notice comes.
+        self.state.notices.tell(ctx, need.elicitation_id, seconds=wire.TOLD_SECONDS)
         return True

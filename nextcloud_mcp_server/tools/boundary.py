@@ -57,6 +57,14 @@ class _Call:
     def round(self) -> int:
         return self.retry.round if self.retry else 0
 
+    @property
+    def stand_in(self) -> str | None:
+        """Name the client in the place of a session, when it is told in words and so brings nothing back."""
+        if self.form is not wire.Form.TEXT:
+            return None
+        caller = self.caller
+        return f"{caller.principal.issuer} {caller.principal.subject} {caller.client_id} {caller.client_name}"
+
 
 class GuardedTool(Tool):
     """One tool as the SDK sees it."""
@@ -132,7 +140,11 @@ class GuardedTool(Tool):
         )
 
     async def _run(self, call: _Call, arguments: dict[str, Any], context: Context[Any, Any]) -> Answer:
-        told = call.retry.elicitation_id if call.retry else self._state.notices.told(context.request_context)
+        told = (
+            call.retry.elicitation_id
+            if call.retry
+            else self._state.notices.told(context.request_context, stand_in=call.stand_in)
+        )
         if told is not None and (ended := await self._ended(call, told, context)) is not None:
             return ended
         try:
@@ -201,7 +213,9 @@ class GuardedTool(Tool):
             raise NotFound(f"This Nextcloud does not have the app '{app}'; its administrator can install it.")
 
     def _tell(self, need: ElicitationRequired, call: _Call, context: Context[Any, Any]) -> Answer:
-        self._state.notices.tell(context.request_context, need.elicitation_id, seconds=wire.TOLD_SECONDS)
+        self._state.notices.tell(
+            context.request_context, need.elicitation_id, seconds=wire.TOLD_SECONDS, stand_in=call.stand_in
+        )
         return wire.render(need, call.form, round_=call.round)
 
     async def _ended(self, call: _Call, told: str, context: Context[Any, Any]) -> CallToolResult | None:
@@ -213,7 +227,7 @@ class GuardedTool(Tool):
                 return None
             await provisioning.decline(told)
             return answer.failure("Not connected: you declined. Call the tool again if you change your mind.")
-        self._state.notices.forget(context.request_context)
+        self._state.notices.forget(context.request_context, stand_in=call.stand_in)
         if visit is None or visit.state == "complete":
             return None
         if visit.state == "declined":

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.integration.computer import Computer, open_computer
 from tests.integration.world import Asked, World, open_world
 
 
@@ -11,6 +12,12 @@ from tests.integration.world import Asked, World, open_world
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World]:
     sandbox = Sandbox.demo(**getattr(request, "param", {}))
     async with open_world(tmp_path / "data", sandbox) as made:
+        yield made
+
+
+@pytest.fixture
+async def computer(tmp_path: Path) -> AsyncGenerator[Computer]:
+    async with open_computer(tmp_path / "data") as made:
         yield made
 
 

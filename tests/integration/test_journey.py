@@ -101,6 +101,26 @@ async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
     assert "Shopping list" in titles(result)
 
 
+@pytest.mark.parametrize("elicitation", [{}, {"form": {}}])
+async def test_a_client_with_forms_only_is_told_in_words(world: World, elicitation: dict[str, Any]) -> None:
+    async with world.person() as alice, world.raw(capabilities={"elicitation": elicitation}) as client:
+        told = await client.request("tools/call", {"name": LIST, "arguments": {}})
+        await alice.allow(told["result"]["content"][0]["text"].split()[-1])
+        result = await client.request("tools/call", {"name": LIST, "arguments": {}})
+
+    assert told["result"]["isError"] is True
+    assert "Shopping list" in str(result["result"]["structuredContent"])
+
+
+async def test_a_2026_client_that_is_told_in_words_is_held_when_it_calls_again(world: World) -> None:
+    async with world.person() as alice, world.client() as client:
+        told = await client.call_tool(LIST, {})
+        world.visit(alice.allow, text(told).split()[-1])
+        result = await client.call_tool(LIST, {})
+
+    assert "Shopping list" in titles(result)
+
+
 async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(world: World) -> None:
     async with world.person() as alice, world.raw(draft=True) as client:
         refused = await client.request("tools/call", {"name": LIST, "arguments": {}})

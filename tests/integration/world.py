@@ -49,8 +49,8 @@ async def until(holds: Callable[[], bool], *, seconds: float = 25) -> None:
 class Asked:
     """An elicitation callback that remembers what it was asked, and sends the person there."""
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(self, people: "People") -> None:
+        self._people = people
         self._action: Action = "accept"
         self._once = False
         self.go: Go | None = None
@@ -64,19 +64,45 @@ class Asked:
     async def __call__(self, _: object, params: ElicitRequestParams) -> ElicitResult:
         url = str(getattr(params, "url", ""))
         if self.go is not None and not (self._once and url in self.urls):
-            self._world.visit(self.go, url)
+            self._people.visit(self.go, url)
         self.urls.append(url)
         return ElicitResult(action=self._action)
 
 
 @dataclass
-class World:
-    """A sandbox Nextcloud, our server beside it, and people with browsers."""
+class People:
+    """A sandbox Nextcloud, and people with browsers."""
 
     sandbox: Sandbox
     nextcloud_url: str
     data_dir: Path
     group: TaskGroup
+    _visits: int = field(default=0, init=False)
+
+    @asynccontextmanager
+    async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
+        """Give somebody a fresh browser."""
+        async with httpx2.AsyncClient(timeout=20) as browser:
+            yield Person(name, name, browser=browser)
+            await until(lambda: self._visits == 0, seconds=25)
+
+    def visit(self, go: Go, url: str) -> None:
+        """Send somebody to a page while the test goes on."""
+
+        async def going() -> None:
+            try:
+                await go(url)
+            finally:
+                self._visits -= 1
+
+        self._visits += 1
+        self.group.start_soon(going)
+
+
+@dataclass
+class World(People):
+    """The same with our server beside it, over HTTP."""
+
     clock: Clock
     lifetime: timedelta = LIFETIME
     url: str = ""
@@ -84,7 +110,6 @@ class World:
     parts: app.Parts | None = None
     _stop: Callable[[], Any] | None = None
     _port: int = 0
-    _visits: int = 0
     overrides: dict[str, object] = field(default_factory=dict[str, object])
 
     async def start(self, **overrides: object) -> None:
@@ -127,31 +152,14 @@ class World:
             await self._stop()
 
     @asynccontextmanager
-    async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
-        """Give somebody a fresh browser."""
-        async with httpx2.AsyncClient(timeout=20) as browser:
-            yield Person(name, name, browser=browser)
-            await until(lambda: self._visits == 0, seconds=25)
-
-    def visit(self, go: Go, url: str) -> None:
-        """Send somebody to a page while the test goes on."""
-
-        async def going() -> None:
-            try:
-                await go(url)
-            finally:
-                self._visits -= 1
-
-        self._visits += 1
-        self.group.start_soon(going)
-
-    @asynccontextmanager
-    async def raw(self, *, draft: bool = False) -> AsyncGenerator[HandshakeClient]:
+    async def raw(
+        self, *, draft: bool = False, capabilities: dict[str, Any] | None = None
+    ) -> AsyncGenerator[HandshakeClient]:
         """Connect a client that speaks JSON-RPC itself."""
         headers = {"Authorization": f"Bearer {self.secret}"}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-            capabilities: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}} if draft else {}
-            client = HandshakeClient(http, f"{self.url}/mcp", capabilities=capabilities)
+            declared = {"extensions": {EXTENSION_ID: {}}} if draft else capabilities or {}
+            client = HandshakeClient(http, f"{self.url}/mcp", capabilities=declared)
             await client.open()
             yield client
 

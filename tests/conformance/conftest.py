@@ -1,0 +1,85 @@
+"""Clients that others wrote, installed beside ours."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.conformance.mcpdo import Mcpdo
+from tests.integration.computer import ROOT, Computer, open_computer
+from tests.integration.world import World, open_world
+
+INSPECTOR = ROOT / "node_modules" / "@modelcontextprotocol" / "inspector"
+SDK_1_30 = ROOT / ".work" / "sdk-1.30"
+OLDEST_NODE = 22
+
+
+def missing(what: str) -> NoReturn:
+    """Skip with the reason, or fail where nothing may be skipped."""
+    if os.environ.get("CI_NO_SKIPS") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+        yield made
+
+
+@pytest.fixture
+async def computer(tmp_path: Path) -> AsyncGenerator[Computer]:
+    async with open_computer(tmp_path / "data") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def python_1_30() -> Path:
+    """A Python with version 1.30 of the SDK; made once, and kept."""
+    python = SDK_1_30 / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    if (SDK_1_30 / "ready").exists():
+        return python
+    steps = [
+        [sys.executable, "-m", "venv", "--clear", str(SDK_1_30)],
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "mcp==1.30.0"],
+    ]
+    for step in steps:
+        done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode != 0:
+            missing(f"mcp 1.30.0 cannot be installed: {done.stderr.strip()[-300:]}")
+    (SDK_1_30 / "ready").touch()
+    return python
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """A Node that Inspector runs on."""
+    found = shutil.which("node")
+    if found is None:
+        missing("Node is not installed")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+    if int(version.strip().lstrip("v").split(".")[0]) < OLDEST_NODE:
+        missing(f"Inspector needs Node {OLDEST_NODE} or newer; this is {version.strip()}")
+    return found
+
+
+@pytest.fixture
+def mcpdo(node: str) -> Iterator[Mcpdo]:
+    """Inspector's command line, with a home and a background process of its own."""
+    script = INSPECTOR / "clients" / "mcpdo" / "build" / "mcp-bin.js"
+    if not script.is_file():
+        missing("Inspector is not installed (npm ci --ignore-scripts)")
+    # Not the test's own folder: the name of a socket holds a hundred letters.
+    with tempfile.TemporaryDirectory(prefix="mcpdo") as home:
+        made = Mcpdo([node, str(script)], Path(home))
+        try:
+            yield made
+        finally:
+            made.stop()

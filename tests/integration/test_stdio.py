@@ -1,0 +1,291 @@
+"""One consent over stdio, in every form that clients understand: real processes, real pipes."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+
+from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
+from tests.integration.computer import Computer, Lines
+from tests.integration.world import Asked, until
+
+LIST = "nc_notes_list_notes"
+URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+DRAFT: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}}
+COMPLETE = "notifications/elicitation/complete"
+
+
+async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
+    raise NotImplementedError
+
+
+def text(result: CallToolResult) -> str:
+    return "".join(getattr(block, "text", "") for block in result.content)
+
+
+def link(answer: dict[str, Any]) -> str:
+    """Find the link in an answer, whatever its form."""
+    if "error" in answer:
+        return answer["error"]["data"]["elicitations"][0]["url"]
+    if answer["result"].get("resultType") == "input_required":
+        return answer["result"]["inputRequests"]["provision"]["params"]["url"]
+    return answer["result"]["content"][0]["text"].split()[-1]
+
+
+async def call_until_connected(client: Lines) -> dict[str, Any]:
+    """Call as a patient person would: clients told in words are held for 8 s, a dead process's lease is 15 s."""
+    answer = await client.call(LIST)
+    for _ in range(2):
+        if shows_notes(answer):
+            break
+        answer = await client.call(LIST)
+    return answer
+
+
+def shows_notes(answer: dict[str, Any]) -> bool:
+    return "Shopping list" in str(answer.get("result", {}).get("structuredContent"))
+
+
+async def test_a_2026_client_is_sent_to_nextcloud_s_own_page_and_its_waiting_call_goes_through(
+    computer: Computer,
+) -> None:
+    asked = Asked(computer)
+    async with (
+        computer.person() as alice,
+        computer.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
+        result = await client.call_tool(LIST, {})
+
+    assert "Shopping list" in str(result.structured_content)
+    assert len(asked.urls) == 1
+    assert asked.urls[0].startswith(f"{computer.nextcloud_url}/login/v2/flow/")
+
+
+async def test_a_2025_client_gets_error_32042_a_notice_and_its_retry_goes_through(computer: Computer) -> None:
+    heard: list[Any] = []
+
+    async def listen(message: object) -> None:
+        if getattr(message, "method", "") == COMPLETE:
+            heard.append(message)
+
+    async with (
+        computer.person() as alice,
+        computer.client(mode="legacy", elicitation_callback=unused, message_handler=listen) as client,
+    ):
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool(LIST, {})
+        wanted = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
+        await alice.allow(wanted.url)
+        await until(lambda: bool(heard))
+        result = await client.call_tool(LIST, {})
+
+    assert wanted.url.startswith(f"{computer.nextcloud_url}/login/v2/flow/")
+    assert [one.params.elicitation_id for one in heard] == [wanted.elicitation_id]
+    assert "Shopping list" in str(result.structured_content)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
+    computer: Computer, mode: str
+) -> None:
+    async with computer.person() as alice, computer.client(mode=mode) as client:
+        told = await client.call_tool(LIST, {})
+        await alice.allow(text(told).split()[-1])
+        result = await client.call_tool(LIST, {})
+
+    assert told.is_error
+    assert "Open this link in a browser, then call the tool again:" in text(told)
+    assert "Shopping list" in str(result.structured_content)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("elicitation", [{}, {"form": {}}])
+async def test_a_client_with_forms_only_is_told_in_words(
+    computer: Computer, elicitation: dict[str, Any], *, modern: bool
+) -> None:
+    async with (
+        computer.person() as alice,
+        computer.lines({"elicitation": elicitation}, modern=modern) as client,
+    ):
+        told = await client.call(LIST)
+        await alice.allow(link(told))
+        result = await client.call(LIST)
+
+    assert told["result"]["isError"] is True
+    assert shows_notes(result)
+
+
+async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(computer: Computer) -> None:
+    async with computer.person() as alice, computer.lines(DRAFT) as client:
+        refused = await client.call(LIST)
+        wanted = refused["error"]["data"]["elicitations"][0]
+        tracking = {"elicitationId": wanted["elicitationId"], "_meta": {"progressToken": "p"}}
+        tracked = await client.send("elicitation/track", tracking)
+        await alice.allow(wanted["url"])
+        answer = await client.answer(tracked)
+        result = await client.call(LIST)
+
+    assert refused["error"]["code"] == -32000
+    assert answer["result"] == {"status": "complete"}
+    assert [one["method"] for one in client.notices].count("notifications/progress") >= 1
+    assert shows_notes(result)
+
+
+async def test_the_link_is_on_the_address_that_browsers_use(computer: Computer) -> None:
+    public = computer.nextcloud_url.replace("127.0.0.1", "localhost")
+    computer.settings["NEXTCLOUD_PUBLIC_URL"] = public
+    async with computer.person() as alice, computer.lines() as client:
+        url = link(await client.call(LIST))
+        await alice.allow(url)
+        result = await client.call(LIST)
+
+    assert url.startswith(f"{public}/login/v2/flow/")
+    assert shows_notes(result)
+
+
+@pytest.mark.parametrize("capabilities", [URL, DRAFT, {}], ids=["2025-11-25", "draft", "text"])
+async def test_a_server_killed_while_it_waits_gives_the_same_link_when_it_is_back(
+    computer: Computer, capabilities: dict[str, Any]
+) -> None:
+    async with computer.lines(capabilities) as client:
+        before = await client.call(LIST)
+        await client.send("tools/call", {"name": LIST, "arguments": {}})
+        await until(lambda: len(computer.polls) > 0)
+        await client.kill()
+
+    async with computer.person() as alice, computer.lines(capabilities) as client:
+        after = await client.call(LIST)
+        await alice.allow(link(before))
+        result = await call_until_connected(client)
+
+    assert link(after) == link(before)
+    assert shows_notes(result)
+    assert len(computer.sandbox.state.app_passwords) == 1
+
+
+async def test_a_2026_retry_goes_through_on_a_server_that_was_killed_in_between(computer: Computer) -> None:
+    retry: dict[str, Any] = {"name": LIST, "arguments": {}}
+    async with computer.lines(URL, modern=True) as client:
+        asked = await client.call(LIST)
+        retry |= {
+            "inputResponses": {"provision": {"action": "accept"}},
+            "requestState": asked["result"]["requestState"],
+        }
+        await client.send("tools/call", retry)
+        await until(lambda: len(computer.polls) > 0)
+        await client.kill()
+
+    async with computer.person() as alice, computer.lines(URL, modern=True) as client:
+        waiting = await client.send("tools/call", retry)
+        await alice.allow(link(asked))
+        result = await client.answer(waiting)
+
+    assert shows_notes(result)
+    assert len(computer.sandbox.state.app_passwords) == 1
+
+
+@pytest.mark.parametrize("capabilities", [URL, DRAFT, {}], ids=["2025-11-25", "draft", "text"])
+async def test_access_granted_while_no_server_ran_is_picked_up(
+    computer: Computer, capabilities: dict[str, Any]
+) -> None:
+    async with computer.lines(capabilities) as client:
+        url = link(await client.call(LIST))
+        await client.kill()
+    async with computer.person() as alice:
+        await alice.allow(url)
+
+    async with computer.lines(capabilities) as client:
+        first = await client.call(LIST)
+        result = await call_until_connected(client)
+
+    assert shows_notes(first) or link(first) == url
+    assert shows_notes(result)
+    assert len(computer.sandbox.state.app_passwords) == 1
+
+
+async def test_two_processes_of_one_person_share_one_visit_and_one_poller(computer: Computer) -> None:
+    async with computer.person() as alice, computer.lines(URL) as first, computer.lines(DRAFT) as second:
+        url = link(await first.call(LIST))
+        again = link(await second.call(LIST))
+        held = await first.send("tools/call", {"name": LIST, "arguments": {}})
+        started_at, seen = anyio.current_time(), len(computer.polls)
+        await until(lambda: len(computer.polls) == seen + 4)
+        took = anyio.current_time() - started_at
+        await alice.allow(url)
+        results = [await first.answer(held), await second.call(LIST)]
+
+    assert again == url
+    # One poller asks at most every 0.8 s; two would have asked four times in less than 2 s.
+    assert took > 2.2
+    assert computer.polls.count(200) == 1
+    assert all(shows_notes(result) for result in results)
+    assert len(computer.sandbox.state.app_passwords) == 1
+
+
+async def test_two_processes_that_ask_at_the_same_moment_give_the_same_link(computer: Computer) -> None:
+    urls: list[str] = []
+
+    async def ask(client: Lines) -> None:
+        urls.append(link(await client.call(LIST)))
+
+    async with computer.lines() as first, computer.lines() as second, anyio.create_task_group() as group:
+        group.start_soon(ask, first)
+        group.start_soon(ask, second)
+
+    assert len(urls) == 2
+    assert urls[0] == urls[1]
+
+
+async def test_closing_stdin_ends_the_process_with_0_and_leaves_nothing_else_on_stdout(
+    computer: Computer,
+) -> None:
+    async with computer.lines() as client:
+        await client.request("tools/list", {})
+        code, rest = await client.leave()
+
+    assert code == 0
+    assert rest == b""
+
+
+async def test_closing_stdin_ends_the_process_while_a_call_is_held(computer: Computer) -> None:
+    async with computer.lines(URL) as client:
+        await client.call(LIST)
+        await client.send("tools/call", {"name": LIST, "arguments": {}})
+        await until(lambda: len(computer.polls) > 0)
+        code, _ = await client.leave()
+
+    assert code == 0
+
+
+async def test_the_log_is_on_stderr_and_holds_no_link(computer: Computer, tmp_path: Path) -> None:
+    computer.settings["LOG_LEVEL"] = "debug"
+    async with computer.person() as alice, computer.lines() as client:
+        url = link(await client.call(LIST))
+        await alice.allow(url)
+        await client.call(LIST)
+        await client.leave()
+
+    logged = computer.log.read_text("utf-8")
+    assert "made the key" in logged
+    assert url.rsplit("/", 1)[-1] not in logged
+    assert not [secret for secret in computer.sandbox.state.app_passwords if secret in logged]
+
+
+async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(computer: Computer) -> None:
+    computer.settings["NEXTCLOUD_HOST"] = "http://127.0.0.1:9"
+    async with computer.lines() as client:
+        listed = await client.request("tools/list", {})
+        await until(lambda: "nextcloud-mcp-server doctor" in computer.log.read_text("utf-8"), seconds=30)
+        code, _ = await client.leave()
+
+    assert LIST in str(listed["result"])
+    assert code == 0
+
+
+async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(computer: Computer) -> None:
+    computer.sandbox.state.maintenance = True
+    async with computer.lines():
+        await until(lambda: "maintenance" in computer.log.read_text("utf-8"), seconds=30)
