@@ -158,7 +158,8 @@ class World(People):
         """Connect a client that speaks JSON-RPC itself."""
         headers = {"Authorization": f"Bearer {self.secret}"}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-            declared = {"extensions": {EXTENSION_ID: {}}} if draft else capabilities or {}
+            draft_ones: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}}
+            declared = draft_ones if draft else capabilities or {}
             client = HandshakeClient(http, f"{self.url}/mcp", capabilities=declared)
             await client.open()
             yield client
