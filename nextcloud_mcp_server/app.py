@@ -213,7 +213,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
     """Serve over HTTP until somebody stops it."""
     import uvicorn  # noqa: PLC0415 - HTTP only
 
-    async with _with_nextcloud(settings) as own, _looking(own):
+    async with _with_nextcloud(settings) as own:
         app, _ = build_http_app(own, Site.of(own, host, port), outside=Outside())
         config = uvicorn.Config(
             app,
@@ -226,14 +226,15 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=3,
         )
-        await uvicorn.Server(config).serve()
+        async with _looking(own):
+            await uvicorn.Server(config).serve()
 
 
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it leaves."""
-    async with _with_nextcloud(settings) as own, _looking(own):
+    async with _with_nextcloud(settings) as own:
         parts = build(own, page_url=None, outside=Outside())
-        async with parts.running(resume=_has_state(own)):
+        async with _looking(own), parts.running(resume=_has_state(own)):
             await parts.mcp.run_stdio_async()
 
 

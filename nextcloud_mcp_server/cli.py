@@ -186,13 +186,29 @@ def doctor(*, nextcloud: NextcloudOption = None) -> None:
 def main() -> None:
     """Run the command line; a failure is one sentence, never a trace."""
     try:
-        app()
+        _run()
     except ConfigurationError as error:
         _give_up(str(error), _WRONG_SETTINGS)
     except NextcloudMcpError as error:
         _give_up(str(error), 1)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+def _run() -> None:
+    try:
+        app()
+    except ExceptionGroup as group:
+        # A task group wraps what its block raises.
+        known = group.subgroup(NextcloudMcpError)
+        if known is None:
+            raise
+        raise _first(known) from None
+
+
+def _first(group: ExceptionGroup[NextcloudMcpError]) -> NextcloudMcpError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
 def _give_up(sentence: str, code: int) -> None:

@@ -18,6 +18,11 @@ def serve(settings: Settings) -> None:
     logs.set_up(settings.log_level)
     if not settings.sandbox:
         settings.require_nextcloud()
+    if settings.token_encryption_keys:
+        from nextcloud_mcp_server.storage.crypto import KeyRing  # noqa: PLC0415 - only where keys are given
+
+        # The database opens with the first call, and that would be late for this refusal.
+        KeyRing.parse(settings.token_encryption_keys)
     for sentence in settings.warnings:
         logger.warning(sentence)
     port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
