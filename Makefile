@@ -5,6 +5,7 @@ PYTHON ?= python3
 DIALECT ?= 2026-07-28
 MODE ?= personal
 ARGS ?=
+WORKERS ?= auto
 
 ifeq ($(OS),Windows_NT)
 BIN := $(VENV)/Scripts
@@ -46,7 +47,7 @@ run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandb
 	@$(BIN)/nextcloud-mcp-server serve --transport http $(SERVER) $(ARGS)
 
 test: $(STAMP) ## Run all tests that need nothing more; says what was skipped and why.
-	$(PY) -m pytest -rs --cov --cov-report= $(ARGS)
+	$(PY) -m pytest -rs -n $(WORKERS) --dist loadfile --cov --cov-report= $(ARGS)
 	$(PY) -m coverage report --skip-covered
 	$(PY) -m coverage report --skip-covered --include='$(COMPLETE)' --fail-under=100
 
