@@ -5,9 +5,8 @@ refused, so there are no entities to expand and nothing to load; a response that
 given up, whether it goes on in depth, in width, in a text or in a tag.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol, cast
 
 # lxml comes without types: what is used of it is declared below.
 from lxml import (  # pyright: ignore[reportMissingTypeStubs]
@@ -67,13 +66,12 @@ class _Lxml(Protocol):
 _etree = cast("_Lxml", _lxml)
 
 
-@dataclass(slots=True)
-class DavResponse:
+class DavResponse(NamedTuple):
     """One `response` of a multistatus: where, and the properties that were found, by their full names."""
 
-    href: str = ""
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    inner: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    href: str
+    texts: dict[str, str]
+    inner: dict[str, list[tuple[str, str]]]
 
     def text(self, qualified: str) -> str:
         """Give a property's text, empty when the server does not have it."""
@@ -170,29 +168,30 @@ def _check_root(root: _Element) -> None:
 
 
 def _response(element: _Element) -> DavResponse:
-    found = DavResponse()
+    href = ""
+    texts: dict[str, str] = {}
+    inner: dict[str, list[tuple[str, str]]] = {}
     for child in element:
         tag = child.tag
         if tag == _PROPSTAT:
-            _add_properties(child, found)
+            for each in _found(child):
+                # A property has a text or elements; the white space around elements is not a text.
+                if (text := each.text) and (text := text.strip()):
+                    texts[each.tag] = text
+                elif len(each):
+                    inner[each.tag] = [(inside.tag, inside.text or "") for inside in each.iterdescendants()]
         elif tag == _HREF:
-            found.href = (child.text or "").strip()
-    return found
+            href = (child.text or "").strip()
+    return DavResponse(href, texts, inner)
 
 
-def _add_properties(propstat: _Element, found: DavResponse) -> None:
-    prop: _Element | None = None
-    status = " 200"
+def _found(propstat: _Element) -> Iterable[_Element]:
+    """Give the properties that the server has; the others come with another status."""
+    prop: Iterable[_Element] = ()
     for part in propstat:
         tag = part.tag
         if tag == _PROP:
             prop = part
-        elif tag == _STATUS:
-            status = part.text or ""
-    if prop is None or " 200" not in status:
-        return
-    for each in prop:
-        if text := each.text:
-            found.texts[each.tag] = text.strip()
-        if len(each):
-            found.inner[each.tag] = [(inside.tag, inside.text or "") for inside in each.iterdescendants()]
+        elif tag == _STATUS and " 200" not in (part.text or ""):
+            return ()
+    return prop
