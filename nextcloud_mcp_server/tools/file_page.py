@@ -4,9 +4,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from functools import cache
+from types import GenericAlias
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -16,19 +18,31 @@ MAX_ROWS_BYTES: Final = 36_000
 
 _CURSOR = TypeAdapter(tuple[str, int, str])
 
-Row = TypeVar("Row", bound=BaseModel)
+Row = TypeVar("Row")
 
 
 def fit(rows: Sequence[Row]) -> list[Row]:
     """Take as many rows from the start as fit, at least one."""
-    kept: list[Row] = []
-    left = MAX_ROWS_BYTES
-    for row in rows:
-        left -= len(row.model_dump_json(exclude_none=True).encode()) + 1
-        if left < 0 and kept:
+    if not rows or _size(rows) <= MAX_ROWS_BYTES:
+        return list(rows)
+    kept = [rows[0]]
+    left = MAX_ROWS_BYTES - _size(kept)
+    for row in rows[1:]:
+        left -= _size([row]) - 1
+        if left < 0:
             break
         kept.append(row)
     return kept
+
+
+def _size(rows: Sequence[Row]) -> int:
+    """Count the bytes of these rows as a JSON list."""
+    return len(_writer(type(rows[0])).dump_json(rows, exclude_none=True))
+
+
+@cache
+def _writer(row: type[object]) -> TypeAdapter[Any]:
+    return TypeAdapter(GenericAlias(list, (row,)))
 
 
 def seal(position: Position, *filters: object) -> str:
