@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit
-from xml.sax.saxutils import escape
 
 from nextcloud_mcp_server import errors
 
@@ -201,7 +201,7 @@ def negate(condition: str) -> str:
 
 
 def _compare(operator: str, property_name: str, value: str) -> str:
-    literal = escape(value)
+    literal = escape(value, quote=False)
     return f"<d:{operator}><d:prop><{property_name}/></d:prop><d:literal>{literal}</d:literal></d:{operator}>"
 
 
@@ -215,7 +215,7 @@ def search(
     return (
         f'<?xml version="1.0"?><d:searchrequest {_DECLARED}><d:basicsearch>'
         f"<d:select><d:prop>{wanted}</d:prop></d:select>"
-        f"<d:from><d:scope><d:href>{escape(scope)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
+        f"<d:from><d:scope><d:href>{escape(scope, quote=False)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
         f"<d:where>{where}</d:where>"
         "<d:orderby><d:order><d:prop><d:getlastmodified/></d:prop><d:descending/></d:order></d:orderby>"
         f"<d:limit><d:nresults>{limit}</d:nresults>{start}</d:limit>"

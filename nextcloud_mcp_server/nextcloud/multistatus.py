@@ -6,12 +6,8 @@ given up, whether it goes on in depth, in width, in a text or in a tag.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from functools import cache
 from typing import Final, NamedTuple, Protocol, cast
-
-# lxml comes without types: what is used of it is declared below.
-from lxml import (  # pyright: ignore[reportMissingTypeStubs]
-    etree as _lxml,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
-)
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
@@ -63,7 +59,14 @@ class _Lxml(Protocol):
     def XMLPullParser(self, events: tuple[str, ...], **options: object) -> _Parser: ...  # noqa: N802 - lxml's name
 
 
-_etree = cast("_Lxml", _lxml)
+@cache
+def _etree() -> _Lxml:
+    """Load the parser, which is large and not needed at start; it comes without types, so see above."""
+    from lxml import (  # noqa: PLC0415 - see above  # pyright: ignore[reportMissingTypeStubs]
+        etree,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+    )
+
+    return cast("_Lxml", etree)
 
 
 class DavResponse(NamedTuple):
@@ -113,7 +116,7 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[DavResponse]
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
         if responses := growing.close():
             yield responses
-    except _etree.XMLSyntaxError as error:
+    except _etree().XMLSyntaxError as error:
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error
 
 
@@ -125,7 +128,7 @@ class _Growing:
     """
 
     def __init__(self) -> None:
-        self._parser = _etree.XMLPullParser(
+        self._parser = _etree().XMLPullParser(
             ("start",),
             tag=_MULTISTATUS,
             resolve_entities=False,

@@ -8,7 +8,7 @@ from functools import cache
 from types import GenericAlias
 from typing import Any, Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.window import Position
 #: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
 MAX_ROWS_BYTES: Final = 36_000
 
-_CURSOR = TypeAdapter(tuple[str, int, str])
+_CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
 
 Row = TypeVar("Row")
 
