@@ -3,10 +3,12 @@
 import base64
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from types import GenericAlias
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -25,14 +27,8 @@ def fit(rows: Sequence[Row]) -> list[Row]:
     """Take as many rows from the start as fit, at least one."""
     if not rows or _size(rows) <= MAX_ROWS_BYTES:
         return list(rows)
-    kept = [rows[0]]
-    left = MAX_ROWS_BYTES - _size(kept)
-    for row in rows[1:]:
-        left -= _size([row]) - 1
-        if left < 0:
-            break
-        kept.append(row)
-    return kept
+    ends = list(accumulate((_size([row]) - 1 for row in rows), initial=1))
+    return list(rows[: max(1, bisect_right(ends, MAX_ROWS_BYTES) - 1)])
 
 
 def _size(rows: Sequence[Row]) -> int:
@@ -41,8 +37,8 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 @cache
-def _writer(row: type[object]) -> TypeAdapter[Any]:
-    return TypeAdapter(GenericAlias(list, (row,)))
+def _writer(row: type[object]) -> TypeAdapter[Sequence[object]]:
+    return TypeAdapter(cast("type[Sequence[object]]", GenericAlias(list, (row,))))
 
 
 def seal(position: Position, *filters: object) -> str:

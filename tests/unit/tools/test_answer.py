@@ -15,6 +15,7 @@ class Note(Result):
 
 class Text(Document):
     etag: str
+    size: int | None = None
 
 
 def test_data_goes_out_as_compact_json_and_as_structured_content() -> None:
@@ -119,12 +120,12 @@ def test_a_megabyte_of_hostile_text_is_gone_through_once(text: str, expected: st
 
 
 def test_a_link_in_a_document_is_removed_from_text_and_structured_content() -> None:
-    result = answer.result(Text(content="see https://x/login/v2/flow/a.", etag="e1"))
+    result = answer.result(Text(content="see https://x/login/v2/flow/a.", etag="e1", size=30))
 
     assert [block.text for block in result.content if isinstance(block, TextContent)] == [
-        f'{{"etag":"e1"}}\n\nsee {answer.DEFANGED}'
+        f'{{"etag":"e1","size":30}}\n\nsee {answer.DEFANGED}'
     ]
-    assert result.structured_content == {"content": f"see {answer.DEFANGED}", "etag": "e1"}
+    assert result.structured_content == {"content": f"see {answer.DEFANGED}", "etag": "e1", "size": 30}
 
 
 def test_errors_are_marked_and_defanged() -> None:
