@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nextcloud_mcp_server.client_config import ChatClient
+from nextcloud_mcp_server.chat_client import ChatClient
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 
 _WRONG_SETTINGS = 2

@@ -3,23 +3,13 @@
 import json
 import shlex
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.chat_client import ChatClient
 from nextcloud_mcp_server.errors import ConfigurationError
 
 _NAME = "nextcloud"
-
-
-class ChatClient(StrEnum):
-    """The clients we know the configuration of."""
-
-    CLAUDE_DESKTOP = "claude-desktop"
-    CLAUDE_CODE = "claude-code"
-    VSCODE = "vscode"
-    CURSOR = "cursor"
-    CODEX = "codex"
 
 
 @dataclass(frozen=True, slots=True)

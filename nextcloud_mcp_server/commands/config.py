@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from nextcloud_mcp_server.client_config import ChatClient, ServerAddress, ServerCommand, snippet
+from nextcloud_mcp_server.chat_client import ChatClient
+from nextcloud_mcp_server.client_config import ServerAddress, ServerCommand, snippet
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.commands.serve import mcp_url
 from nextcloud_mcp_server.settings import Settings

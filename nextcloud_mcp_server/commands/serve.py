@@ -1,5 +1,6 @@
 """Starts the server."""
 
+import gc
 import logging
 import socket
 
@@ -28,8 +29,13 @@ def serve(settings: Settings) -> None:
     port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
     say(greeting(settings, port))
 
+    # Imports make much that stays and no garbage; looking for it would take a twentieth of the start.
+    gc.disable()
     # After the refusals: the SDK behind it takes most of a second.
     from nextcloud_mcp_server import app  # noqa: PLC0415 - see above
+
+    gc.freeze()
+    gc.enable()
 
     if settings.transport == "http":
         anyio.run(app.run_http, settings, settings.host, port)

@@ -4,13 +4,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import httpx2
-from pydantic import BaseModel, Field, SecretStr, TypeAdapter
+from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, BasicCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
@@ -42,7 +42,7 @@ class ServerInfo:
     needs_upgrade: bool
 
 
-class _Status(BaseModel):
+class _Status(Answer):
     installed: bool
     maintenance: bool
     needs_upgrade: bool = Field(default=False, validation_alias="needsDbUpgrade")

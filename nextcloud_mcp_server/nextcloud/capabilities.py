@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,15 @@ class ServerCapabilities:
     notes_api_versions: tuple[str, ...] = ()
 
 
-class _Version(BaseModel):
+class _Version(Answer):
     string: str
 
 
-class _Notes(BaseModel):
+class _Notes(Answer):
     api_version: list[str] = Field(default_factory=list[str])
 
 
-class _Data(BaseModel):
+class _Data(Answer):
     version: _Version
     # Each app answers what it likes, and PHP writes an empty map as a list.
     capabilities: dict[str, Any]

@@ -8,9 +8,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit
-from xml.sax.saxutils import escape
 
 from nextcloud_mcp_server import errors
 
@@ -78,7 +78,10 @@ def encode(segments: Iterable[str]) -> str:
 
 def same(left: Segments, right: Segments) -> bool:
     """Compare two paths as Nextcloud does, which stores names in Unicode form NFC."""
-    return left == right or [_nfc(part) for part in left] == [_nfc(part) for part in right]
+    if left == right:
+        return True
+    # Comparing lengths first spares a listing the normalising of its folder's name for every child.
+    return len(left) == len(right) and [_nfc(part) for part in left] == [_nfc(part) for part in right]
 
 
 def _nfc(text: str) -> str:
@@ -127,7 +130,7 @@ class Tree:
             return None
         below = segments[depth:]
         # A slash that was encoded would make one name look like two; only a uid may hold one.
-        return None if any("/" in segment for segment in below) else below
+        return None if "%" in inside and any("/" in segment for segment in below) else below
 
 
 def _path_on(host: str, href: str) -> str:
@@ -144,16 +147,15 @@ def _path_on(host: str, href: str) -> str:
 
 def _decode(path: str) -> Segments | None:
     """Decode each part of an encoded path once; None when that is no path."""
-    try:
-        segments = tuple(
-            unquote_to_bytes(part).decode() if "%" in part else part
-            for part in path.removesuffix("/").split("/")
-        )
-    except UnicodeDecodeError:
+    segments = path.removesuffix("/").split("/")
+    if "%" in path:
+        try:
+            segments = [unquote_to_bytes(part).decode() if "%" in part else part for part in segments]
+        except UnicodeDecodeError:
+            return None
+    if "" in segments or "." in segments or ".." in segments or "\0" in "/".join(segments):
         return None
-    if any(segment in ("", ".", "..") or "\0" in segment for segment in segments):
-        return None
-    return segments
+    return tuple(segments)
 
 
 def propfind(properties: Iterable[str]) -> bytes:
@@ -199,7 +201,7 @@ def negate(condition: str) -> str:
 
 
 def _compare(operator: str, property_name: str, value: str) -> str:
-    literal = escape(value)
+    literal = escape(value, quote=False)
     return f"<d:{operator}><d:prop><{property_name}/></d:prop><d:literal>{literal}</d:literal></d:{operator}>"
 
 
@@ -213,7 +215,7 @@ def search(
     return (
         f'<?xml version="1.0"?><d:searchrequest {_DECLARED}><d:basicsearch>'
         f"<d:select><d:prop>{wanted}</d:prop></d:select>"
-        f"<d:from><d:scope><d:href>{escape(scope)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
+        f"<d:from><d:scope><d:href>{escape(scope, quote=False)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
         f"<d:where>{where}</d:where>"
         "<d:orderby><d:order><d:prop><d:getlastmodified/></d:prop><d:descending/></d:order></d:orderby>"
         f"<d:limit><d:nresults>{limit}</d:nresults>{start}</d:limit>"

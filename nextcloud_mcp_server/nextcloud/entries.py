@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud import etag as etags
@@ -26,10 +26,21 @@ DETAILS: Final = (
     "nc:contained-folder-count", "nc:contained-file-count",
 )  # fmt: skip
 
-_HTTP_DATE: Final = re.compile(r"\w{3}, (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
+# A long list asks for these thousands of times.
+_KIND: Final = dav.name("d:resourcetype")
+_COLLECTION: Final = dav.name("d:collection")
+_SIZE: Final = dav.name("oc:size")
+_LENGTH: Final = dav.name("d:getcontentlength")
+_TYPE: Final = dav.name("d:getcontenttype")
+_MODIFIED: Final = dav.name("d:getlastmodified")
+_ETAG: Final = dav.name("d:getetag")
+_FAVORITE: Final = dav.name("oc:favorite")
+
+#: Where the parts of an HTTP date stand: `Fri, 27 Nov 2026 21:03:53 GMT`.
+_HTTP_DATE: Final = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", re.ASCII)
 _MONTHS: Final = {
-    "Jan": 1, "Feb": 2, "Mar": 3, "Apr": 4, "May": 5, "Jun": 6,
-    "Jul": 7, "Aug": 8, "Sep": 9, "Oct": 10, "Nov": 11, "Dec": 12,
+    "Jan": "01", "Feb": "02", "Mar": "03", "Apr": "04", "May": "05", "Jun": "06",
+    "Jul": "07", "Aug": "08", "Sep": "09", "Oct": "10", "Nov": "11", "Dec": "12",
 }  # fmt: skip
 
 
@@ -49,8 +60,7 @@ class Details:
     files_inside: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A file or folder of one person."""
 
     segments: dav.Segments
@@ -79,15 +89,16 @@ class Entry:
 
 def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
     """Read an entry; what a server left out or wrote oddly stays unknown."""
-    size = number(response.text("oc:size"))
+    texts = response.texts
+    size = number(texts.get(_SIZE, ""))
     return Entry(
-        segments=segments,
-        is_folder=response.has_inner("d:resourcetype", "d:collection"),
-        size=number(response.text("d:getcontentlength")) if size is None else size,
-        content_type=response.text("d:getcontenttype"),
-        modified_at=http_date(response.text("d:getlastmodified")),
-        etag=_etag(response.text("d:getetag")),
-        favourite=response.text("oc:favorite") == "1",
+        segments,
+        any(tag == _COLLECTION for tag, _ in response.inner.get(_KIND, ())),
+        number(texts.get(_LENGTH, "")) if size is None else size,
+        texts.get(_TYPE, ""),
+        http_date(texts.get(_MODIFIED, "")),
+        _etag(texts.get(_ETAG, "")),
+        texts.get(_FAVORITE) == "1",
     )
 
 
@@ -127,12 +138,10 @@ def number(text: str) -> int | None:
 def http_date(text: str) -> datetime | None:
     """Read an HTTP date; None when there is none or it cannot be one."""
     try:
-        found = _HTTP_DATE.fullmatch(text)
-        if found:
+        if _HTTP_DATE.fullmatch(text):
             # The one form HTTP servers write (RFC 9110 §5.6.7); a long list has thousands of them.
-            day, month, year, hour, minute, second = found.groups()
-            return datetime(
-                int(year), _MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC
+            return datetime.fromisoformat(
+                f"{text[12:16]}-{_MONTHS[text[8:11]]}-{text[5:7]}T{text[17:25]}+00:00"
             )
         return parsedate_to_datetime(text).astimezone(UTC)
     except (ValueError, OverflowError, KeyError):

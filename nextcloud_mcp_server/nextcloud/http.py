@@ -2,7 +2,7 @@
 
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
@@ -12,8 +12,7 @@ from urllib.request import Request
 
 import anyio
 import httpx2
-import stamina
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import refusal
@@ -27,8 +26,12 @@ _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-# The first repetition comes at once: most often only a kept connection was closed meanwhile.
-_RETRY = stamina.AsyncRetryingCaller(attempts=2, timeout=10, wait_initial=0.5, wait_max=2)
+
+
+class Answer(BaseModel):
+    """What Nextcloud answers somewhere, as a model; built when a first one arrives, not at start."""
+
+    model_config = ConfigDict(defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ class NextcloudHttp:
             if method not in _READING:
                 raise passing.error from None
         try:
-            return await _RETRY(_PassingError, send)
+            return await _again(send)
         except _PassingError as passing:
             raise passing.error from None
 
@@ -268,6 +271,15 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
             "Nextcloud answered something unreadable here. Try again; if it stays, the administrator "
             "should check Nextcloud's log."
         ) from None
+
+
+async def _again(send: Callable[[], Awaitable[_T]]) -> _T:
+    """Repeat what failed; at once first, for most often only a kept connection was closed meanwhile."""
+    import stamina  # noqa: PLC0415 - costs a twentieth of the start, and is seldom needed
+
+    return await stamina.AsyncRetryingCaller(attempts=2, timeout=10, wait_initial=0.5, wait_max=2)(
+        _PassingError, send
+    )
 
 
 def _checked(path: str) -> str:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, TypeAdapter
+from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 # Works with and without pretty URLs.
@@ -30,16 +30,16 @@ class GrantedFlow:
     app_password: SecretStr
 
 
-class _Poll(BaseModel):
+class _Poll(Answer):
     token: SecretStr = Field(min_length=1)
 
 
-class _Started(BaseModel):
+class _Started(Answer):
     poll: _Poll
     login: SecretStr
 
 
-class _Granted(BaseModel):
+class _Granted(Answer):
     login_name: str = Field(validation_alias="loginName", min_length=1)
     app_password: SecretStr = Field(validation_alias="appPassword", min_length=1)
 

@@ -1,18 +1,13 @@
 """Reads DAV multistatus answers as they arrive, in bounded memory.
 
-The parser builds one response at a time, which is freed before the next. Document types are
+The parser's tree is emptied after every piece, so it never holds more than a few responses. Document types are
 refused, so there are no entities to expand and nothing to load; a response that does not end is
 given up, whether it goes on in depth, in width, in a text or in a tag.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
-from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
-
-# lxml comes without types: what is used of it is declared below.
-from lxml import (  # pyright: ignore[reportMissingTypeStubs]
-    etree as _lxml,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from functools import cache
+from typing import Final, NamedTuple, Protocol, cast
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
@@ -37,6 +32,8 @@ class _DocInfo(Protocol):
 class _Tree(Protocol):
     docinfo: _DocInfo
 
+    def getroot(self) -> "_Element": ...
+
 
 class _Element(Protocol):
     tag: str
@@ -44,10 +41,8 @@ class _Element(Protocol):
 
     def __iter__(self) -> "Iterator[_Element]": ...
     def __len__(self) -> int: ...
-    def __delitem__(self, index: int) -> None: ...
-    def clear(self) -> None: ...
-    def getparent(self) -> "_Element | None": ...
-    def getprevious(self) -> "_Element | None": ...
+    def __getitem__(self, index: slice) -> "list[_Element]": ...
+    def __delitem__(self, index: slice) -> None: ...
     def getroottree(self) -> _Tree: ...
     def iterdescendants(self) -> "Iterator[_Element]": ...
 
@@ -64,20 +59,26 @@ class _Lxml(Protocol):
     def XMLPullParser(self, events: tuple[str, ...], **options: object) -> _Parser: ...  # noqa: N802 - lxml's name
 
 
-_etree = cast("_Lxml", _lxml)
+@cache
+def _etree() -> _Lxml:
+    """Load the parser, which is large and not needed at start; it comes without types, so see above."""
+    from lxml import (  # noqa: PLC0415 - see above  # pyright: ignore[reportMissingTypeStubs]
+        etree,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
+    )
+
+    return cast("_Lxml", etree)
 
 
-@dataclass(slots=True)
-class DavResponse:
-    """One `response` of a multistatus: where, and the properties that were found."""
+class DavResponse(NamedTuple):
+    """One `response` of a multistatus: where, and the properties that were found, by their full names."""
 
-    href: str = ""
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    inner: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    href: str
+    texts: dict[str, str]
+    inner: dict[str, list[tuple[str, str]]]
 
     def text(self, qualified: str) -> str:
         """Give a property's text, empty when the server does not have it."""
-        return self.texts.get(dav.name(qualified), "").strip()
+        return self.texts.get(dav.name(qualified), "")
 
     def has_inner(self, qualified: str, inner: str) -> bool:
         """Tell whether a property contains an element, such as `d:collection`."""
@@ -98,16 +99,7 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[DavResponse]
         NotNextcloud: It is XML of another kind.
         TooLarge: It, or one response of it, is larger than any honest one.
     """
-    parser = _etree.XMLPullParser(
-        ("end",),
-        tag=_RESPONSE,
-        resolve_entities=False,
-        no_network=True,
-        load_dtd=False,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
+    growing = _Growing()
     total = unfinished = 0
     try:
         async for chunk in chunks:
@@ -117,30 +109,58 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[DavResponse]
             for start in range(0, len(chunk), _SLICE):
                 piece = chunk[start : start + _SLICE]
                 unfinished += len(piece)
-                parser.feed(piece)
-                if responses := list(_finished(parser)):
+                if responses := growing.feed(piece):
                     unfinished = 0
                     yield responses
                 if unfinished > MAX_RESPONSE_BYTES:
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
-        _check_root(parser.close())
-    except _etree.XMLSyntaxError as error:
+        if responses := growing.close():
+            yield responses
+    except _etree().XMLSyntaxError as error:
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error
 
 
-def _finished(parser: _Parser) -> Iterator[DavResponse]:
-    checked = False
-    for _, element in parser.read_events():
-        parent = element.getparent()
-        if parent is not None and parent.getparent() is None:
-            if not checked:
-                _check_root(parent)
-                checked = True
-            yield _response(element)
-            # What was read is freed, with anything foreign that came before it.
-            element.clear()
-            while element.getprevious() is not None:
-                del parent[0]
+class _Growing:
+    """The document while it grows: what is complete is taken out of it after every piece.
+
+    The parser reports the start of the root and nothing else, because each event costs as much as
+    the parsing of an element. An element is complete once the next one has begun.
+    """
+
+    def __init__(self) -> None:
+        self._parser = _etree().XMLPullParser(
+            ("start",),
+            tag=_MULTISTATUS,
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        self._root: _Element | None = None
+
+    def feed(self, piece: bytes) -> list[DavResponse]:
+        """Read on, and take the responses that are complete."""
+        self._parser.feed(piece)
+        for _, element in self._parser.read_events():
+            if self._root is None:
+                _check_root(element.getroottree().getroot())
+                self._root = element
+        return [] if self._root is None else _taken(self._root, slice(None, -1))
+
+    def close(self) -> list[DavResponse]:
+        """Check that the document ended, and take what is left."""
+        root = self._parser.close()
+        _check_root(root)
+        return _taken(root, slice(None))
+
+
+def _taken(root: _Element, part: slice) -> list[DavResponse]:
+    """Read these children and free them, with anything foreign among them."""
+    responses = [_response(child) for child in root[part] if child.tag == _RESPONSE]
+    del root[part]
+    return responses
 
 
 def _check_root(root: _Element) -> None:
@@ -151,21 +171,30 @@ def _check_root(root: _Element) -> None:
 
 
 def _response(element: _Element) -> DavResponse:
-    found = DavResponse()
+    href = ""
+    texts: dict[str, str] = {}
+    inner: dict[str, list[tuple[str, str]]] = {}
     for child in element:
-        if child.tag == _HREF:
-            found.href = (child.text or "").strip()
-        elif child.tag == _PROPSTAT:
-            parts = {part.tag: part for part in child}
-            status, prop = parts.get(_STATUS), parts.get(_PROP)
-            if prop is not None and (status is None or " 200" in (status.text or "")):
-                _add_properties(prop, found)
-    return found
+        tag = child.tag
+        if tag == _PROPSTAT:
+            for each in _found(child):
+                # A property has a text or elements; the white space around elements is not a text.
+                if (text := each.text) and (text := text.strip()):
+                    texts[each.tag] = text
+                elif len(each):
+                    inner[each.tag] = [(inside.tag, inside.text or "") for inside in each.iterdescendants()]
+        elif tag == _HREF:
+            href = (child.text or "").strip()
+    return DavResponse(href, texts, inner)
 
 
-def _add_properties(prop: _Element, found: DavResponse) -> None:
-    for each in prop:
-        if each.text:
-            found.texts[each.tag] = each.text
-        if len(each):
-            found.inner[each.tag] = [(inside.tag, inside.text or "") for inside in each.iterdescendants()]
+def _found(propstat: _Element) -> Iterable[_Element]:
+    """Give the properties that the server has; the others come with another status."""
+    prop: Iterable[_Element] = ()
+    for part in propstat:
+        tag = part.tag
+        if tag == _PROP:
+            prop = part
+        elif tag == _STATUS and " 200" not in (part.text or ""):
+            return ()
+    return prop

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise, quote
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
@@ -26,7 +26,7 @@ _READ_ONLY = "This note is shared read-only with the person, so it cannot be cha
 _SENTENCES = {404: _NO_NOTE}
 
 
-class Note(BaseModel):
+class Note(Answer):
     """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
 
     id: int
@@ -60,7 +60,7 @@ class Note(BaseModel):
         return self.content
 
 
-class _BareId(BaseModel):
+class _BareId(Answer):
     id: int
 
 
@@ -83,7 +83,7 @@ class Attachment:
 
 _NOTE = TypeAdapter(Note)
 # The last chunk of a list names every earlier note by its bare id.
-_NOTES = TypeAdapter(list[Note | _BareId])
+_NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 
 
 class NotesClient:

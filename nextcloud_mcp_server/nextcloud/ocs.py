@@ -3,18 +3,18 @@
 from typing import Generic, TypeVar
 
 import httpx2
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 
 _T = TypeVar("_T")
 
 
-class _Body(BaseModel, Generic[_T]):
+class _Body(Answer, Generic[_T]):
     data: _T
 
 
-class Envelope(BaseModel, Generic[_T]):
+class Envelope(Answer, Generic[_T]):
     """What every OCS answer comes in."""
 
     ocs: _Body[_T]

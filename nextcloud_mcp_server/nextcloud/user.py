@@ -1,13 +1,13 @@
 """Who a credential belongs to."""
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 
 
-class User(BaseModel):
+class User(Answer):
     """A person, by the uid that paths hold (never the name they log in with)."""
 
     uid: str = Field(validation_alias="id", min_length=1)

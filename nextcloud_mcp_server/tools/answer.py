@@ -6,6 +6,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
+from pydantic_core import from_json
 
 from nextcloud_mcp_server.errors import TooLarge
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
@@ -41,6 +42,15 @@ def _defanged(word: re.Match[str]) -> str:
     return DEFANGED if _CONSENT_PATH.search(plain) else link
 
 
+def _may_hold_link(written: str) -> bool:
+    """Rule out at once, for a whole answer in JSON, what hardly any answer has.
+
+    Every consent path has one of these words; they hold no letter that has a third case (as `s` has).
+    """
+    folded = written.lower()
+    return "flow" in folded or "oauth" in folded or "author" in folded or "%" in folded
+
+
 def holds_defanged(value: object) -> bool:
     """Tell whether an argument repeats our replacement: writing it back would lose the person's link."""
     if isinstance(value, list):
@@ -54,13 +64,16 @@ def result(value: Result) -> CallToolResult:
     Raises:
         TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
     """
-    data = cast("dict[str, Any]", _clean(value.model_dump(mode="json", exclude_none=True)))
-    content: list[ContentBlock] = [TextContent(type="text", text=_text(value, data))]
+    written = value.model_dump_json(exclude_none=True)
+    data = cast("dict[str, Any]", from_json(written))
+    if _may_hold_link(written):
+        data = cast("dict[str, Any]", _clean(data))
+        written = compact(data)
+    text = _document(data) if isinstance(value, Document) else written
+    content: list[ContentBlock] = [TextContent(type="text", text=text)]
     if isinstance(value, ImageResult):
         content.append(ImageContent(type="image", data=value.base64, mime_type=value.mime_type))
-    size = len(compact(data).encode()) + sum(
-        len(c.text.encode()) for c in content if isinstance(c, TextContent)
-    )
+    size = len(written.encode()) + len(text.encode())
     if size > MAX_RESULT_BYTES:
         raise TooLarge(
             f"The result is {size:,} bytes, too much for one answer; ask for a smaller page with 'limit'."
@@ -78,11 +91,9 @@ def compact(data: object) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
-def _text(value: Result, data: dict[str, Any]) -> str:
-    if isinstance(value, Document):
-        head = compact({key: item for key, item in data.items() if key != "content"})
-        return f"{head}\n\n{data['content']}"
-    return compact(data)
+def _document(data: dict[str, Any]) -> str:
+    head = compact({key: item for key, item in data.items() if key != "content"})
+    return f"{head}\n\n{data['content']}"
 
 
 def _clean(value: object) -> object:

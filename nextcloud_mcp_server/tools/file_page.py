@@ -3,10 +3,14 @@
 import base64
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from functools import cache
+from itertools import accumulate
+from types import GenericAlias
+from typing import Final, TypeVar, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -14,21 +18,27 @@ from nextcloud_mcp_server.nextcloud.window import Position
 #: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
 MAX_ROWS_BYTES: Final = 36_000
 
-_CURSOR = TypeAdapter(tuple[str, int, str])
+_CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
 
-Row = TypeVar("Row", bound=BaseModel)
+Row = TypeVar("Row")
 
 
 def fit(rows: Sequence[Row]) -> list[Row]:
     """Take as many rows from the start as fit, at least one."""
-    kept: list[Row] = []
-    left = MAX_ROWS_BYTES
-    for row in rows:
-        left -= len(row.model_dump_json(exclude_none=True).encode()) + 1
-        if left < 0 and kept:
-            break
-        kept.append(row)
-    return kept
+    if not rows or _size(rows) <= MAX_ROWS_BYTES:
+        return list(rows)
+    ends = list(accumulate((_size([row]) - 1 for row in rows), initial=1))
+    return list(rows[: max(1, bisect_right(ends, MAX_ROWS_BYTES) - 1)])
+
+
+def _size(rows: Sequence[Row]) -> int:
+    """Count the bytes of these rows as a JSON list."""
+    return len(_writer(type(rows[0])).dump_json(rows, exclude_none=True))
+
+
+@cache
+def _writer(row: type[object]) -> TypeAdapter[Sequence[object]]:
+    return TypeAdapter(cast("type[Sequence[object]]", GenericAlias(list, (row,))))
 
 
 def seal(position: Position, *filters: object) -> str:

@@ -1,5 +1,6 @@
 """What the file tools answer with."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -24,9 +25,11 @@ def kind(entry: Entry) -> str:
     return "folder" if entry.is_folder else entry.content_type or "application/octet-stream"
 
 
-class Row(Result):
+@dataclass(slots=True, kw_only=True)
+class Row:
     """One item of a list. `shown_as` warns of hidden characters in the name."""
 
+    # Neither frozen nor a model: a page is made of hundreds, and either makes one three times as costly.
     name: str | None = None
     path: str | None = None
     type: str
@@ -38,14 +41,15 @@ class Row(Result):
     @classmethod
     def of(cls, entry: Entry, *, in_folder: bool) -> "Row":
         """Describe a child of the listed folder by its name, or anything else by its path."""
+        name, path = (entry.name, None) if in_folder else (None, entry.path)
         return cls(
-            name=entry.name if in_folder else None,
-            path=None if in_folder else entry.path,
+            name=name,
+            path=path,
             type=kind(entry),
             size=entry.size,
             modified=entry.modified_at,
             favorite=True if entry.favourite else None,
-            shown_as=shown_as(entry.name if in_folder else entry.path),
+            shown_as=shown_as(name or path or ""),
         )
 
 

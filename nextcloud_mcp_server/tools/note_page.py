@@ -7,7 +7,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
 
@@ -16,7 +16,7 @@ MAX_TEXT_BYTES = 30_000
 _MAX_SENT_BYTES = 72_000
 _SNIPPET_CHARACTERS = 160
 _CONTINUATION = 0b1000_0000
-_CURSOR = TypeAdapter(tuple[str, str | None, int])
+_CURSOR = TypeAdapter(tuple[str, str | None, int], config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)

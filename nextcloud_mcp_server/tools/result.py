@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class Result(BaseModel):
     """Data for the model; sent as compact JSON text and as structured content."""
 
-    model_config = ConfigDict(frozen=True)
+    # Built when a first one is made: most sessions use few of the tools.
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class Document(Result):

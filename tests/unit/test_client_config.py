@@ -5,7 +5,8 @@ import tomllib
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.client_config import ChatClient, ServerAddress, ServerCommand, snippet
+from nextcloud_mcp_server.chat_client import ChatClient
+from nextcloud_mcp_server.client_config import ServerAddress, ServerCommand, snippet
 from nextcloud_mcp_server.errors import ConfigurationError
 
 COMMAND = ServerCommand(

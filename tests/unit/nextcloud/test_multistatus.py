@@ -59,6 +59,27 @@ async def test_text_and_elements_in_odd_places_change_nothing() -> None:
     assert response.text("oc:size") == "3"
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+async def test_a_multistatus_inside_a_property_is_not_read_as_another(size: int) -> None:
+    inside = f"<d:multistatus>{entry('b')}</d:multistatus>"
+    data = answer([entry("a", extra=inside), entry("c")]).content
+
+    found = await parse(data, size)
+
+    assert [response.href for response in found] == [
+        "/remote.php/dav/files/alice/a",
+        "/remote.php/dav/files/alice/c",
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+async def test_a_multistatus_inside_something_else_is_not_a_nextcloud(size: int) -> None:
+    inside = answer([entry("a")]).content.partition(b"?>")[2]
+
+    with pytest.raises(NotNextcloud):
+        await parse(b"<html>" + inside + b"</html>", size)
+
+
 async def test_an_empty_answer_holds_nothing() -> None:
     assert await parse(recorded("webdav/search_no_result").content) == []
 

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp_types import ImageContent, TextContent
 
 from nextcloud_mcp_server.errors import TooLarge
@@ -13,6 +15,7 @@ class Note(Result):
 
 class Text(Document):
     etag: str
+    size: int | None = None
 
 
 def test_data_goes_out_as_compact_json_and_as_structured_content() -> None:
@@ -72,6 +75,57 @@ def test_links_that_open_a_consent_page_are_not_passed_on(link: str) -> None:
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert answer.defang(text) == text
+
+
+PIECES = [
+    "/login",
+    "/flow",
+    "/v2",
+    "/LOGIN/flow",
+    "/%66low",
+    "\\",
+    "/oauth/callback",
+    "/apps",
+    "/oidc",
+    "/AUTHORIZE",
+    " ",
+    '"',
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_no_answer_keeps_a_link_that_its_texts_would_lose(text: str) -> None:
+    result = answer.result(Note(title=text))
+
+    assert result.structured_content == {"title": answer.defang(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("a/b" * 350_000, "a/b" * 350_000, id="one word without a link"),
+        pytest.param("%2F" * 350_000, "%2F" * 350_000, id="one encoded word"),
+        pytest.param("/login/" * 150_000, "/login/" * 150_000, id="beginnings of links"),
+        pytest.param("/login/flow" * 100_000, answer.DEFANGED, id="links in one word"),
+        pytest.param("/login/flow " * 90_000, f"{answer.DEFANGED} " * 90_000, id="links in many words"),
+        pytest.param(
+            f"{'a' * 500_000}/oauth/waiting{'b' * 500_000}",
+            answer.DEFANGED,
+            id="a long link",
+        ),
+    ],
+)
+def test_a_megabyte_of_hostile_text_is_gone_through_once(text: str, expected: str) -> None:
+    assert answer.defang(text) == expected
+
+
+def test_a_link_in_a_document_is_removed_from_text_and_structured_content() -> None:
+    result = answer.result(Text(content="see https://x/login/v2/flow/a.", etag="e1", size=30))
+
+    assert [block.text for block in result.content if isinstance(block, TextContent)] == [
+        f'{{"etag":"e1","size":30}}\n\nsee {answer.DEFANGED}'
+    ]
+    assert result.structured_content == {"content": f"see {answer.DEFANGED}", "etag": "e1", "size": 30}
 
 
 def test_errors_are_marked_and_defanged() -> None:
