@@ -20,9 +20,10 @@ LONGEST_LINE = 1_000_000
 
 async def played(python: Path, **plan: object) -> AsyncGenerator[dict[str, Any]]:
     """Start the client; each line it prints is one event."""
+    nothing: dict[str, str] = {}
     given: dict[str, object] = {
-        "headers": {},
-        "env": {},
+        "headers": nothing,
+        "env": nothing,
         "elicitation": True,
         "tool": LIST,
         "rounds": 5,

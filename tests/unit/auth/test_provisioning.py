@@ -1,5 +1,4 @@
 from functools import partial
-from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
@@ -116,7 +115,10 @@ async def test_someone_who_is_connected_is_asked_for_more(stage: Stage, process:
     assert str(await need(process, stage, WRITE)) == module.ASK_MORE
 
 
-@pytest.mark.parametrize("elicitation_id", ["", "nonsense", str(uuid4()), str(uuid4()).upper()])
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+
+
+@pytest.mark.parametrize("elicitation_id", ["", "nonsense", UNKNOWN, UNKNOWN.upper()])
 async def test_unknown_and_malformed_ids_lead_nowhere(
     stage: Stage, process: Process, elicitation_id: str
 ) -> None:
