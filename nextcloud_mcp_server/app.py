@@ -18,7 +18,6 @@ from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.principal import Caller, personal_caller
 from nextcloud_mcp_server.core import Core, LazyCore, Outside
-from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
@@ -175,18 +174,13 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
     from starlette.applications import Starlette  # noqa: PLC0415 - HTTP only
 
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web.provision import Consent  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.web.provision import Consent, NothingToAllow  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
 
     parts = build(settings, page_url=site.page_url, outside=outside)
 
     async def consent() -> Consent:
-        provisioning = (await parts.core.get()).provisioning
-        if provisioning is None:
-            raise ConfigurationError(
-                "The operator gave the access in the settings; there is nothing to allow here."
-            )
-        return provisioning
+        return (await parts.core.get()).provisioning or NothingToAllow()
 
     # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)

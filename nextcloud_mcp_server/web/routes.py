@@ -47,7 +47,7 @@ def _page_route(path: str, handler: Callable[[Request], Awaitable[Response]], *m
 
 async def _home(request: Request) -> Response:
     """Say what runs here and how to connect to it; holds nothing secret."""
-    return page(request.headers, "home.html")
+    return page(request.headers, "home.html", port=request.url.port)
 
 
 async def _static(request: Request) -> Response:

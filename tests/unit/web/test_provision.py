@@ -4,6 +4,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
     Maintenance,
     NextcloudError,
     NotNextcloud,
@@ -17,6 +18,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.provision import NothingToAllow
 from tests.memory_consent import ORIGIN, MemoryConsent, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -473,3 +475,15 @@ async def test_a_form_still_counts_after_the_keys_were_changed(
         answer = await later.post("/oauth/provision", data={**form, "allow": "notes:read"})
 
     assert answer.status_code == 303
+
+
+async def test_where_the_settings_give_the_access_no_link_leads_anywhere() -> None:
+    nothing = NothingToAllow()
+
+    shown = await nothing.view(UNKNOWN)
+
+    assert shown is None
+    with pytest.raises(ElicitationUnknown):
+        await nothing.approve(UNKNOWN, frozenset({"notes:read"}))
+    with pytest.raises(ElicitationUnknown):
+        await nothing.decline(UNKNOWN)
