@@ -58,10 +58,12 @@ class NothingToAllow:
 
     async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
         """Refuse, as for every link that is unknown."""
+        del elicitation_id, scopes
         raise ElicitationUnknown("There is no such request.")
 
     async def decline(self, elicitation_id: str) -> None:
         """Refuse, as for every link that is unknown."""
+        del elicitation_id
         raise ElicitationUnknown("There is no such request.")
 
 
