@@ -191,7 +191,7 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
         async with parts.running(resume=_has_state(settings)), parts.mcp.session_manager.run():
             yield
 
-    pages = routes(consent, csrf_keys=lambda: cores.keys(settings).derive("forms"))
+    pages = routes(consent, csrf_keys=lambda: cores.keys(settings).derive("forms"), sandbox=settings.sandbox)
     app = Starlette(routes=[*mcp_app.routes, *pages], lifespan=lifespan)
     config = WebConfig(
         allowed_hosts=site.names(),

@@ -175,6 +175,7 @@ async def test_what_is_allowed_already_is_shown_so_and_stays(
     assert 'value="notes:read" checked disabled>' in shown.text
     assert 'value="notes:write" checked>' in shown.text
     assert shown.text.count("allowed already") == 1
+    assert "If Nextcloud asks you to confirm" in shown.text
     assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
 
 
@@ -187,6 +188,7 @@ async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
     answer = await send(browser, visit_id, "allow")
 
     assert "wants you to confirm once more" in shown.text
+    assert "Next, Nextcloud asks you to confirm" in shown.text
     assert answer.headers["location"] == waiting(visit_id)
     assert consent.ticked[visit_id] == {"notes:read"}
 
