@@ -18,6 +18,7 @@ from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.principal import Caller, personal_caller
 from nextcloud_mcp_server.core import Core, LazyCore, Outside
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices

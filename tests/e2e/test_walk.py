@@ -11,8 +11,8 @@ import pytest
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
 from tests.integration.world import World, open_world
 
 LIST = "nc_notes_list_notes"
