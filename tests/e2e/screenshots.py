@@ -15,7 +15,7 @@ SHOTS: dict[str, tuple[str, WindowOptions]] = {
     "consent": ("consent", window_options(size=_PAPER)),
     "consent-dark": ("consent", window_options(size=_PAPER, scheme="dark")),
     "consent-phone": ("consent", window_options(size=PHONE)),
-    "waiting": ("waiting-paused", window_options(size=_PAPER)),
+    "waiting": ("waiting", window_options(size=_PAPER)),
     "done": ("done", window_options(size=_PAPER)),
 }
 
