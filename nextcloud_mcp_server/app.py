@@ -175,18 +175,13 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
     from starlette.applications import Starlette  # noqa: PLC0415 - HTTP only
 
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web.provision import Consent  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.web.provision import Consent, NothingToAllow  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
 
     parts = build(settings, page_url=site.page_url, outside=outside)
 
     async def consent() -> Consent:
-        provisioning = (await parts.core.get()).provisioning
-        if provisioning is None:
-            raise ConfigurationError(
-                "The operator gave the access in the settings; there is nothing to allow here."
-            )
-        return provisioning
+        return (await parts.core.get()).provisioning or NothingToAllow()
 
     # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -197,7 +192,7 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
         async with parts.running(resume=_has_state(settings)), parts.mcp.session_manager.run():
             yield
 
-    pages = routes(consent, csrf_keys=lambda: cores.keys(settings).derive("forms"))
+    pages = routes(consent, csrf_keys=lambda: cores.keys(settings).derive("forms"), sandbox=settings.sandbox)
     app = Starlette(routes=[*mcp_app.routes, *pages], lifespan=lifespan)
     config = WebConfig(
         allowed_hosts=site.names(),

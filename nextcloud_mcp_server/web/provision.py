@@ -49,6 +49,24 @@ class Consent(Protocol):
         ...
 
 
+class NothingToAllow:
+    """Stands behind the pages where the operator's settings give the access: every link leads nowhere."""
+
+    async def view(self, elicitation_id: str) -> Visit | None:
+        """Know no visit, so that whoever tries links learns nothing about the settings."""
+        del elicitation_id
+
+    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
+        """Refuse, as for every link that is unknown."""
+        del elicitation_id, scopes
+        raise ElicitationUnknown("There is no such request.")
+
+    async def decline(self, elicitation_id: str) -> None:
+        """Refuse, as for every link that is unknown."""
+        del elicitation_id
+        raise ElicitationUnknown("There is no such request.")
+
+
 @dataclass(frozen=True, slots=True)
 class _Context:
     """One request: the state machine, and the session of the browser."""

@@ -23,14 +23,16 @@ def routes(
     *,
     csrf_keys: Callable[[], Sequence[bytes]],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    sandbox: bool = False,
 ) -> list[BaseRoute]:
     """List the routes; the last one catches every other path, so this list goes after all else.
 
-    `consent` is asked at the first page, and `csrf_keys` after it.
+    `consent` is asked at the first page, and `csrf_keys` after it; `sandbox` says that the server
+    works on the built-in Nextcloud, which the command that connects a client must be told.
     """
     pages = ConsentPages(consent, csrf_keys=csrf_keys, clock=clock)
     known = [
-        _page_route("/", _home, "GET"),
+        _page_route("/", _home(sandbox=sandbox), "GET"),
         _page_route("/oauth/provision", pages.show, "GET"),
         _page_route("/oauth/provision", pages.answer, "POST"),
         _page_route("/oauth/waiting", pages.wait, "GET"),
@@ -45,9 +47,12 @@ def _page_route(path: str, handler: Callable[[Request], Awaitable[Response]], *m
     return Route(path, handler, methods=methods, middleware=[Middleware(PageErrors)])
 
 
-async def _home(request: Request) -> Response:
-    """Say what runs here and how to connect to it; holds nothing secret."""
-    return page(request.headers, "home.html")
+def _home(*, sandbox: bool) -> Callable[[Request], Awaitable[Response]]:
+    async def home(request: Request) -> Response:
+        """Say what runs here and how to connect to it; holds nothing secret."""
+        return page(request.headers, "home.html", port=request.url.port, sandbox=sandbox)
+
+    return home
 
 
 async def _static(request: Request) -> Response:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.e2e.stage import Stage, launch, raised
+from tests.e2e.stage import Stage, chromium_options, raised
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -22,11 +22,16 @@ def missing(what: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+def installed() -> None:
     if shutil.which("chromium") is None:
         missing("Chromium is not installed (apt-get install chromium)")
+
+
+# Not for the session: while the synchronous playwright runs, no test can have an event loop of its own.
+@pytest.fixture(scope="module")
+def chromium(installed: None) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = launch(playwright)
+        browser = playwright.chromium.launch(**chromium_options())
         yield browser
         browser.close()
 

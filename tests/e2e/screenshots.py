@@ -6,23 +6,35 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from tests.e2e.scenes import SCENES
-from tests.e2e.stage import DESKTOP, PHONE, launch, look, raised
+from tests.e2e.stage import PHONE, WindowOptions, chromium_options, raised, window_options
 
-_LOOKS = {"phone": (PHONE, "light"), "phone-dark": (PHONE, "dark"), "desktop": (DESKTOP, "light")}
-_SHOWN = ("home", "consent", "waiting", "done", "declined", "problem", "gone")
+# Narrower than a real desktop: the card is what matters, not the empty space around it.
+_PAPER = (640, 700)
+
+SHOTS: dict[str, tuple[str, WindowOptions]] = {
+    "consent": ("consent", window_options(size=_PAPER)),
+    "consent-dark": ("consent", window_options(size=_PAPER, scheme="dark")),
+    "consent-phone": ("consent", window_options(size=PHONE)),
+    "waiting": ("waiting", window_options(size=_PAPER)),
+    "done": ("done", window_options(size=_PAPER)),
+}
 
 
-def take(folder: Path, *, scenes: tuple[str, ...] = _SHOWN, language: str = "en") -> None:
-    """Show each scene in each look and keep a picture of the whole page."""
+def take(folder: Path) -> None:
+    """Show each scene as it is documented and keep a picture of the whole page.
+
+    The clock of the scenes stands still and moving parts are stopped, so that pictures only change with pages.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.png"):
+        old.unlink()
     with sync_playwright() as playwright, raised() as stage:
-        browser = launch(playwright)
-        for name, (size, scheme) in _LOOKS.items():
-            window = look(browser, size=size, scheme=scheme, language=language)
+        browser = playwright.chromium.launch(**chromium_options())
+        for name, (scene, options) in SHOTS.items():
+            window = browser.new_context(**options)
             page = window.new_page()
-            for scene in scenes:
-                SCENES[scene](stage, page)
-                page.screenshot(path=folder / f"{scene}-{name}.png", full_page=True)
+            SCENES[scene](stage, page)
+            page.screenshot(path=folder / f"{name}.png", full_page=True, animations="disabled")
             window.close()
         browser.close()
 

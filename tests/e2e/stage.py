@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Thread
+from typing import Literal, TypedDict
 
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Playwright
+from playwright.sync_api import ViewportSize
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -75,17 +76,33 @@ def _nextcloud(consent: MemoryConsent) -> Callable[[Request], Awaitable[HTMLResp
     return confirm
 
 
-def launch(playwright: Playwright) -> Browser:
-    """Start Chromium with a new profile and without any traffic of its own."""
-    return playwright.chromium.launch(executable_path=shutil.which("chromium"), args=_ARGUMENTS)
+class ChromiumOptions(TypedDict):
+    """How to start Chromium: what is installed, with a new profile and without traffic of its own."""
+
+    executable_path: str | None
+    args: list[str]
 
 
-def look(browser: Browser, *, size: tuple[int, int], scheme: str, language: str = "en") -> BrowserContext:
-    """Open a window of a size, in light or dark, of somebody who speaks a language."""
+class WindowOptions(TypedDict):
+    """A window of a size, in light or dark, of somebody who speaks a language."""
+
+    viewport: ViewportSize
+    color_scheme: Literal["light", "dark"]
+    locale: str
+    device_scale_factor: float
+
+
+def chromium_options() -> ChromiumOptions:
+    return {"executable_path": shutil.which("chromium"), "args": _ARGUMENTS}
+
+
+def window_options(
+    *, size: tuple[int, int] = PHONE, scheme: Literal["light", "dark"] = "light", language: str = "en"
+) -> WindowOptions:
     width, height = size
-    return browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme="dark" if scheme == "dark" else "light",
-        locale=language,
-        device_scale_factor=2 if size == PHONE else 1,
-    )
+    return {
+        "viewport": {"width": width, "height": height},
+        "color_scheme": scheme,
+        "locale": language,
+        "device_scale_factor": 2 if size == PHONE else 1,
+    }

@@ -4,6 +4,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
     Maintenance,
     NextcloudError,
     NotNextcloud,
@@ -17,6 +18,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.provision import NothingToAllow
 from tests.memory_consent import ORIGIN, MemoryConsent, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -173,6 +175,7 @@ async def test_what_is_allowed_already_is_shown_so_and_stays(
     assert 'value="notes:read" checked disabled>' in shown.text
     assert 'value="notes:write" checked>' in shown.text
     assert shown.text.count("allowed already") == 1
+    assert "If Nextcloud asks you to confirm" in shown.text
     assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
 
 
@@ -185,6 +188,7 @@ async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
     answer = await send(browser, visit_id, "allow")
 
     assert "wants you to confirm once more" in shown.text
+    assert "Next, Nextcloud asks you to confirm" in shown.text
     assert answer.headers["location"] == waiting(visit_id)
     assert consent.ticked[visit_id] == {"notes:read"}
 
@@ -473,3 +477,15 @@ async def test_a_form_still_counts_after_the_keys_were_changed(
         answer = await later.post("/oauth/provision", data={**form, "allow": "notes:read"})
 
     assert answer.status_code == 303
+
+
+async def test_where_the_settings_give_the_access_no_link_leads_anywhere() -> None:
+    nothing = NothingToAllow()
+
+    shown = await nothing.view(UNKNOWN)
+
+    assert shown is None
+    with pytest.raises(ElicitationUnknown):
+        await nothing.approve(UNKNOWN, frozenset({"notes:read"}))
+    with pytest.raises(ElicitationUnknown):
+        await nothing.decline(UNKNOWN)

@@ -3,8 +3,10 @@ import sys
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from nextcloud_mcp_server.web.pages import stylesheet
+from nextcloud_mcp_server.web.routes import routes
 from tests.memory_consent import MemoryConsent
 
 
@@ -12,8 +14,19 @@ async def test_the_first_page_says_what_runs_here_and_how_to_connect(browser: ht
     response = await browser.get("/")
 
     assert response.status_code == 200
-    assert "nextcloud-mcp-server config claude-code" in response.text
+    assert "nextcloud-mcp-server config claude-code --http --port 8000<" in response.text
     assert "set-cookie" not in response.headers
+
+
+async def test_the_first_page_of_a_server_on_the_sandbox_names_the_sandbox(consent: MemoryConsent) -> None:
+    app = Starlette(routes=routes(consent.ready, csrf_keys=lambda: [b"k" * 32], sandbox=True))
+
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1"
+    ) as browser:
+        response = await browser.get("/")
+
+    assert "nextcloud-mcp-server config claude-code --http --sandbox<" in response.text
 
 
 async def test_the_health_check_asks_nobody(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:

@@ -1,0 +1,175 @@
+"""The whole journey in a real browser: our server, a Nextcloud to sign in to, a call that waits."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
+from tests.integration.world import World, open_world
+
+LIST = "nc_notes_list_notes"
+PATHS = ("/oauth/provision", "/oauth/waiting")
+
+
+@dataclass
+class Call:
+    """A tool call of a chat client, and the link that the person is shown meanwhile."""
+
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    url: str = ""
+    result: CallToolResult | None = None
+
+    async def open(self, _: object, params: ElicitRequestParams) -> ElicitResult:
+        self.url = str(getattr(params, "url", ""))
+        self.asked.set()
+        return ElicitResult(action="accept")
+
+    async def text(self) -> str:
+        """Wait for the answer: nobody does anything for it any more."""
+        with anyio.fail_after(30):
+            await self.answered.wait()
+        assert self.result is not None
+        return "".join(getattr(block, "text", "") for block in self.result.content)
+
+
+@asynccontextmanager
+async def calling(world: World) -> AsyncGenerator[Call]:
+    """Let a client call a tool; the block runs when it shows the link to its person."""
+    call = Call()
+    async with world.client(elicitation_callback=call.open) as client, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            call.result = await client.call_tool(LIST, {})
+            call.answered.set()
+
+        group.start_soon(ask)
+        with anyio.fail_after(20):
+            await call.asked.wait()
+        yield call
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+        yield made
+
+
+@pytest.fixture
+async def browser(installed: None) -> AsyncGenerator[Browser]:
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(**chromium_options())
+        yield started
+        await started.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Eyes:
+    """Someone who looks at every page on the way as axe does."""
+
+    axe: str
+
+    async def on(self, page: Page) -> None:
+        await page.evaluate(self.axe)
+        found: dict[str, Any] = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
+        assert nodes == [], page.url
+        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.url
+
+
+@pytest.fixture
+def eyes(axe: str) -> Eyes:
+    return Eyes(axe)
+
+
+async def confirm_in_nextcloud(page: Page, name: str, eyes: Eyes) -> None:
+    """Sign in at the sandbox and grant, in the tab that our page opened."""
+    await expect(page.get_by_role("heading")).to_have_text("Connect to your account")
+    await eyes.on(page)
+    await page.get_by_role("link", name="Log in").click()
+    await eyes.on(page)
+    await page.get_by_label("Account name or email").fill(name)
+    await page.get_by_label("Password").fill(name)
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.get_by_role("heading")).to_have_text("Account access")
+    await eyes.on(page)
+    await page.get_by_role("button", name="Grant access").click()
+    await expect(page.get_by_role("heading")).to_have_text("Account connected")
+    await eyes.on(page)
+
+
+@pytest.mark.parametrize(
+    ("as_seen", "connected"),
+    [
+        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als alice."),
+        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as alice."),
+    ],
+    ids=["phone-light-de", "desktop-dark-en"],
+)
+async def test_a_person_consents_and_the_call_that_waited_goes_through(
+    world: World, browser: Browser, eyes: Eyes, as_seen: WindowOptions, connected: str
+) -> None:
+    window = await browser.new_context(**as_seen)
+    page = await window.new_page()
+
+    async with calling(world) as call:
+        await page.goto(call.url)
+        await eyes.on(page)
+        await page.locator("input[value='notes:write']").check()
+        await page.locator("input[value='files:read']").check()
+        await page.locator("input[value='files:read']").uncheck()
+        await page.locator("button[value=allow]").click()
+        async with window.expect_page() as tab:
+            await page.locator(f"a[href^='{world.nextcloud_url}']").click()
+        await confirm_in_nextcloud(await tab.value, "alice", eyes)
+        # Our page follows along by itself: nothing is clicked here.
+        await expect(page.get_by_role("heading", level=1)).to_have_text(connected, timeout=20_000)
+        await eyes.on(page)
+        answer = await call.text()
+
+    assert "Shopping list" in answer
+    assert [one.uid for one in world.sandbox.state.app_passwords.values()] == ["alice"]
+    assert await page.locator("ul.rows li").count() == 2
+
+
+async def test_a_person_declines_and_the_call_that_waited_says_so(
+    world: World, browser: Browser, eyes: Eyes
+) -> None:
+    page = await browser.new_page(**window_options(language="de"))
+
+    async with calling(world) as call:
+        await page.goto(call.url)
+        await page.locator("button[value=deny]").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Es wurde nichts verbunden.")
+        await eyes.on(page)
+        answer = await call.text()
+
+    assert answer == "Not connected: you declined. Call the tool again if you change your mind."
+    assert not world.sandbox.state.app_passwords
+
+
+async def test_another_browser_learns_nothing_from_a_link_that_was_used(
+    world: World, browser: Browser, eyes: Eyes
+) -> None:
+    unknown = f"{world.url}/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000"
+    async with calling(world) as call, world.person("alice") as alice:
+        await alice.allow(call.url)
+        await call.text()
+    bob = await browser.new_page(**window_options())
+
+    answers = [await bob.goto(call.url.replace("/oauth/provision", path)) for path in PATHS]
+    seen = await bob.content()
+    await eyes.on(bob)
+    await bob.goto(unknown)
+
+    assert [answer.status for answer in answers if answer] == [404, 404]
+    assert "This link is no longer valid" in seen
+    assert seen == await bob.content()
