@@ -16,10 +16,15 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 
+from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.settings_names import known_variables
 from tests.integration.world import People
+
+LIST = "nc_notes_list_notes"
+URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+DRAFT: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}}
 
 ROOT = Path(__file__).parents[2]
 LONGEST_LINE = 1_000_000
@@ -171,3 +176,26 @@ async def open_computer(folder: Path) -> AsyncGenerator[Computer]:
     async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
         yield Computer(sandbox, nextcloud_url, folder, group)
         group.cancel_scope.cancel()
+
+
+def link(answer: dict[str, Any]) -> str:
+    """Find the link in an answer, whatever its form."""
+    if "error" in answer:
+        return answer["error"]["data"]["elicitations"][0]["url"]
+    if answer["result"].get("resultType") == "input_required":
+        return answer["result"]["inputRequests"]["provision"]["params"]["url"]
+    return answer["result"]["content"][0]["text"].split()[-1]
+
+
+def shows_notes(answer: dict[str, Any]) -> bool:
+    return "Shopping list" in str(answer.get("result", {}).get("structuredContent"))
+
+
+async def call_until_connected(client: Lines) -> dict[str, Any]:
+    """Call as a patient person would: clients told in words are held for 8 s, a dead process's lease is 15 s."""
+    answer = await client.call(LIST)
+    for _ in range(2):
+        if shows_notes(answer):
+            break
+        answer = await client.call(LIST)
+    return answer
