@@ -78,6 +78,7 @@ class People:
     data_dir: Path
     group: TaskGroup
     _visits: int = field(default=0, init=False)
+    _troubles: list[Exception] = field(default_factory=list[Exception], init=False)
 
     @asynccontextmanager
     async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
@@ -85,6 +86,8 @@ class People:
         async with httpx2.AsyncClient(timeout=20) as browser:
             yield Person(name, name, browser=browser)
             await until(lambda: self._visits == 0, seconds=25)
+        if self._troubles:
+            raise self._troubles[0]
 
     def visit(self, go: Go, url: str) -> None:
         """Send somebody to a page while the test goes on."""
@@ -92,6 +95,8 @@ class People:
         async def going() -> None:
             try:
                 await go(url)
+            except Exception as error:  # noqa: BLE001 - raised where the test can fail by it, see `person`
+                self._troubles.append(error)
             finally:
                 self._visits -= 1
 

@@ -1,8 +1,6 @@
 import io
 import json
 import logging
-import warnings
-from collections.abc import Iterator
 
 import pytest
 import stamina
@@ -15,18 +13,6 @@ logger = logging.getLogger("nextcloud_mcp_server.test")
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    with warnings.catch_warnings():
-        yield
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.getLogger("nextcloud_mcp_server").setLevel(logging.NOTSET)
 
 
 def written(text: str, *arguments: object, **extra: object) -> dict[str, object]:
