@@ -110,11 +110,11 @@ def retry(input_responses: Mapping[str, object] | None, request_state: str | Non
         return None
     try:
         state = json.loads(request_state)
-        elicitation_id, rounds = state["e"], state["r"]
+        elicitation_id, rounds = str(state["e"]), int(state["r"])
     except (ValueError, KeyError, TypeError):
         return None
     answer = input_responses.get(INPUT_KEY) if input_responses else None
-    return Retry(str(elicitation_id), int(rounds), getattr(answer, "action", None))
+    return Retry(elicitation_id, rounds, getattr(answer, "action", None))
 
 
 def render(

@@ -1,0 +1,44 @@
+from collections.abc import Sequence
+
+from nextcloud_mcp_server.protocol import notices as module
+from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.pending import Pending
+from tests.sdk_request import Channel, request
+
+
+async def nothing(elicitation_ids: Sequence[str]) -> list[str]:
+    raise NotImplementedError
+
+
+async def test_exactly_the_sessions_that_were_told_hear_how_it_ended() -> None:
+    pending = Pending(nothing)
+    notices = Notices(pending)
+    told, other, stateless = Channel(), Channel(), Channel()
+    notices.tell(request(session="a", channel=told), "one", seconds=60)
+    notices.tell(request(session="b", channel=other), "two", seconds=60)
+    notices.tell(request(version="2026-07-28", channel=stateless), "one", seconds=60)
+
+    await pending.finish("one")
+
+    assert told.sent == [("notifications/elicitation/complete", {"elicitationId": "one"})]
+    assert other.sent == stateless.sent == []
+
+
+async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten() -> None:
+    notices = Notices(Pending(nothing))
+    notices.tell(request(session="a"), "one", seconds=60)
+    notices.tell(request(session="a"), "two", seconds=60)
+
+    assert notices.told(request(session="a")) == "two"
+    assert notices.told(request(session="b")) is None
+    notices.forget(request(session="a"))
+    assert notices.told(request(session="a")) is None
+
+
+async def test_of_too_many_sessions_the_oldest_are_forgotten() -> None:
+    notices = Notices(Pending(nothing))
+    for number in range(module.MAX_TOLD + 1):
+        notices.tell(request(session=f"s{number}"), "one", seconds=60)
+
+    assert notices.told(request(session="s0")) is None
+    assert notices.told(request(session="s1")) == "one"

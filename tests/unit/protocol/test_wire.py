@@ -1,0 +1,149 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, InputRequiredResult, TextContent
+
+from nextcloud_mcp_server.errors import ElicitationRequired
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.wire import Dialect, Form
+from tests.sdk_request import request
+
+ID = "550e8400-e29b-41d4-a716-446655440000"
+NEED = ElicitationRequired(
+    "Please allow it.", url=f"https://mcp.test/p?elicitationId={ID}", elicitation_id=ID
+)
+URL_MODE: dict[str, Any] = {"elicitation": {"url": {}}}
+FORM_MODE: dict[str, Any] = {"elicitation": {"form": {}}}
+EMPTY_MODE: dict[str, Any] = {"elicitation": {}}
+TRACK: dict[str, Any] = {"extensions": {wire.EXTENSION_ID: {}}}
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities", "dialect", "form"),
+    [
+        ("2026-07-28", URL_MODE, "auto", Form.INPUT_REQUIRED),
+        ("2026-07-28", URL_MODE | TRACK, "draft", Form.INPUT_REQUIRED),
+        ("2026-07-28", FORM_MODE, "auto", Form.TEXT),
+        ("2026-07-28", None, "2025-11-25", Form.TEXT),
+        ("2025-11-25", URL_MODE, "auto", Form.URL_ERROR),
+        ("2025-11-25", URL_MODE | TRACK, "auto", Form.DRAFT),
+        ("2025-11-25", TRACK, "auto", Form.DRAFT),
+        ("2025-11-25", FORM_MODE, "auto", Form.TEXT),
+        ("2025-11-25", EMPTY_MODE, "auto", Form.TEXT),
+        ("2025-11-25", {}, "auto", Form.TEXT),
+        ("2025-06-18", None, "auto", Form.TEXT),
+        ("2025-11-25", {}, "draft", Form.DRAFT),
+        ("2025-11-25", {}, "2025-11-25", Form.URL_ERROR),
+        ("2025-11-25", URL_MODE, "text", Form.TEXT),
+    ],
+)
+def test_version_and_capability_decide_the_form(
+    version: str, capabilities: dict[str, Any] | None, dialect: Dialect, form: Form
+) -> None:
+    assert wire.form(request(version=version, capabilities=capabilities), dialect) is form
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [(None, "An assistant"), ("Claude Code", "Claude Code"), ("x" * 99, "x" * 64)]
+)
+def test_a_client_is_called_what_it_calls_itself_or_an_assistant(name: str | None, shown: str) -> None:
+    assert wire.client_name(request(name=name, capabilities={})) == shown
+
+
+@pytest.mark.parametrize(
+    ("version", "session", "headers", "key"),
+    [
+        ("2025-11-25", "abc", None, "abc"),
+        ("2025-11-25", None, None, "stdio"),
+        ("2025-11-25", None, {}, None),
+        ("2026-07-28", "abc", None, None),
+    ],
+)
+def test_only_handshake_clients_have_a_session(
+    version: str, session: str | None, headers: dict[str, str] | None, key: str | None
+) -> None:
+    assert wire.session_key(request(version=version, session=session, headers=headers)) == key
+
+
+def test_a_retry_brings_back_id_round_and_answer() -> None:
+    answer = {wire.INPUT_KEY: ElicitResult(action="accept")}
+
+    assert wire.retry(answer, json.dumps({"e": ID, "r": 3})) == wire.Retry(ID, 3, "accept")
+    assert wire.retry(None, json.dumps({"e": ID, "r": 3})) == wire.Retry(ID, 3, None)
+    assert wire.retry(answer, None) is None
+
+
+@pytest.mark.parametrize(
+    "state", ["no json", "[]", "{}", '{"e": 1}', '"text"', '{"e": "x", "r": "y"}', "null"]
+)
+def test_a_state_that_is_not_ours_is_no_retry(state: str) -> None:
+    assert wire.retry(None, state) is None
+
+
+def test_a_2026_client_gets_an_input_request_without_an_id() -> None:
+    result = wire.render(NEED, Form.INPUT_REQUIRED)
+
+    assert isinstance(result, InputRequiredResult)
+    assert result.model_dump(by_alias=True, mode="json", exclude_none=True) == {
+        "resultType": "input_required",
+        "inputRequests": {
+            "provision": {
+                "method": "elicitation/create",
+                "params": {"mode": "url", "message": "Please allow it.", "url": NEED.url},
+            }
+        },
+        "requestState": json.dumps({"e": ID, "r": 1}, separators=(",", ":")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "code", "message"),
+    [
+        (Form.DRAFT, -32000, "Nextcloud access provisioning required"),
+        (Form.URL_ERROR, -32042, f"Please allow it. Open: {NEED.url}"),
+    ],
+)
+@pytest.mark.parametrize("tell", [wire.render, wire.waiting])
+def test_handshake_clients_get_an_error_with_the_elicitation_as_data(
+    tell: Callable[[ElicitationRequired, Form], object], form: Form, code: int, message: str
+) -> None:
+    with pytest.raises(MCPError) as told:
+        tell(NEED, form)
+
+    assert (told.value.code, told.value.message) == (code, message)
+    assert told.value.data == {
+        "elicitations": [{"mode": "url", "message": "Please allow it.", "url": NEED.url, "elicitationId": ID}]
+    }
+
+
+def test_the_others_get_a_sentence_with_the_link() -> None:
+    result = wire.render(NEED, Form.TEXT)
+
+    assert not isinstance(result, InputRequiredResult)
+    assert result.is_error
+    assert [block.text for block in result.content if isinstance(block, TextContent)] == [
+        f"Please allow it. Open this link in a browser, then call the tool again: {NEED.url}"
+    ]
+
+
+def test_a_held_2026_client_gets_a_state_only_answer_and_text_before_it_gives_up() -> None:
+    rounds = [wire.waiting(NEED, Form.INPUT_REQUIRED, round_=round_) for round_ in range(10)]
+
+    state_only = [isinstance(result, InputRequiredResult) for result in rounds]
+    assert state_only == [True] * 8 + [False] * 2
+    assert all(result.input_requests is None for result in rounds if isinstance(result, InputRequiredResult))
+
+
+def test_what_the_server_can_do_is_said_in_both_handshakes() -> None:
+    for method in ("initialize", "server/discover"):
+        advertised = wire.advertise(method, {"capabilities": {"extensions": {"other": {}}, "tools": {}}})
+
+        assert advertised["capabilities"] == {
+            "elicitation": {"url": {}},
+            "extensions": {"other": {}, wire.EXTENSION_ID: {}},
+            "tools": {"listChanged": True},
+        }
+    assert wire.advertise("ping", {}) == {}
