@@ -11,7 +11,7 @@ from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
-from nextcloud_mcp_server.errors import CredentialRejected, MissingScope
+from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 
@@ -71,6 +71,10 @@ class Accounts(Protocol):
 
     async def reject(self, caller: Caller, opened: Opened) -> None:
         """Stop using a credential that Nextcloud refused."""
+        ...
+
+    async def decline(self, elicitation_id: str) -> None:
+        """Record that the person said no to a visit that `open` asked for."""
         ...
 
     async def connection(self, caller: Caller) -> Connection:
@@ -143,6 +147,10 @@ class GrantedAccounts:
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
             )
+
+    async def decline(self, elicitation_id: str) -> None:
+        """See `Accounts.decline`."""
+        await self._provisioning.decline(elicitation_id)
 
     async def connection(self, caller: Caller) -> Connection:
         """See `Accounts.connection`."""
@@ -228,6 +236,10 @@ class OperatorAccounts:
     async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
         """See `Accounts.reject`: stays refused until the server is started with another one."""
         self._refused = True
+
+    async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
+        """See `Accounts.decline`; nothing is asked for here."""
+        raise ElicitationUnknown("There is nothing to decline.")
 
     async def connection(self, caller: Caller) -> Connection:
         """See `Accounts.connection`."""

@@ -83,8 +83,7 @@ class Access:
             # "Could not be shown" is not "declined": the client's own form of the question follows.
             return False
         if reply.action != "accept":
-            if self.core.provisioning is not None:
-                await self.core.provisioning.decline(need.elicitation_id)
+            await self.core.accounts.decline(need.elicitation_id)
             raise ConsentDeclined("Not connected: you declined. Ask again if you change your mind.")
         # A client that shows "waiting for the browser" takes that down when the notice comes.
         self.state.notices.tell(ctx, need.elicitation_id, seconds=wire.TOLD_SECONDS)

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import InvalidInput
 
@@ -52,15 +53,7 @@ class Arguments:
 
     def _explain(self, error: ValidationError) -> str:
         wrong = error.errors(include_url=False, include_context=True, include_input=False)
-        parts: list[str] = []
-        for one in wrong:
-            name = ".".join(
-                str(part) for part in one["loc"] if not str(part).startswith(("function", "constrained"))
-            )
-            text = _SENTENCES.get(one["type"]) or one["msg"][:1].lower() + one["msg"][1:]
-            part = f"'{name[:64]}' {text}"
-            if part not in parts:
-                parts.append(part)
+        parts = list(dict.fromkeys(_sentence(one) for one in wrong))
         return f"{'; '.join(parts[:3])}. This tool takes: {self._listing()}."
 
     def _listing(self) -> str:
@@ -72,6 +65,12 @@ class Arguments:
             )
             names.append(f"{name} ({kind}{', required' if name in required else ''})")
         return ", ".join(names) or "no arguments"
+
+
+def _sentence(wrong: ErrorDetails) -> str:
+    parts = (str(part) for part in wrong["loc"])
+    name = ".".join(part for part in parts if not part.startswith(("function", "constrained")))
+    return f"'{name[:64]}' {_SENTENCES.get(wrong['type']) or wrong['msg'][:1].lower() + wrong['msg'][1:]}"
 
 
 def _integral(value: object, field: FieldInfo | None) -> object:

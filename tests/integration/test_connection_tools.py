@@ -116,7 +116,16 @@ async def test_an_explicit_request_that_a_2025_client_cannot_show_is_told_as_an_
 
 async def test_an_explicit_request_without_any_toolset_says_so(world: World) -> None:
     await world.stop()
-    await world.start(toolsets="notes", exclude_tools="", read_only=False)
+    await world.start(toolsets="")
+    async with world.client() as client:
+        refused = await client.call_tool(REQUEST, {})
+
+    assert text(refused) == "This server offers no permissions; tell the operator to enable toolsets."
+
+
+async def test_asking_for_what_the_operator_does_not_allow_says_so(world: World) -> None:
+    await world.stop()
+    await world.start(toolsets="notes")
     async with world.client() as client:
         refused = await client.call_tool(REQUEST, {"permissions": ["files:read"]})
 

@@ -11,6 +11,7 @@ from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     ElicitationRequired,
+    ElicitationUnknown,
     MissingScope,
     Unreachable,
     Unsealable,
@@ -339,3 +340,8 @@ async def test_what_the_operator_gave_only_the_operator_takes_back(
     with pytest.raises(MissingScope, match="NEXTCLOUD_APP_PASSWORD"):
         await operator(stage, process, app_password).disconnect(stage.caller)
     assert stage.app_passwords == {app_password}
+
+
+async def test_with_the_operators_account_there_is_nothing_to_decline(stage: Stage, process: Process) -> None:
+    with pytest.raises(ElicitationUnknown):
+        await operator(stage, process, "secret").decline("550e8400-e29b-41d4-a716-446655440000")

@@ -37,6 +37,7 @@ async def track(
         return visit
 
     handler = Track(read_own, pending, timeout_seconds=timeout_seconds).methods()[0].handler
+    answer: HandlerResult = None
     async with anyio.create_task_group() as group:
         with anyio.fail_after(5):
             answer = await handler(

@@ -71,6 +71,11 @@ def test_an_integral_number_is_an_integer_as_json_has_it() -> None:
         ({"note_id": True}, "'note_id' must be an integer"),
         ({"note_id": None}, "'note_id' must be an integer"),
         ({"note_id": 7, "title": 7}, "'title' must be text"),
+        ({"note_id": 7, "either": {}}, "'either.int' must be an integer; 'either.str' must be text. This"),
+        (
+            {"note_id": 7, "kinds": ["c", "c", "c", "c", "c"]},
+            "'kinds.0' input should be 'a' or 'b'; 'kinds.1' ",
+        ),
         ({"note_id": 7, "deep": "yes"}, "'deep' must be true or false"),
         ({"note_id": 7, "kinds": "a"}, "'kinds' must be a list"),
         ({"note_id": 7, "kinds": ["c"]}, "'kinds.0' input should be 'a' or 'b'"),
