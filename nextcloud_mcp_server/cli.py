@@ -10,12 +10,13 @@ from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 
 _WRONG_SETTINGS = 2
 _INTERRUPTED = 130
+#: A client that was killed reads no more; nobody is left to tell.
+_READER_LEFT = 1
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Nextcloud for AI assistants, with consent in the browser.",
 )
 grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
 db = typer.Typer(no_args_is_help=True, help="Look after the database.")
@@ -26,11 +27,11 @@ app.add_typer(keys, name="keys")
 
 NextcloudOption = Annotated[
     str | None,
-    typer.Option("--nextcloud", metavar="URL", help="Address of your Nextcloud [env: NEXTCLOUD_HOST]."),
+    typer.Option("--nextcloud", metavar="URL", help="Address of your Nextcloud (or NEXTCLOUD_HOST)."),
 ]
-HostOption = Annotated[str | None, typer.Option(help="Address to listen on [env: NEXTCLOUD_MCP_HOST].")]
+HostOption = Annotated[str | None, typer.Option(help="Address to listen on (or NEXTCLOUD_MCP_HOST).")]
 PortOption = Annotated[
-    int | None, typer.Option(help="Port to listen on; 0 takes a free one [env: NEXTCLOUD_MCP_PORT].")
+    int | None, typer.Option(help="Port to listen on; 0 takes a free one (or NEXTCLOUD_MCP_PORT).")
 ]
 SandboxOption = Annotated[bool, typer.Option("--sandbox", help="Use the built-in sandbox Nextcloud.")]
 NoAuthOption = Annotated[
@@ -38,12 +39,31 @@ NoAuthOption = Annotated[
 ]
 
 
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it by place
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"nextcloud-mcp-server {version('nextcloud-mcp-server')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Nextcloud for AI assistants, with consent in the browser."""
+
+
 @app.command()
 def serve(
     *,
     transport: Annotated[
         Literal["stdio", "http"] | None,
-        typer.Option(help="stdio for a client that starts the server itself."),
+        typer.Option(help="stdio (default) for a client that starts the server itself."),
     ] = None,
     host: HostOption = None,
     port: PortOption = None,
@@ -202,6 +222,8 @@ def _run() -> None:
         # A task group wraps what its block raises.
         known = group.subgroup(NextcloudMcpError)
         if known is None:
+            if group.split(BrokenPipeError)[1] is None:
+                sys.exit(_READER_LEFT)
             raise
         raise _first(known) from None
 

@@ -240,12 +240,13 @@ async def look(settings: Settings, outside: Outside, *, after_seconds: float = L
     """Look once, later, whether the Nextcloud can be used; the log says what is wrong with it."""
     await anyio.sleep(after_seconds)
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    url = nextcloud_url(settings)
     try:
         pool = open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
         async with pool:
-            info = await Nextcloud(nextcloud_url(settings), pool).server_info()
+            info = await Nextcloud(url, pool).server_info()
     except NextcloudMcpError as error:
-        logger.warning("%s To check the set-up: nextcloud-mcp-server doctor", error)
+        logger.warning("%s To check the set-up: nextcloud-mcp-server doctor --nextcloud %s", error, url)
         return
     if info.maintenance:
         logger.warning("This Nextcloud is in maintenance mode; calls will fail until that ends.")

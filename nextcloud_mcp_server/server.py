@@ -1,6 +1,7 @@
 """One MCP server: toolsets, instructions, extensions, sealed request state."""
 
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Any
 
@@ -8,6 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.tools.boundary import GuardedTool
@@ -37,7 +39,17 @@ Long lists and texts come in pages: pass `cursor`, or `offset` = `next_offset`, 
 
 
 def select(toolsets: Iterable[str], *, exclude: Sequence[str], read_only: bool) -> list[ToolSpec]:
-    """List the tools the operator's settings leave on; the connection tools are always among them."""
+    """List the tools the operator's settings leave on; the connection tools are always among them.
+
+    Raises:
+        ConfigurationError: A name to leave out is no tool's: the one that was meant would stay on.
+    """
+    every = [spec.name for toolset in TOOLSETS.values() for spec in toolset.tools]
+    for name in exclude:
+        if name not in every:
+            meant = get_close_matches(name, every, n=1)
+            hint = f": did you mean {meant[0]}?" if meant else "; docs/tools.md lists them."
+            raise ConfigurationError(f"EXCLUDE_TOOLS names {name!r}, and there is no such tool{hint}")
     enabled = {connection.name, *toolsets}
     return [
         spec

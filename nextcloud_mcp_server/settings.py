@@ -18,8 +18,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_names import (
-    closest,
     env_name,
+    explain,
     known_variables,
     read_text,
     unknown_variables,
@@ -148,7 +148,7 @@ class Settings(BaseSettings):
         "The connection tools are always on.",
     )
     exclude_tools: Words = Field(
-        default=(), description="Names of single tools to leave out, separated by commas."
+        default=(), description="Names of single tools (docs/tools.md) to leave out, by commas."
     )
     read_only: bool = Field(default=False, description="Leave out every tool that changes something.")
     output_schemas: bool = Field(
@@ -248,7 +248,9 @@ class Settings(BaseSettings):
         """
         path = self.data_path
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The mode is for the last folder alone, and the sandbox's lies in the one for real connections.
+            for folder in (path.parent, path) if self.sandbox else (path,):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
                 f"The data folder {path} cannot be made ({error.strerror}): set DATA_DIR to another folder."
@@ -264,7 +266,7 @@ class Settings(BaseSettings):
         if self.nextcloud_host is None:
             raise ConfigurationError(
                 "No Nextcloud is set: start with --nextcloud https://cloud.example.org (or NEXTCLOUD_HOST), "
-                "or try the built-in one with --sandbox."
+                "or try the built-in one with serve --sandbox."
             )
         return self.nextcloud_host
 
@@ -280,25 +282,12 @@ def load(**overrides: object) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        raise ConfigurationError(_explain(error)) from None
+        raise ConfigurationError(explain(error)) from None
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Make the environment of a server that is started with these variables, and no settings but them."""
     return {name: text for name, text in os.environ.items() if name not in known_variables()} | {**variables}
-
-
-def _explain(error: ValidationError) -> str:
-    sentences: list[str] = []
-    for problem in error.errors(include_input=False, include_url=False):
-        name = str(problem["loc"][0]) if problem["loc"] else ""
-        if problem["type"] == "extra_forbidden":
-            sentences.append(f"There is no setting {env_name(name)}{closest(env_name(name))}.")
-        else:
-            sentences.append(
-                f"{env_name(name)} is not right: {problem['msg'][:1].lower()}{problem['msg'][1:]}."
-            )
-    return " ".join(sentences)
 
 
 def _check_mode(settings: Settings) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from nextcloud_mcp_server.errors import ConfigurationError
 
 #: Fields whose variable is not just the field in capitals: HOST and PORT belong to shells and hosters.
@@ -101,6 +103,22 @@ def closest(name: str) -> str:
     """Say what a misspelt name probably meant, as the end of a sentence, or nothing."""
     matches = get_close_matches(name, known_variables(), n=1, cutoff=0.6)
     return f": did you mean {matches[0]}?" if matches else ""
+
+
+def explain(error: ValidationError) -> str:
+    """Write what is wrong with the settings, without their values."""
+    sentences: list[str] = []
+    for problem in error.errors(include_input=False, include_url=False):
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        if problem["type"] == "extra_forbidden":
+            sentences.append(f"There is no setting {env_name(name)}{closest(env_name(name))}.")
+        elif problem["type"] == "bool_parsing":
+            sentences.append(f"{env_name(name)} is not right: use true or false.")
+        else:
+            sentences.append(
+                f"{env_name(name)} is not right: {problem['msg'][:1].lower()}{problem['msg'][1:]}."
+            )
+    return " ".join(sentences)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""What the settings say about themselves: `.env.example` and `docs/configuration.md`.
+"""What the program says about itself: `.env.example`, `docs/configuration.md` and `docs/tools.md`.
 
-Both are printed from the fields, and `make docs-check` fails when a committed one differs.
+They are printed from the settings' fields and the tools, and `make docs-check` fails when a committed
+one differs.
 """
 
 from pathlib import Path
@@ -8,6 +9,7 @@ from textwrap import wrap
 from typing import cast
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.server import TOOLSETS
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, SECRETS, env_name
 
@@ -52,27 +54,36 @@ _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the prog
 """
 
 
+_TOOLS_HEAD = """# Tools
+
+This page is printed from the program (`make docs`). It is what a model reads about each tool, and
+what the person must have allowed before it runs. `TOOLSETS` switches a group on or off, `EXCLUDE_TOOLS` leaves out
+single tools, and `READ_ONLY=true` all that need a scope ending in `:write`. The connection tools are always on.
+"""
+
+
 def write(root: str) -> None:
-    """Write both below the repository's top folder."""
+    """Write all below the repository's top folder."""
     for path, text in _documents(root).items():
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def check(root: str) -> None:
-    """Compare both with what is committed.
+    """Compare all with what is committed.
 
     Raises:
         ConfigurationError: One of them is not what the program prints.
     """
     for path, text in _documents(root).items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            raise ConfigurationError(f"{path} is not what the settings say: run `make docs` and commit it.")
+            raise ConfigurationError(f"{path} is not what the program prints: run `make docs` and commit it.")
 
 
 def _documents(root: str) -> dict[Path, str]:
     return {
         Path(root, ".env.example"): env_example(),
         Path(root, "docs", "configuration.md"): configuration_page(),
+        Path(root, "docs", "tools.md"): tools_page(),
     }
 
 
@@ -95,6 +106,18 @@ def configuration_page() -> str:
     secrets = "".join(f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)
     options = "".join(_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)
     return f"{_PAGE_HEAD}{variables}{_PAGE_SECRETS}{secrets}{_PAGE_OPTIONS}{options}"
+
+
+def tools_page() -> str:
+    """Print `docs/tools.md`."""
+    parts = [_TOOLS_HEAD]
+    for name, toolset in TOOLSETS.items():
+        parts.append(f"\n## {name}\n\n| tool | what it does | needs |\n|---|---|---|\n")
+        for spec in toolset.tools:
+            described = spec.description.replace("|", "\\|")
+            needs = ", ".join(f"`{scope}`" for scope in sorted(spec.scopes))
+            parts.append(f"| `{spec.name}` | {described} | {needs} |\n")
+    return "".join(parts)
 
 
 def _row(field: str) -> str:

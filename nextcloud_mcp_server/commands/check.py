@@ -11,6 +11,7 @@ from nextcloud_mcp_server.doctor import Finding, Verdict, look_here, look_there
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.server import select
 from nextcloud_mcp_server.settings import Settings
 
 _COLOURS = {Verdict.OK: typer.colors.GREEN, Verdict.WARN: typer.colors.YELLOW, Verdict.FAIL: typer.colors.RED}
@@ -19,6 +20,8 @@ _COLOURS = {Verdict.OK: typer.colors.GREEN, Verdict.WARN: typer.colors.YELLOW, V
 def check(settings: Settings) -> int:
     """Print every finding; the answer is the exit code."""
     logs.set_up("error")
+    # Refuses what serving would refuse.
+    select(settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only)
     failed = report(look_here(settings))
     if settings.nextcloud_host is None:
         missing = "none is set: use --nextcloud https://cloud.example.org or NEXTCLOUD_HOST."

@@ -34,7 +34,10 @@ def list_grants(settings: Settings) -> None:
     logs.set_up(settings.log_level)
     found = anyio.run(_all, settings)
     if not found:
-        say("Nothing is connected. Connect with: nextcloud-mcp-server connect")
+        say(
+            "Nothing is connected. Connect with: nextcloud-mcp-server connect --nextcloud "
+            f"{settings.nextcloud_host or 'https://cloud.example.org'}"
+        )
     for grant in found:
         result(line(grant))
 

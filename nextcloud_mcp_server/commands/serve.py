@@ -46,16 +46,17 @@ def serve(settings: Settings) -> None:
 def greeting(settings: Settings, port: int) -> str:
     """Say where the server listens, what it works on, and how a client gets to it."""
     if settings.sandbox:
-        behind = "the built-in sandbox Nextcloud (alice and bob; nothing is kept)"
+        behind, option = "the built-in sandbox Nextcloud (alice and bob; nothing is kept)", "--sandbox"
     else:
         behind = settings.require_nextcloud()
+        option = f"--nextcloud {behind}"
     if settings.transport == "stdio":
-        lines = [
-            "Nextcloud MCP server, listening on stdio: it waits for a client to speak.",
-            f"Nextcloud: {behind}",
-            "To connect a client: nextcloud-mcp-server config claude-code (claude-desktop, vscode, cursor, codex)",
-        ]
-        return "\n".join(lines)
+        return (
+            "Nextcloud MCP server, listening on stdio: it waits for a client to speak.\n"
+            f"Nextcloud: {behind}\n"
+            f"To connect a client: nextcloud-mcp-server config claude-code {option} "
+            "(claude-desktop, vscode, cursor, codex)"
+        )
     lines = [
         f"Nextcloud MCP server, listening on {mcp_url(settings, port)}",
         f"Nextcloud: {behind}",

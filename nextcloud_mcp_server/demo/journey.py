@@ -262,7 +262,7 @@ async def play(
         f"\nAll {narrator.steps} steps turned out as promised, in {anyio.current_time() - since:.0f} s."
     )
     narrator.say("Nothing is left behind. With your own Nextcloud, type:")
-    narrator.say("nextcloud-mcp-server serve --nextcloud https://cloud.example.org")
+    narrator.say("nextcloud-mcp-server connect --nextcloud https://cloud.example.org")
 
 
 async def _play(dialect: Dialect, narrator: Narrator, open_page: Callable[[str], object] | None) -> None:

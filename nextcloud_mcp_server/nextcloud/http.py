@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationEr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud.reach import unreachable
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _T = TypeVar("_T")
@@ -364,19 +365,8 @@ def _translated(error: Exception) -> Exception:
                 "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
                 "have happened."
             )
-        case httpx2.ConnectError() if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(
-            error.__cause__, ssl.SSLError
-        ):
-            return errors.TlsFailed(
-                "The certificate of the Nextcloud server is not trusted. For a private CA set "
-                "NEXTCLOUD_CA_BUNDLE to its PEM file."
-            )
         case httpx2.TransportError():
-            return _PassingError(
-                errors.Unreachable(
-                    "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the "
-                    "administrator should check NEXTCLOUD_HOST and the network."
-                )
-            )
+            found = unreachable(error)
+            return found if isinstance(found, errors.TlsFailed) else _PassingError(found)
         case _:
             return errors.ServerFault("Nextcloud's answer could not be read. Try again later.")

@@ -78,8 +78,8 @@ _FORWARDED = Refusal(
 _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is larger than this server takes.")
 _UNAUTHORIZED_MESSAGE = (
     "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
-    "'nextcloud-mcp-server config claude-code' prints what to put into your client; it also knows "
-    "claude-desktop, vscode, cursor and codex."
+    "'nextcloud-mcp-server config claude-code --http' prints what to put into your client; it also knows "
+    "vscode, cursor and codex."
 )
 
 

@@ -4,6 +4,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -191,11 +192,17 @@ def test_the_greeting_names_the_sandbox_and_the_missing_secret() -> None:
     assert "config claude-code --http --sandbox (" in text
 
 
-def test_the_greeting_over_stdio_points_to_the_configuration() -> None:
-    text = greeting(load(nextcloud_host=CLOUD), 0)
+@pytest.mark.parametrize(
+    ("overrides", "option"),
+    [({"nextcloud_host": CLOUD}, f"--nextcloud {CLOUD}"), ({"sandbox": True}, "--sandbox")],
+)
+def test_the_greeting_over_stdio_points_to_the_configuration(
+    overrides: dict[str, object], option: str
+) -> None:
+    text = greeting(load(**overrides), 0)
 
     assert "stdio" in text
-    assert "config claude-code" in text
+    assert f"config claude-code {option} (" in text
 
 
 @pytest.mark.parametrize(
@@ -253,6 +260,51 @@ def test_progress_that_never_began_ends_without_a_line(monkeypatch: Patch) -> No
     Progress().close()
 
     assert terminal.getvalue() == ""
+
+
+def test_a_client_that_was_killed_is_not_worth_a_trace(monkeypatch: Patch, capsys: Capture) -> None:
+    def left() -> None:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [BrokenPipeError()])])
+
+    monkeypatch.setattr(cli, "app", left)
+
+    code, out, err = run([], monkeypatch, capsys)
+
+    assert (code, out, err) == (1, "", "")
+
+
+def test_what_nobody_foresaw_keeps_its_trace(monkeypatch: Patch) -> None:
+    def broken() -> None:
+        raise ExceptionGroup("outer", [BrokenPipeError(), ValueError("x")])
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(sys, "argv", ["nextcloud-mcp-server"])
+
+    with pytest.raises(ExceptionGroup):
+        cli.main()
+
+
+def test_the_version_is_printed(monkeypatch: Patch, capsys: Capture) -> None:
+    code, out, _ = run(["--version"], monkeypatch, capsys)
+
+    assert (code, out) == (0, f"nextcloud-mcp-server {version('nextcloud-mcp-server')}\n")
+
+
+def test_the_help_names_the_variable_of_an_option(monkeypatch: Patch, capsys: Capture) -> None:
+    _, out, _ = run(["serve", "--help"], monkeypatch, capsys)
+
+    assert "NEXTCLOUD_HOST" in out
+
+
+def test_a_tool_to_leave_out_that_does_not_exist_is_refused_by_the_doctor_too(
+    monkeypatch: Patch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("EXCLUDE_TOOLS", "nc_notes_delet_note")
+
+    code, _, err = run(["doctor", "--nextcloud", CLOUD], monkeypatch, capsys)
+
+    assert code == 2
+    assert "did you mean nc_notes_delete_note?" in err
 
 
 def test_an_interruption_exits_quietly(monkeypatch: Patch, capsys: Capture) -> None:

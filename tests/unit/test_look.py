@@ -48,4 +48,4 @@ async def test_what_is_no_nextcloud_is_named_with_the_command_that_checks(
     (line,) = await looked(httpx2.Response(200, text="<html>"), tmp_path, caplog)
 
     assert "it is not a Nextcloud" in line
-    assert line.endswith("To check the set-up: nextcloud-mcp-server doctor")
+    assert line.endswith("nextcloud-mcp-server doctor --nextcloud https://cloud.example.org")

@@ -2,6 +2,7 @@ import pytest
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 
 from nextcloud_mcp_server import server
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import LazyCodec
 
 CONNECTION = {"request_nextcloud_access", "check_provisioning_status", "revoke_nextcloud_access"}
@@ -24,6 +25,22 @@ def test_a_toolset_brings_its_tools() -> None:
 
 def test_an_excluded_tool_is_left_out() -> None:
     assert names("notes") - names("notes", exclude=("nc_notes_get_note",)) == {"nc_notes_get_note"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("nc_notes_delet_note", r"no such tool: did you mean nc_notes_delete_note\?"),
+        ("x", "docs/tools.md"),
+    ],
+)
+def test_a_name_to_leave_out_that_is_no_tool_s_is_refused(name: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint):
+        names("notes", exclude=(name,))
+
+
+def test_a_tool_of_a_toolset_that_is_off_can_be_left_out_too() -> None:
+    assert names("notes", exclude=("nc_files_get_info",)) == names("notes")
 
 
 def test_read_only_leaves_no_tool_that_changes_something() -> None:

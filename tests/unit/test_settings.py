@@ -7,7 +7,7 @@ import pytest
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings, load
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, known_variables
-from nextcloud_mcp_server.settings_pages import check, configuration_page, env_example, write
+from nextcloud_mcp_server.settings_pages import check, configuration_page, env_example, tools_page, write
 
 ROOT = Path(__file__).parents[2]
 CLOUD = "https://cloud.example.org"
@@ -199,6 +199,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
         ({"toolsets": "notes,note"}, "TOOLSETS names 'note'"),
         ({"hold_seconds": 900}, "HOLD_SECONDS is not right: input should be less than or equal to 300."),
         ({"port": "http"}, "NEXTCLOUD_MCP_PORT is not right"),
+        ({"read_only": "maybe"}, "READ_ONLY is not right: use true or false."),
         ({"transport": "sse"}, "--transport is not right"),
         ({"tool_sets": "notes"}, "There is no setting TOOL_SETS: did you mean TOOLSETS?"),
     ],
@@ -238,6 +239,12 @@ def test_loading_makes_no_folder_and_first_use_makes_it_for_one_person(tmp_path:
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert settings.open_data_dir() == made
     assert settings.key_file.parent == settings.secret_file.parent == made
+
+
+def test_trying_the_sandbox_first_leaves_the_folder_of_real_connections_to_one_person(tmp_path: Path) -> None:
+    load(data_dir=tmp_path / "data", sandbox=True).open_data_dir()
+
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
 def test_a_data_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
@@ -283,6 +290,7 @@ def test_every_field_is_documented_and_has_a_variable_or_an_option() -> None:
 def test_the_committed_pages_are_those_that_the_program_prints() -> None:
     assert (ROOT / ".env.example").read_text(encoding="utf-8") == env_example()
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == configuration_page()
+    assert (ROOT / "docs" / "tools.md").read_text(encoding="utf-8") == tools_page()
 
 
 def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import gzip
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Generator
@@ -445,12 +446,26 @@ async def test_trouble_on_the_way_is_a_sentence_without_what_the_library_said(
     assert caught.value.__cause__ is None
 
 
-async def test_a_tls_failure_is_known_by_its_cause_too() -> None:
-    def answer(_: httpx2.Request) -> httpx2.Response:
-        raise httpx2.ConnectError("wrong version number") from ssl.SSLError("x")
+@pytest.mark.parametrize(
+    ("cause", "kind", "advice"),
+    [
+        (ssl.SSLError("wrong version number"), errors.TlsFailed, "not in the language of https://"),
+        (socket.gaierror("not known"), errors.Unreachable, "Check the spelling of NEXTCLOUD_HOST"),
+        (ConnectionRefusedError("refused"), errors.Unreachable, "Check its host and port"),
+        (OSError("no route"), errors.Unreachable, "cannot be reached"),
+    ],
+)
+async def test_why_there_is_no_connection_is_known_by_the_first_cause(
+    cause: Exception, kind: type[errors.NextcloudError], advice: str
+) -> None:
+    between = OSError("All connection attempts failed")
+    between.__context__ = cause
 
-    with pytest.raises(errors.TlsFailed, match="NEXTCLOUD_CA_BUNDLE"):
-        await http(answer).request("GET", "/x")
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("failed") from between
+
+    with pytest.raises(kind, match=advice):
+        await http(answer).request("DELETE", "/x")
 
 
 def test_a_private_ca_is_trusted_beside_the_system(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Why a server cannot be reached, in sentences that name the next step."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+
+
+def unreachable(error: httpx2.TransportError) -> errors.Unreachable:
+    """Say why there is no connection; the library's own text may hold addresses."""
+    causes = list(_causes(error))
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return errors.TlsFailed(
+            "The certificate of the Nextcloud server is not trusted. For a private CA set "
+            "NEXTCLOUD_CA_BUNDLE to its PEM file."
+        )
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return errors.TlsFailed(
+            "Something answers at NEXTCLOUD_HOST, but not in the language of https://. Check the port, and "
+            "whether the address begins with http:// there."
+        )
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return errors.Unreachable(
+            "The name of the Nextcloud server cannot be found. Check the spelling of NEXTCLOUD_HOST, and "
+            "this computer's network."
+        )
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return errors.Unreachable(
+            "Nothing listens at NEXTCLOUD_HOST. Check its host and port; if they are right, Nextcloud is down: "
+            "try again in a minute."
+        )
+    return errors.Unreachable(
+        "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the "
+        "administrator should check NEXTCLOUD_HOST and the network."
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
