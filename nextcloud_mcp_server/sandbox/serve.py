@@ -35,7 +35,8 @@ async def serving(sandbox: Sandbox, *, host: str = LOOPBACK, port: int = 0) -> A
     """Serve while the block runs, and give the sandbox's URL. Port 0 takes a free one."""
     config = uvicorn.Config(
         sandbox.app,
-        log_level="critical",
+        # Its own set-up would stay with the program around it.
+        log_config=None,
         access_log=False,
         lifespan="off",
         proxy_headers=False,

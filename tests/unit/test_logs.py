@@ -127,7 +127,7 @@ def test_libraries_are_heard_from_warnings_on_even_at_debug() -> None:
 
     logging.getLogger("httpx2").info("GET https://cloud.example.org/secret")
     logging.getLogger("mcp").debug("arguments of a call")
-    logging.getLogger("uvicorn").warning("odd")
+    logging.getLogger("some.library").warning("odd")
     logger.debug("ours")
 
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["odd", "ours"]

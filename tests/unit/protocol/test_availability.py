@@ -62,7 +62,7 @@ async def learn(availability: Availability, apps: frozenset[str] | None) -> None
         return apps
 
     availability.learn("alice", fetch)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await done.wait()
     await anyio.lowlevel.checkpoint()
     await anyio.lowlevel.checkpoint()

@@ -39,7 +39,7 @@ async def track(
     handler = Track(read_own, pending, timeout_seconds=timeout_seconds).methods()[0].handler
     answer: HandlerResult = None
     async with anyio.create_task_group() as group:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             answer = await handler(
                 request(channel=channel), TrackParams.model_validate({"elicitationId": ID})
             )
