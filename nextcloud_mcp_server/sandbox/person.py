@@ -81,7 +81,7 @@ class Person:
 
     async def follow(self, url: str) -> Page:
         """Watch a page that refreshes itself until it does not any more."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(45):
             while True:
                 await self._get(url)
                 if not self.seen[-1].refreshes:

@@ -39,7 +39,7 @@ class Clock:
         return datetime.now(UTC) + self.ahead
 
 
-async def until(holds: Callable[[], bool], *, seconds: float = 25) -> None:
+async def until(holds: Callable[[], bool], *, seconds: float = 50) -> None:
     """Wait for something that another program does and gives no event for."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - see above
@@ -83,9 +83,9 @@ class People:
     @asynccontextmanager
     async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
         """Give somebody a fresh browser."""
-        async with httpx2.AsyncClient(timeout=20) as browser:
+        async with httpx2.AsyncClient(timeout=45) as browser:
             yield Person(name, name, browser=browser)
-            await until(lambda: self._visits == 0, seconds=25)
+            await until(lambda: self._visits == 0, seconds=50)
         if self._troubles:
             raise self._troubles[0]
 
@@ -127,7 +127,7 @@ class World(People):
             "data_dir": self.data_dir,
             "transport": "http",
             "nextcloud_mcp_secret": self.secret,
-            "hold_seconds": 20,
+            "hold_seconds": 50,
         }
         config = settings.load(**(given | self.overrides))
         site = app.Site.of(config, "127.0.0.1", self._port)
