@@ -153,3 +153,23 @@ async def test_a_category_longer_than_any_path_is_refused_before_a_request(
     assert not any(
         record.method == "POST" and "notes" in record.path for record in world.sandbox.requests.records
     )
+
+
+async def test_without_the_key_a_disconnect_does_not_claim_to_have_deleted_the_access(
+    world: World, asked: Asked
+) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await first_note(client)
+    await world.stop()
+    (world.data_dir / "encryption.key").unlink()
+    await world.start()
+
+    async with world.client() as client:
+        refused = await client.call_tool("nc_notes_list_notes", {})
+        ended = await client.call_tool("revoke_nextcloud_access", {})
+        again = await client.call_tool("nc_notes_list_notes", {})
+
+    assert "revoke_nextcloud_access" in str(refused.content)
+    assert len(world.sandbox.state.app_passwords) == 1
+    assert "Delete the app password" in str(ended.content)
+    assert "grant" in str(again.content).lower()
