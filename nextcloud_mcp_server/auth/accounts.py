@@ -50,10 +50,14 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already."""
+    """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already.
+
+    `by_hand` says that it never will: the credential cannot be opened, so only the person can delete it.
+    """
 
     was_connected: bool
     at_nextcloud: bool
+    by_hand: bool = False
 
 
 class Accounts(Protocol):
@@ -187,6 +191,8 @@ class GrantedAccounts:
         self._forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
+        if not grant.credential.secret:
+            return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):
             await self._outbox.turn()
         # What is left is the background's work, and it must learn when to try again.

@@ -81,5 +81,10 @@ async def _revoke(settings: Settings) -> None:
         say(f"Nothing is connected at {url}.")
     elif ended.at_nextcloud:
         result(f"Disconnected from {url}; Nextcloud has deleted the app password.")
+    elif ended.by_hand:
+        result(
+            f"Disconnected from {url} here only: the key of the stored access is missing. Delete the app "
+            "password in Nextcloud under Settings > Security."
+        )
     else:
         result(f"Disconnected from {url}. Nextcloud has not confirmed it yet: the server will try again.")

@@ -269,7 +269,7 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
     except ValidationError:
         # The error's text would repeat the answer, which may hold anything.
         raise errors.ServerFault(
-            "Nextcloud answered something unreadable here. Try again; if it stays, the administrator "
+            f"Nextcloud answered something unreadable here. {refusal.IN_DOUBT} If it stays, the administrator "
             "should check Nextcloud's log."
         ) from None
 
@@ -314,7 +314,7 @@ async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False)
         try:
             body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))
         except zlib.error:
-            raise errors.ServerFault("Nextcloud's answer arrived damaged. Try again.") from None
+            raise errors.ServerFault(f"Nextcloud's answer arrived damaged. {refusal.IN_DOUBT}") from None
         if len(body) > max_bytes:
             if cut:
                 break
@@ -322,7 +322,7 @@ async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False)
                 "Nextcloud's answer is larger than this server reads at once. Ask for less."
             )
     if inflate is not None and body and not cut and not inflate.eof:
-        raise errors.ServerFault("Nextcloud's answer arrived incomplete. Try again.")
+        raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {refusal.IN_DOUBT}")
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
     return httpx2.Response(
         response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
@@ -361,12 +361,15 @@ def _translated(error: Exception) -> Exception:
     """Say in our words what httpx2 or a time limit raised; its own text may hold addresses."""
     match error:
         case TimeoutError() | httpx2.TimeoutException():
-            return errors.TimedOut(
-                "Nextcloud did not answer in time. If this was a change, read again before repeating it: it may "
-                "have happened."
-            )
+            return errors.TimedOut(f"Nextcloud did not answer in time. {refusal.IN_DOUBT}")
         case httpx2.TransportError():
             found = unreachable(error)
-            return found if isinstance(found, errors.TlsFailed) else _PassingError(found)
+            if isinstance(found, errors.TlsFailed):
+                return found
+            if not isinstance(error, httpx2.ConnectError):
+                found = errors.Unreachable(
+                    f"The connection broke before Nextcloud had answered. {refusal.IN_DOUBT}"
+                )
+            return _PassingError(found)
         case _:
-            return errors.ServerFault("Nextcloud's answer could not be read. Try again later.")
+            return errors.ServerFault(f"Nextcloud's answer could not be read. {refusal.IN_DOUBT}")

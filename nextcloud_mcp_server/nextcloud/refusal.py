@@ -16,6 +16,9 @@ import httpx2
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import etag
 
+#: Said wherever a request was sent and its answer did not arrive.
+IN_DOUBT = "If this was a change, read again before repeating it: it may have happened."
+
 _SENTENCES: Mapping[int, str] = {
     400: "Nextcloud does not accept this name or request{reason}. Change it and call again.",
     401: "Nextcloud no longer accepts the access that was granted. "
@@ -152,7 +155,7 @@ def _unavailable(response: httpx2.Response) -> errors.Unavailable:
         )
     if response.status_code in _GATEWAYS:
         return errors.Unavailable(
-            "The proxy in front of Nextcloud got no answer from it. Try again in a minute."
+            f"The proxy in front of Nextcloud got no answer from it. Try again in a minute. {IN_DOUBT}"
         )
     wait = _retry_after(response)
     when = "in a minute" if wait is None else f"in {wait:.0f} seconds"

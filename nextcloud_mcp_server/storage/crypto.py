@@ -98,7 +98,8 @@ class KeyRing:
         if key is None or not header.startswith(_VERSION):
             raise Unsealable(
                 "A stored value was sealed with a key that is not configured."
-                " Put the key back into TOKEN_ENCRYPTION_KEYS, or connect the account again."
+                " Put the key back into TOKEN_ENCRYPTION_KEYS, or disconnect (revoke_nextcloud_access) and"
+                " connect the account again."
             )
         try:
             return key.cipher.decrypt(
@@ -106,7 +107,8 @@ class KeyRing:
             ).decode()
         except InvalidTag as error:
             raise Unsealable(
-                "A stored value was changed or moved, and is not trusted. Connect the account again."
+                "A stored value was changed or moved, and is not trusted."
+                " Disconnect (revoke_nextcloud_access) and connect the account again."
             ) from error
 
 

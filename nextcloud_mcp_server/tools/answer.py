@@ -1,5 +1,6 @@
 """From what a tool body returns to what goes out: text, structured content, a size limit, defanged links."""
 
+import html
 import json
 import re
 from typing import Any, cast
@@ -20,26 +21,51 @@ DEFANGED = "[link removed: it would open a consent page]"
 # Text that somebody put into a note could offer the reader a consent link of the attacker's own
 # making, on the person's own Nextcloud; such links are never passed on.
 _WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
+#: A path may hold brackets, and a part that is left again by `..` would hide the rest from the words.
+_RUN = re.compile(r"""[^\s<>"']+""")
 _CONSENT_PATH = re.compile(
     r"""(?ix) / (?: login/(?:v2/)?flow | apps/oauth2/authorize | apps/oidc/authorize
           | oauth/(?:provision|waiting|callback) )""",
 )
 #: What a browser reads as one slash: also `\\`, `//` and `/./`.
 _SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
+#: A browser drops these from a link (URL Standard, basic URL parser).
+_DROPPED = str.maketrans("", "", "\t\n\r")
 
 
 def defang(text: str) -> str:
     """Replace consent-shaped links."""
-    return _WORD.sub(_defanged, text)
+    return _RUN.sub(_cleaned, text)
+
+
+def _cleaned(run: re.Match[str]) -> str:
+    whole = run.group()
+    plain = _WORD.sub(_defanged, whole)
+    # Whatever is decoded still holds two dots, a `%` or an `&`.
+    climbs = plain == whole and (".." in whole or "%" in whole or "&" in whole)
+    return _defanged(run) if climbs else plain
 
 
 def _defanged(word: re.Match[str]) -> str:
     link = word.group()
-    if "/" not in link and "\\" not in link and "%" not in link:
+    if "/" not in link and "\\" not in link and "%" not in link and "&" not in link:
         return link
-    # Decoded, because a browser and Nextcloud take `%66low` for `flow`.
-    plain = _SLASHES.sub("/", unquote(link))
-    return DEFANGED if _CONSENT_PATH.search(plain) else link
+    # Decoded, because Markdown and HTML take `&#102;low` for `flow`, a browser and Nextcloud `%66low`.
+    plain = unquote(html.unescape(link)).translate(_DROPPED)
+    return DEFANGED if _CONSENT_PATH.search(_straight(_SLASHES.sub("/", plain))) else link
+
+
+def _straight(path: str) -> str:
+    """Take out the parts that `..` leaves again, as a browser does before it asks."""
+    if ".." not in path:
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part != "..":
+            parts.append(part)
+        elif len(parts) > 1:
+            parts.pop()
+    return "/".join(parts)
 
 
 def _may_hold_link(written: str) -> bool:
@@ -48,7 +74,7 @@ def _may_hold_link(written: str) -> bool:
     Every consent path has one of these words; they hold no letter that has a third case (as `s` has).
     """
     folded = written.lower()
-    return "flow" in folded or "oauth" in folded or "author" in folded or "%" in folded
+    return any(hint in folded for hint in ("flow", "oauth", "author", "%", "&"))
 
 
 def holds_defanged(value: object) -> bool:

@@ -175,7 +175,7 @@ class GuardedTool(Tool):
             access = Access(call.core, call.caller, call.form, self._state, context)
             return answer.result(await spec.guarded.body(access, **arguments))
         opened = await call.core.accounts.open(call.caller, spec.scopes)
-        self._learn_apps(call, opened)
+        self._refuse_missing_app(call)
         try:
             value = await self._body(call, opened, arguments)
         except CredentialRejected:
@@ -183,6 +183,11 @@ class GuardedTool(Tool):
             await call.core.accounts.reject(call.caller, opened)
             await call.core.accounts.open(call.caller, spec.scopes)
             raise
+        except NotFound:
+            # Perhaps because the app is not there.
+            self._learn_apps(call, opened)
+            raise
+        self._learn_apps(call, opened)
         return answer.result(value)
 
     async def _body(self, call: _Call, opened: Opened, arguments: dict[str, Any]) -> Result:
@@ -205,10 +210,18 @@ class GuardedTool(Tool):
         return value
 
     def _learn_apps(self, call: _Call, opened: Opened) -> None:
+        """Ask for the apps, once Nextcloud took the credential: a second refusal would count against us."""
+
         async def fetch() -> frozenset[str]:
-            return (await opened.account.capabilities.get()).apps
+            try:
+                return (await opened.account.capabilities.get()).apps
+            except CredentialRejected:
+                await call.core.accounts.reject(call.caller, opened)
+                raise
 
         self._state.availability.learn(call.caller.principal, fetch)
+
+    def _refuse_missing_app(self, call: _Call) -> None:
         if app := self._state.availability.missing(call.caller.principal, self.name):
             raise NotFound(f"This Nextcloud does not have the app '{app}'; its administrator can install it.")
 

@@ -67,6 +67,11 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
         return Revoked(message="Nothing was connected.")
     if ended.at_nextcloud:
         return Revoked(message="Disconnected; the access was deleted at Nextcloud too.")
+    if ended.by_hand:
+        return Revoked(
+            message="Disconnected here only: the key of the stored access is missing. Delete the app password "
+            "of this server in Nextcloud under Settings > Security."
+        )
     return Revoked(
         message="Disconnected here. Nextcloud could not be reached yet; deleting the access there is tried "
         "until it succeeds."

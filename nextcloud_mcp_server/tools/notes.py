@@ -27,6 +27,8 @@ notes = Toolset("notes")
 _FILTERED_CHUNK = 1000
 _SEARCHED_NOTES = 5000
 _MAX_SEGMENT_BYTES = 250
+# With the title behind it, what a path may have at Nextcloud (4000).
+_MAX_CATEGORY_BYTES = 3500
 _LISTED = 10
 
 
@@ -274,6 +276,8 @@ def _category(text: str) -> str:
         raise InvalidInput("'category' must be folder names with / between them, without “..” or backslash.")
     if any(len(segment.encode()) > _MAX_SEGMENT_BYTES for segment in segments):
         raise InvalidInput(f"'category' has a folder name longer than {_MAX_SEGMENT_BYTES} bytes.")
+    if len(category.encode()) > _MAX_CATEGORY_BYTES:
+        raise InvalidInput(f"'category' is longer than {_MAX_CATEGORY_BYTES} bytes: shorten it.")
     _refuse_control("category", category)
     return category
 
