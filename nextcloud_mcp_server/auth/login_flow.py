@@ -205,7 +205,7 @@ class Poller:
         await self._provisioning.failed(
             flow, "The sign-in at Nextcloud took too long; ask your assistant again."
         )
-        await self._database.login_flows.delete(flow.id)
+        await self._database.login_flows.delete(flow.id, owner=self._owner)
 
     async def _settle(self, flow: LoginFlow, result: LoginResult) -> None:
         stored = False

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError, Unsealable
@@ -175,10 +175,17 @@ class LoginFlowRepository:
             )
         return True
 
-    async def delete(self, flow_id: str) -> None:
-        """Forget a flow that has ended."""
+    async def delete(self, flow_id: str, *, owner: str) -> None:
+        """Forget a flow that ended without an answer.
+
+        Without effect when the lease was lost or an answer was stored meanwhile: a process that slept
+        through its lease must not throw away what another one was given.
+        """
+        own = and_(
+            login_flows.c.id == flow_id, login_flows.c.lease_owner == owner, login_flows.c.result.is_(None)
+        )
         async with self._transactions.writing() as connection:
-            await connection.execute(delete(login_flows).where(login_flows.c.id == flow_id))
+            await connection.execute(delete(login_flows).where(own))
 
     async def next_due_at(self, within: Principal | None = None) -> datetime | None:
         """Tell when to look again; None when there is no flow."""

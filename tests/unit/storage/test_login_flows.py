@@ -155,11 +155,29 @@ async def test_a_result_for_a_forgotten_flow_is_refused_so_that_it_can_be_delete
 
 async def test_a_deleted_flow_is_gone(database: Database, ask: Ask, start: Start) -> None:
     started = await start(await ask())
+    await database.login_flows.lease_due(owner="one", lease=LEASE)
 
-    await database.login_flows.delete(started.id)
+    await database.login_flows.delete(started.id, owner="one")
 
     assert await database.login_flows.find(started.elicitation_id) is None
     assert await database.login_flows.next_due_at() is None
+
+
+async def test_a_process_that_slept_through_its_lease_deletes_nothing(
+    database: Database, ask: Ask, start: Start, advance: Callable[[float], None]
+) -> None:
+    started = await start(await ask())
+    await database.login_flows.lease_due(owner="one", lease=LEASE)
+    advance(31)
+    await database.login_flows.lease_due(owner="two", lease=LEASE)
+
+    await database.login_flows.delete(started.id, owner="one")
+    await database.login_flows.save_result(started.id, RESULT)
+    await database.login_flows.delete(started.id, owner="two")
+
+    kept = await database.login_flows.find(started.elicitation_id)
+    assert kept is not None
+    assert kept.result == RESULT
 
 
 async def test_the_next_due_time_is_the_end_of_a_lease_where_one_runs(
