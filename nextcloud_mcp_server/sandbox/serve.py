@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 
 import anyio
 import uvicorn
@@ -41,13 +40,21 @@ async def serving(sandbox: Sandbox, *, host: str = LOOPBACK, port: int = 0) -> A
         lifespan="off",
         proxy_headers=False,
         server_header=False,
+        timeout_graceful_shutdown=1,
     )
     with socket.create_server((host, port)) as listener:
         server = _Server(config)
+
+        async def until_told() -> None:
+            # Shielded: cancelled, it would leave its socket behind in the event loop, and a later
+            # server that gets the same file number would never hear of its visitors.
+            with anyio.CancelScope(shield=True):
+                await server.serve(sockets=[listener])
+
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(server.serve, sockets=[listener]))
-            await server.listening.wait()
+            group.start_soon(until_told)
             try:
+                await server.listening.wait()
                 yield f"http://{host}:{listener.getsockname()[1]}{sandbox.context.base_path}"
             finally:
                 server.should_exit = True

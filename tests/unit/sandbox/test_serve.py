@@ -42,6 +42,17 @@ async def test_serving_ends_when_it_is_cancelled() -> None:
     assert scope.cancelled_caught
 
 
+async def test_after_a_cancelled_one_the_next_sandbox_still_hears_its_visitors() -> None:
+    with anyio.move_on_after(0.5):
+        await serve(Sandbox())
+
+    # It gets the file number of the first one's socket, which the event loop must have let go.
+    async with serving(Sandbox()) as url, httpx2.AsyncClient(timeout=10) as client:
+        response = await client.get(f"{url}/status.php")
+
+    assert response.status_code == 200
+
+
 async def test_the_demo_people_have_notes_and_files() -> None:
     sandbox = Sandbox.demo()
 
