@@ -185,3 +185,31 @@ async def test_a_forged_request_state_is_refused(world: World, state: str) -> No
             await client.call_tool("nc_notes_list_notes", {}, request_state=state)
 
     assert refused.value.error.code == -32602
+
+
+async def test_what_is_not_there_is_said_and_does_not_end_the_connection(world: World, asked: Asked) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await client.call_tool(REQUEST, {})
+        missing = await client.call_tool("nc_files_get_info", {"path": "nowhere.md"})
+        status = await client.call_tool(STATUS, {})
+
+    assert missing.is_error
+    assert "nowhere.md" in text(missing)
+    assert status.structured_content is not None
+    assert status.structured_content["connected"] is True
+
+
+async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the_rest(
+    world: World, asked: Asked
+) -> None:
+    async def first_files_then_notes(url: str) -> None:
+        await alice.allow(url, only=["files:read"] if len(asked.urls) == 1 else ["notes:read"])
+
+    async with (
+        world.person() as alice,
+        world.client(elicitation_callback=asked.by(first_files_then_notes)) as client,
+    ):
+        result = await client.call_tool("nc_notes_list_notes", {})
+
+    assert not result.is_error
+    assert len(set(asked.urls)) == 2
