@@ -11,6 +11,10 @@ secret, a header, or a URL that grants something.
     ├── ElicitationUnknown
     ├── ConsentDeclined
     ├── MissingScope
+    ├── TokenRefused
+    ├── IssuerUnavailable
+    ├── SignInRefused
+    ├── OtherPerson
     ├── NotAsPromised
     ├── StorageError
     │   ├── ForeignDatabase
@@ -22,6 +26,8 @@ secret, a header, or a URL that grants something.
         ├── NotNextcloud
         ├── TooOld
         ├── CredentialRejected
+        ├── GrantRefused
+        ├── GrantDead
         ├── Forbidden
         ├── NotFound
         ├── Conflict
@@ -84,6 +90,22 @@ class MissingScope(NextcloudMcpError):
     """The operator's settings do not allow what the call needs, so consent cannot help."""
 
 
+class TokenRefused(NextcloudMcpError):
+    """The bearer token of an MCP request is not one for us, or not valid any more."""
+
+
+class IssuerUnavailable(NextcloudMcpError):
+    """The identity provider did not answer, or not as one does; asking again later may help."""
+
+
+class SignInRefused(NextcloudMcpError):
+    """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
+
+
+class OtherPerson(NextcloudMcpError):
+    """The browser is signed in as somebody else than the person this request belongs to."""
+
+
 class NotAsPromised(NextcloudMcpError):
     """A step of the demo did not turn out as it says."""
 
@@ -126,6 +148,14 @@ class TooOld(NextcloudError):
 
 class CredentialRejected(NextcloudError):
     """401: the stored credential no longer works. Nothing may use it again."""
+
+
+class GrantRefused(NextcloudError):
+    """A code could not be redeemed: it is wrong, used or too old."""
+
+
+class GrantDead(NextcloudError):
+    """The refresh token no longer works, for good: the person has to consent again."""
 
 
 class Forbidden(NextcloudError):

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult
+from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +55,78 @@ class GrantProvider(Protocol):
 
         Raises:
             NextcloudError: Nextcloud could not be asked; try again later.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """What a code was exchanged for, and whose account it opens."""
+
+    tokens: Tokens
+    identity: Identity
+
+
+class RedirectProvider(Protocol):
+    """A way to be given access that sends the browser there and back, as OAuth does."""
+
+    @property
+    def name(self) -> str:
+        """What the credential's row says about where it came from."""
+        ...
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where the browser comes back to: a path of its own for this leg."""
+        ...
+
+    @property
+    def uses_pkce(self) -> bool:
+        """Whether a code verifier goes along (RFC 7636); Nextcloud's own app ignores it."""
+        ...
+
+    @property
+    def uses_nonce(self) -> bool:
+        """Whether an ID token comes back that must carry our nonce."""
+        ...
+
+    async def callback_issuer(self) -> str | None:
+        """Name the `iss` that the callback must carry (RFC 9207); None where the provider sends none."""
+        ...
+
+    async def authorize_url(self, *, state: str, verifier: SecretStr | None, nonce: SecretStr | None) -> str:
+        """Make the address at which the person confirms.
+
+        Raises:
+            IssuerUnavailable: The provider's addresses could not be found out.
+        """
+        ...
+
+    async def redeem(
+        self, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
+    ) -> Redeemed:
+        """Exchange the code, and ask whose account was given.
+
+        Raises:
+            GrantRefused: The code is not accepted; it counts against the budget of failures.
+            Throttled: Too many failures from our address.
+            NextcloudError: The provider or Nextcloud could not be asked.
+        """
+        ...
+
+    async def refresh(self, refresh_token: SecretStr) -> Tokens:
+        """Fetch the next access token. An answer without a refresh token keeps the old one.
+
+        Raises:
+            GrantDead: It no longer works, for good.
+            NextcloudError: Not now; everything stays as it is.
+        """
+        ...
+
+    async def revoke(self, tokens: Tokens) -> None:
+        """End what these tokens belong to; dead ones count as ended.
+
+        Raises:
+            NextcloudError: Not now; try again later.
         """
         ...

@@ -43,6 +43,16 @@ class BasicCredential:
     secret: SecretStr
 
 
+@dataclass(frozen=True, slots=True)
+class BearerCredential:
+    """An access token of Nextcloud's own OAuth2 app, or of its identity provider."""
+
+    token: SecretStr
+
+
+NextcloudCredential = BasicCredential | BearerCredential
+
+
 class _NoCookies(DefaultCookiePolicy):
     """Takes and gives nothing.
 

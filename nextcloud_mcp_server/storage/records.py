@@ -103,8 +103,22 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a token endpoint answered (RFC 6749 §5.1); `expires_at` is the access token's end, None unknown."""
+
+    access_token: SecretStr
+    refresh_token: SecretStr | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Credential:
-    """What opens the account at Nextcloud. `version` counts every change, for compare-and-swap."""
+    """What opens the account at Nextcloud. `version` counts every change, for compare-and-swap.
+
+    `secret` is an app password, which does not expire, or an access token with its refresh token.
+    `alternate` is a late answer to a refresh, tried once before the credential counts as dead.
+    After a temporary failure nothing is refreshed before `retry_at`.
+    """
 
     id: str
     account_id: str
@@ -114,11 +128,15 @@ class Credential:
     needs_reauth: bool
     version: int
     created_at: datetime
+    refresh_token: SecretStr | None = None
+    expires_at: datetime | None = None
+    alternate: Tokens | None = None
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What one client may do in one person's name."""
+    """What one client may do in one person's name. A paused one allows nothing until it goes on."""
 
     principal: Principal
     client_id: str
@@ -126,6 +144,7 @@ class Permission:
     scopes: frozenset[str]
     granted_at: datetime
     last_used_at: datetime | None = None
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +185,50 @@ class OutboxItem:
     attempts: int
     next_try_at: datetime
     lease_id: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """One browser in which a person signed in; found by the hash of the random value in its cookie.
+
+    `uid` is the Nextcloud account that the operator's mapping gives this person, None without one.
+    """
+
+    principal: Principal
+    display_name: str
+    uid: str | None
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GrantLeg:
+    """One trip of a browser to the grant provider and back; `state` comes back with it, once.
+
+    The row is found by the hash of `state`, together with the hash of the browser's sign-in.
+    """
+
+    state: SecretStr
+    elicitation_id: str
+    principal: Principal
+    scopes: frozenset[str]
+    redirect_uri: str
+    verifier: SecretStr | None
+    nonce: SecretStr | None
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGrant:
+    """What was given at Nextcloud and waits for the person to say that this is their account."""
+
+    elicitation_id: str
+    principal: Principal
+    scopes: frozenset[str]
+    provider: str
+    tokens: Tokens
+    uid: str
+    display_name: str
+    home_id: str | None
+    expires_at: datetime
