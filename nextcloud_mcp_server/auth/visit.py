@@ -1,11 +1,11 @@
-"""What a page may know of an elicitation."""
+"""What a page may know: of an elicitation, of a sign-in, of what a person has connected."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, SignedIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +27,62 @@ class Visit:
     expires_at: datetime
     account_name: str | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignInStart:
+    """Where a browser goes to sign in. `flow` is sealed, and comes back in a cookie of that browser."""
+
+    url: str
+    flow: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class SignInDone:
+    """Who came back. `token` is for the cookie of the new session, `target` what the sign-in was for."""
+
+    token: SecretStr
+    signed_in: SignedIn
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantDone:
+    """What a trip to the grant provider led to; `held` waits until the person says whose it is."""
+
+    elicitation_id: str
+    held: HeldGrant | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentAction:
+    """One line of the audit: the tool's name and how it ended, never what it was about."""
+
+    at: datetime
+    action: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientView:
+    """What one client may do and did; `offered` is what could be permitted to it."""
+
+    client_id: str
+    name: str
+    scopes: frozenset[str]
+    offered: frozenset[str]
+    granted_at: datetime
+    last_used_at: datetime | None
+    paused: bool
+    recent: tuple[RecentAction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountView:
+    """What a person has connected. Without `uid` nothing is; `needs_reauth` waits for a new consent."""
+
+    nextcloud_host: str
+    uid: str | None
+    display_name: str
+    needs_reauth: bool
+    clients: tuple[ClientView, ...]
