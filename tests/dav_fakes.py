@@ -110,7 +110,7 @@ def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://loca
     """Open a person's account in a sandbox."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=sandbox.app))
     nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
-    return nextcloud.account(login_name=uid, secret=SecretStr(uid), uid=uid)
+    return nextcloud.account(BasicCredential(uid, SecretStr(uid)), uid=uid)
 
 
 async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own

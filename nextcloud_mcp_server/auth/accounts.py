@@ -13,7 +13,8 @@ from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, NextcloudCredential
+from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Principal
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -90,6 +91,13 @@ class Accounts(Protocol):
         ...
 
 
+def opening(credential: Credential) -> NextcloudCredential:
+    """Say how a stored credential is shown to Nextcloud: what is refreshed is an access token."""
+    if credential.refresh_token is None:
+        return BasicCredential(credential.login_name, credential.secret)
+    return BearerCredential(credential.secret)
+
+
 class GrantedAccounts:
     """Accounts that people connected themselves."""
 
@@ -138,9 +146,7 @@ class GrantedAccounts:
         if grant is None or grant.permission is None or grant.credential.needs_reauth:
             return None
         credential = grant.credential
-        account = self._nextcloud.account(
-            login_name=credential.login_name, secret=credential.secret, uid=grant.account.uid
-        )
+        account = self._nextcloud.account(opening(credential), uid=grant.account.uid)
         scopes = grant.permission.scopes & self._provisioning.bound
         return Opened(account, scopes, credential.id, credential.version)
 
@@ -207,8 +213,7 @@ class OperatorAccounts:
         self, nextcloud: Nextcloud, *, login_name: str, secret: SecretStr, bound: frozenset[str]
     ) -> None:
         self._nextcloud = nextcloud
-        self._login_name = login_name
-        self._secret = secret
+        self._credential = BasicCredential(login_name, secret)
         self._bound = bound
         self._opened: Opened | None = None
         self._name = login_name
@@ -231,12 +236,12 @@ class OperatorAccounts:
 
     async def _open(self) -> Opened:
         try:
-            user = await self._nextcloud.whoami(login_name=self._login_name, secret=self._secret)
+            user = await self._nextcloud.whoami(self._credential)
         except CredentialRejected:
             self._refused = True
             raise CredentialRejected(_REFUSED) from None
         self._name = user.display_name or user.uid
-        account = self._nextcloud.account(login_name=self._login_name, secret=self._secret, uid=user.uid)
+        account = self._nextcloud.account(self._credential, uid=user.uid)
         return Opened(account, self._bound, "operator", 1)
 
     async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`

@@ -26,6 +26,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
 if TYPE_CHECKING:
@@ -92,15 +93,14 @@ class LoginFlowProvider:
 
     async def identify(self, result: LoginResult) -> Identity:
         """Ask Nextcloud for the user id: the login name may be an e-mail address."""
-        user = await self._nextcloud.whoami(login_name=result.login_name, secret=result.app_password)
-        home_id = await self._nextcloud.home_id(
-            login_name=result.login_name, secret=result.app_password, uid=user.uid
-        )
+        credential = BasicCredential(result.login_name, result.app_password)
+        user = await self._nextcloud.whoami(credential)
+        home_id = await self._nextcloud.home_id(credential, uid=user.uid)
         return Identity(uid=user.uid, display_name=user.display_name, home_id=home_id)
 
     async def revoke(self, *, login_name: str, secret: SecretStr) -> None:
         """Delete the app password with itself."""
-        await self._nextcloud.delete_app_password(login_name=login_name, secret=secret)
+        await self._nextcloud.delete_app_password(BasicCredential(login_name, secret))
 
 
 class Poller:

@@ -4,13 +4,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import httpx2
-from pydantic import Field, SecretStr, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
-from nextcloud_mcp_server.nextcloud.http import Answer, BasicCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
@@ -61,22 +61,22 @@ class Nextcloud:
         self._public_url = public_url
         self._anonymous = self._http(None, uid="")
 
-    def account(self, *, login_name: str, secret: SecretStr, uid: str) -> Account:
+    def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
-        return Account(self._http(BasicCredential(login_name, secret), uid=uid))
+        return Account(self._http(credential, uid=uid))
 
     @property
     def login(self) -> LoginFlowClient:
         """Where people are asked to sign in."""
         return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url)
 
-    async def whoami(self, *, login_name: str, secret: SecretStr) -> User:
+    async def whoami(self, credential: NextcloudCredential) -> User:
         """Ask whose credential this is."""
-        return await UserClient(self._http(BasicCredential(login_name, secret), uid="")).get()
+        return await UserClient(self._http(credential, uid="")).get()
 
-    async def home_id(self, *, login_name: str, secret: SecretStr, uid: str) -> str | None:
+    async def home_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
         """Fetch the id of the home folder; a deleted and re-created account has another one."""
-        asked = self._http(BasicCredential(login_name, secret), uid=uid).stream(
+        asked = self._http(credential, uid=uid).stream(
             "PROPFIND",
             dav.Tree.of("files", uid).url(),
             headers={**dav.XML_HEADERS, "Depth": "0"},
@@ -87,17 +87,21 @@ class Nextcloud:
             ids = [one.text("oc:id") async for some in found for one in some]
         return ids[0] or None if ids else None
 
-    async def delete_app_password(self, *, login_name: str, secret: SecretStr) -> None:
-        """Revoke an app password at Nextcloud; one that is gone already counts as revoked.
+    async def delete_app_password(self, credential: NextcloudCredential) -> bool:
+        """End a credential at Nextcloud with itself; False when Nextcloud did not know it any more.
+
+        An app password that is refused is gone. An access token that is refused may only be too old,
+        and then the refresh token that belongs to it still lives.
 
         Raises:
             Forbidden: The secret is the account's real password.
         """
-        http = self._http(BasicCredential(login_name, secret), uid="")
+        http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
         except errors.CredentialRejected:
-            return
+            return False
+        return True
 
     async def server_info(self) -> ServerInfo:
         """Ask whether a usable Nextcloud is there.
@@ -138,7 +142,7 @@ class Nextcloud:
             needs_upgrade=status.needs_upgrade,
         )
 
-    def _http(self, credential: BasicCredential | None, *, uid: str) -> NextcloudHttp:
+    def _http(self, credential: NextcloudCredential | None, *, uid: str) -> NextcloudHttp:
         return NextcloudHttp(
             self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url
         )

@@ -2,12 +2,12 @@
 
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote
 from urllib.request import Request
 
 import anyio
@@ -15,7 +15,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud import redirect, refusal
 from nextcloud_mcp_server.nextcloud.reach import unreachable
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
@@ -51,6 +51,17 @@ class BearerCredential:
 
 
 NextcloudCredential = BasicCredential | BearerCredential
+
+
+class _BearerAuth(httpx2.Auth):
+    """Puts a token on one request (RFC 6750 §2.1); never into an address or a body."""
+
+    def __init__(self, token: SecretStr) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        yield request
 
 
 class _NoCookies(DefaultCookiePolicy):
@@ -119,18 +130,14 @@ class NextcloudHttp:
         pool: httpx2.AsyncClient,
         base: NextcloudUrl,
         *,
-        credential: BasicCredential | None = None,
+        credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
         self._pool = pool
-        self._auth = (
-            None
-            if credential is None
-            else httpx2.BasicAuth(credential.login_name, credential.secret.get_secret_value())
-        )
+        self._auth = _auth(credential)
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
     async def request(
@@ -255,7 +262,7 @@ class NextcloudHttp:
             if response.status_code not in _REDIRECTS:
                 return response
             await response.aclose()
-            url = _followed(response, last=bool(hops))
+            url = redirect.followed(response, last=bool(hops))
             hops += 1
 
     def _check_person(self, response: httpx2.Response) -> None:
@@ -266,6 +273,16 @@ class NextcloudHttp:
                 "Nextcloud answered for another account than the connected one; the answer was thrown away. "
                 "Do not retry: the administrator should look for a cache or proxy that mixes up people."
             )
+
+
+def _auth(credential: NextcloudCredential | None) -> httpx2.Auth | None:
+    match credential:
+        case BasicCredential(login_name, secret):
+            return httpx2.BasicAuth(login_name, secret.get_secret_value())
+        case BearerCredential(token):
+            return _BearerAuth(token)
+        case None:
+            return None
 
 
 def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
@@ -336,34 +353,6 @@ async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False)
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
     return httpx2.Response(
         response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
-    )
-
-
-def _followed(response: httpx2.Response, *, last: bool) -> str:
-    """Decide where a redirect may lead: the same place by https, or with a trailing slash.
-
-    Anything else would carry the Authorization header to an address that nobody configured.
-    """
-    address = str(response.request.url)
-    here, there = urlsplit(address), urlsplit(urljoin(address, response.headers.get("Location", "")))
-    upgraded = (
-        (here.scheme, there.scheme) == ("http", "https")
-        and here.hostname == there.hostname
-        and (here.port, there.port) == (None, None)
-    )
-    same_place = there.path in {here.path, f"{here.path}/"} and there.query == here.query
-    same_origin = (here.scheme, here.netloc) == (there.scheme, there.netloc)
-    moved = here != there and same_place and (upgraded or same_origin)
-    if response.request.method == "GET" and moved and not last:
-        return there.geturl()
-    if same_origin:
-        raise errors.NotNextcloud(
-            "Nextcloud redirects this request instead of answering it. The administrator should check "
-            "the proxy in front of it and NEXTCLOUD_HOST."
-        )
-    raise errors.NotNextcloud(
-        f"Nextcloud redirects to {there.scheme} on {there.hostname or 'no host'}, and "
-        "the access is not sent there. Set NEXTCLOUD_HOST to the address that browsers end up at."
     )
 
 

@@ -6,6 +6,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.search import Query
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -35,14 +36,14 @@ def nextcloud(server: Server, pool: AsyncClient) -> Nextcloud:
 @pytest.fixture
 async def alice(server: Server, nextcloud: Nextcloud) -> Account:
     await clean(server)
-    account = nextcloud.account(login_name="alice", secret=SecretStr(server.passwords["alice"]), uid="alice")
+    account = nextcloud.account(BasicCredential("alice", SecretStr(server.passwords["alice"])), uid="alice")
     await account.files.create_folder("/Rec")
     return account
 
 
 @pytest.fixture
 def bob(server: Server, nextcloud: Nextcloud) -> Account:
-    return nextcloud.account(login_name="bob", secret=SecretStr(server.passwords["bob"]), uid="bob")
+    return nextcloud.account(BasicCredential("bob", SecretStr(server.passwords["bob"])), uid="bob")
 
 
 @pytest.fixture
@@ -55,21 +56,21 @@ def sandbox(server: Server) -> Sandbox:
 async def test_a_credential_names_its_person(server: Server, nextcloud: Nextcloud) -> None:
     secret = SecretStr(server.passwords["alice"])
 
-    user = await nextcloud.whoami(login_name="alice", secret=secret)
+    user = await nextcloud.whoami(BasicCredential("alice", secret))
 
     assert user.uid == "alice"
 
 
 async def test_a_wrong_password_is_a_rejected_credential(nextcloud: Nextcloud) -> None:
     with pytest.raises(errors.CredentialRejected):
-        await nextcloud.whoami(login_name="alice", secret=SecretStr("wrong"))
+        await nextcloud.whoami(BasicCredential("alice", SecretStr("wrong")))
 
 
 async def test_a_home_folder_has_an_id_that_stays(server: Server, nextcloud: Nextcloud) -> None:
     secret = SecretStr(server.passwords["alice"])
 
-    first = await nextcloud.home_id(login_name="alice", secret=secret, uid="alice")
-    again = await nextcloud.home_id(login_name="alice", secret=secret, uid="alice")
+    first = await nextcloud.home_id(BasicCredential("alice", secret), uid="alice")
+    again = await nextcloud.home_id(BasicCredential("alice", secret), uid="alice")
 
     assert first
     assert first == again
@@ -94,18 +95,18 @@ async def test_an_app_password_works_until_it_is_deleted(server: Server, nextclo
     )
     secret = SecretStr(made.json()["ocs"]["data"]["apppassword"])
 
-    user = await nextcloud.whoami(login_name="bob", secret=secret)
-    await nextcloud.delete_app_password(login_name="bob", secret=secret)
-    await nextcloud.delete_app_password(login_name="bob", secret=secret)
+    user = await nextcloud.whoami(BasicCredential("bob", secret))
+    await nextcloud.delete_app_password(BasicCredential("bob", secret))
+    await nextcloud.delete_app_password(BasicCredential("bob", secret))
 
     assert user.uid == "bob"
     with pytest.raises(errors.CredentialRejected):
-        await nextcloud.whoami(login_name="bob", secret=secret)
+        await nextcloud.whoami(BasicCredential("bob", secret))
 
 
 async def test_a_real_password_cannot_be_deleted(server: Server, nextcloud: Nextcloud) -> None:
     with pytest.raises(errors.Forbidden):
-        await nextcloud.delete_app_password(login_name="bob", secret=SecretStr(server.passwords["bob"]))
+        await nextcloud.delete_app_password(BasicCredential("bob", SecretStr(server.passwords["bob"])))
 
 
 async def test_a_login_flow_is_pending_until_somebody_grants(nextcloud: Nextcloud) -> None:
@@ -319,7 +320,7 @@ async def test_too_many_bad_logins_are_not_a_wrong_password(
 ) -> None:
     for _ in range(11):
         with pytest.raises(errors.CredentialRejected):
-            await nextcloud.whoami(login_name="alice", secret=SecretStr("wrong"))
+            await nextcloud.whoami(BasicCredential("alice", SecretStr("wrong")))
 
     with pytest.raises(errors.Throttled):
         await alice.files.info("/")

@@ -63,7 +63,7 @@ async def test_no_cookie_is_ever_kept_or_sent(stage: Stage, process: Process) ->
 
     def account(name: str) -> Account:
         made = stage.sandbox.state.new_app_password(people[name])
-        return process.nextcloud.account(login_name=name, secret=SecretStr(made.secret), uid=name)
+        return process.nextcloud.account(BasicCredential(name, SecretStr(made.secret)), uid=name)
 
     alice, bob = account("alice"), account("bob")
     seen = [(await one.user.get()).uid for one in (alice, bob, alice, bob)]

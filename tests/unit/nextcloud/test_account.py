@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 SECRET = SecretStr("p" * 72)
@@ -97,8 +97,8 @@ async def test_the_uid_and_not_the_login_name_is_in_every_path() -> None:
         return httpx2.Response(207, text=body)
 
     server = nextcloud(answer)
-    user = await server.whoami(login_name="a@example.org", secret=SECRET)
-    home_id = await server.home_id(login_name="a@example.org", secret=SECRET, uid=user.uid)
+    user = await server.whoami(BasicCredential("a@example.org", SECRET))
+    home_id = await server.home_id(BasicCredential("a@example.org", SECRET), uid=user.uid)
 
     assert (user.uid, home_id) == (uid, "00000007ocid")
     assert asked[1].url.raw_path.startswith(b"/nextcloud/remote.php/dav/files/a%20b%2Bc%40d%C3%BC")
@@ -109,7 +109,7 @@ async def test_a_home_folder_without_id_has_none() -> None:
     empty = '<?xml version="1.0"?><d:multistatus xmlns:d="DAV:"/>'
 
     home_id = await nextcloud(lambda _: httpx2.Response(207, text=empty)).home_id(
-        login_name="alice", secret=SECRET, uid="alice"
+        BasicCredential("alice", SECRET), uid="alice"
     )
 
     assert home_id is None
@@ -121,16 +121,19 @@ def basic(name: str) -> str:
     return authorised.headers["Authorization"]
 
 
-@pytest.mark.parametrize("status", [200, 401])
-async def test_deleting_an_app_password_that_is_gone_already_counts_as_done(status: int) -> None:
+@pytest.mark.parametrize(("status", "ended"), [(200, True), (401, False)])
+async def test_deleting_an_app_password_tells_whether_nextcloud_still_knew_it(
+    status: int, *, ended: bool
+) -> None:
     asked: list[str] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
         asked.append(f"{request.method} {request.url}")
         return httpx2.Response(status, json={"ocs": {"meta": {}, "data": []}})
 
-    await nextcloud(answer).delete_app_password(login_name="alice", secret=SECRET)
+    known = await nextcloud(answer).delete_app_password(BasicCredential("alice", SECRET))
 
+    assert known is ended
     assert asked == ["DELETE https://h/nextcloud/ocs/v2.php/core/apppassword?format=json"]
 
 
@@ -139,7 +142,7 @@ async def test_a_real_password_cannot_be_deleted_and_that_is_said() -> None:
 
     with pytest.raises(Forbidden, match="no app password in use"):
         await nextcloud(lambda _: httpx2.Response(403, json=body)).delete_app_password(
-            login_name="alice", secret=SECRET
+            BasicCredential("alice", SECRET)
         )
 
 
@@ -148,9 +151,26 @@ async def test_an_account_has_a_client_for_each_app_and_login_is_on_the_public_a
         return httpx2.Response(200, json={"poll": {"token": "t"}, "login": "https://h/login/v2/flow/x"})
 
     server = nextcloud(answer, public="https://cloud.example.org")
-    account = server.account(login_name="alice", secret=SECRET, uid="alice")
+    account = server.account(BasicCredential("alice", SECRET), uid="alice")
     started = await server.login.start()
 
     assert account.uid == "alice"
     assert all((account.notes, account.files, account.trash, account.user, account.capabilities))
     assert started.login_url.get_secret_value() == "https://cloud.example.org/login/v2/flow/x"
+
+
+async def test_an_access_token_is_sent_as_a_bearer_with_the_header_that_apps_ask_for() -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(200, json={"ocs": {"meta": {}, "data": {"id": "alice"}}})
+
+    credential = BearerCredential(SECRET)
+    server = nextcloud(answer)
+    await server.account(credential, uid="alice").user.get()
+    await server.delete_app_password(credential)
+
+    assert {request.headers["Authorization"] for request in asked} == {f"Bearer {'p' * 72}"}
+    assert {request.headers["OCS-APIRequest"] for request in asked} == {"true"}
+    assert SECRET.get_secret_value() not in repr(credential)

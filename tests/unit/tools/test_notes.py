@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.tools import notes as tools
 from nextcloud_mcp_server.tools.toolset import Guarded
@@ -55,7 +55,7 @@ class Server:
         self.asked: list[httpx2.Request] = []
         pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(self._answer))
         nextcloud = Nextcloud(NextcloudUrl.parse("https://h"), pool)
-        self.account: Account = nextcloud.account(login_name="a@x", secret=SecretStr("p"), uid="alice")
+        self.account: Account = nextcloud.account(BasicCredential("a@x", SecretStr("p")), uid="alice")
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         self.asked.append(request)
