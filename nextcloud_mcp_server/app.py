@@ -24,7 +24,8 @@ from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Standing, Track
-from nextcloud_mcp_server.settings import SHORTEST_SECRET, Settings
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.settings_checks import SHORTEST_SECRET
 from nextcloud_mcp_server.tools.state import State
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ import httpx2
 
 from nextcloud_mcp_server.database_file import database_file, schema_version
 from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
-from nextcloud_mcp_server.settings import LOOPBACK_HOSTS, Settings
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.settings_checks import LOOPBACK_HOSTS
 from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file
 
 _CLOCK_SKEW_SECONDS = 30

@@ -13,7 +13,45 @@ _OTHER_NAMES = {"host": "NEXTCLOUD_MCP_HOST", "port": "NEXTCLOUD_MCP_PORT"}
 #: Fields that a command's options set, and nothing else.
 COMMAND_LINE_ONLY = frozenset({"transport", "sandbox", "no_local_auth"})
 #: Fields that can also be read from the file that `<NAME>_FILE` names.
-SECRETS = frozenset({"nextcloud_app_password", "token_encryption_keys", "nextcloud_mcp_secret"})
+SECRETS = frozenset(
+    {
+        "nextcloud_app_password",
+        "database_url",
+        "token_encryption_keys",
+        "nextcloud_mcp_secret",
+        "oidc_client_secret",
+        "introspection_client_secret",
+        "nextcloud_oauth_client_secret",
+    }
+)
+#: Fields that hold a web address.
+ADDRESSES = (
+    "nextcloud_host",
+    "nextcloud_public_url",
+    "nextcloud_mcp_server_url",
+    "oidc_issuer",
+    "elicitation_callback_url",
+)
+#: Fields that have an effect with `MODE=oidc` alone, in the order of the documentation.
+MANY_PEOPLE = (
+    "oidc_issuer",
+    "oidc_client_id",
+    "oidc_client_secret",
+    "oidc_audience",
+    "oidc_identity_claim",
+    "oidc_token_types",
+    "token_scopes",
+    "scope_prefix",
+    "introspection_client_id",
+    "introspection_client_secret",
+    "account_mapping",
+    "grant_provider",
+    "nextcloud_oauth_client_id",
+    "nextcloud_oauth_client_secret",
+    "nextcloud_resource",
+    "elicitation_callback_url",
+    "trusted_proxies",
+)
 
 #: Every field that a variable can set, in the order of the documentation.
 FIELDS = (
@@ -38,23 +76,12 @@ FIELDS = (
     "log_level",
     "host",
     "port",
+    *MANY_PEOPLE,
 )
 
-_PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "TOKEN_")
+_PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
 #: Set for the tests against a real Nextcloud; they are no settings of the server.
 _TEST_PREFIX = "NEXTCLOUD_TEST_"
-_LATER = frozenset(
-    {
-        "OIDC_ISSUER",
-        "OIDC_CLIENT_ID",
-        "OIDC_CLIENT_SECRET",
-        "OIDC_CLIENT_SECRET_FILE",
-        "NEXTCLOUD_OAUTH_CLIENT_ID",
-        "NEXTCLOUD_OAUTH_CLIENT_SECRET",
-        "NEXTCLOUD_OAUTH_CLIENT_SECRET_FILE",
-        "ELICITATION_CALLBACK_URL",
-    }
-)
 #: Names without our prefixes are other programs' unless they are this similar to one of ours.
 _NEAR_MISS = 0.88
 _SHORTEST_NEAR_MISS = 7
@@ -132,8 +159,6 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
         return
     if name == "NEXTCLOUD_URL":
         yield "NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it."
-    elif name in _LATER:
-        yield f"{name} has no effect: it is for more than one person, which comes with a later version."
     elif name.startswith(_PREFIXES):
         yield f"{name} is not read{closest(name) or '.'}"
     elif len(name) >= _SHORTEST_NEAR_MISS and get_close_matches(name, known, n=1, cutoff=_NEAR_MISS):

@@ -11,7 +11,7 @@ from typing import cast
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import TOOLSETS
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, SECRETS, env_name
+from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, MANY_PEOPLE, SECRETS, env_name
 
 _WIDTH = 96
 
@@ -26,6 +26,16 @@ A misspelt name is not silently ignored: the log and `nextcloud-mcp-server docto
 A combination that cannot be safe is refused at start, with the variable's name and the fix.
 
 ## Variables
+
+| variable | default | what it does |
+|---|---|---|
+"""
+
+_PAGE_MANY_PEOPLE = """
+## For many people
+
+These have an effect with `MODE=oidc` alone. `NEXTCLOUD_MCP_SERVER_URL` and `TOKEN_ENCRYPTION_KEYS` are required then
+too. docs/quickstart-oidc.md goes through them in order, and docs/identity-providers.md says where the values come from.
 
 | variable | default | what it does |
 |---|---|---|
@@ -46,6 +56,9 @@ These belong to `nextcloud-mcp-server serve` and have no variable.
 
 | option | default | what it does |
 |---|---|---|
+"""
+
+_EXAMPLE_MANY_PEOPLE = """# ---- For many people: all below has an effect with MODE=oidc alone. ----
 """
 
 _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (make docs): edit a copy.
@@ -91,6 +104,8 @@ def env_example() -> str:
     """Print `.env.example`: every variable, commented out, with its default."""
     parts = [_EXAMPLE_HEAD]
     for field in FIELDS:
+        if field == MANY_PEOPLE[0]:
+            parts.append(_EXAMPLE_MANY_PEOPLE)
         description = (Settings.model_fields[field].description or "").replace("`", "")
         lines = [f"# {line}" for line in wrap(description, _WIDTH)]
         default = _default(field)
@@ -102,10 +117,11 @@ def env_example() -> str:
 
 def configuration_page() -> str:
     """Print `docs/configuration.md`."""
-    variables = "".join(_row(field) for field in FIELDS)
+    variables = "".join(_row(field) for field in FIELDS if field not in MANY_PEOPLE)
+    many = "".join(_row(field) for field in MANY_PEOPLE)
     secrets = "".join(f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)
     options = "".join(_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)
-    return f"{_PAGE_HEAD}{variables}{_PAGE_SECRETS}{secrets}{_PAGE_OPTIONS}{options}"
+    return f"{_PAGE_HEAD}{variables}{_PAGE_MANY_PEOPLE}{many}{_PAGE_SECRETS}{secrets}{_PAGE_OPTIONS}{options}"
 
 
 def tools_page() -> str:

@@ -72,12 +72,15 @@ def test_every_command_explains_itself(command: str) -> None:
 
 
 def test_a_wrong_setting_is_one_sentence_and_exit_code_2(monkeypatch: Patch, capsys: Capture) -> None:
-    monkeypatch.setenv("MODE", "oidc")
+    monkeypatch.setenv("MODE", "builtin")
 
     code, out, err = run(["serve"], monkeypatch, capsys)
 
     assert (code, out) == (2, "")
-    assert err == "Error: MODE=oidc comes with a later version; use MODE=personal.\n"
+    assert err == (
+        "Error: MODE=builtin comes with a later version: use MODE=oidc with an identity provider, "
+        "or MODE=personal.\n"
+    )
 
 
 def test_serving_without_a_nextcloud_says_how_to_name_one(monkeypatch: Patch, capsys: Capture) -> None:

@@ -149,10 +149,8 @@ def test_two_different_addresses_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         ("TOKEN_QQQQQQQQQQ", "TOKEN_QQQQQQQQQQ is not read."),
         ("READONLY", "READONLY is not read: did you mean READ_ONLY?"),
         ("TOOLSET", "TOOLSET is not read: did you mean TOOLSETS?"),
-        (
-            "OIDC_ISSUER",
-            "OIDC_ISSUER has no effect: it is for more than one person, which comes with a later version.",
-        ),
+        ("OIDC_CLIENT", "OIDC_CLIENT is not read: did you mean OIDC_CLIENT_ID?"),
+        ("INTROSPECTION_SECRET", "INTROSPECTION_SECRET is not read: did you mean it?"),
     ],
 )
 def test_a_variable_that_is_not_read_is_pointed_out(
@@ -177,8 +175,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"mode": "oidc"}, "MODE=oidc comes with a later version; use MODE=personal."),
-        ({"mode": "builtin"}, "MODE=builtin comes with a later version; use MODE=personal."),
+        ({"mode": "builtin"}, "MODE=builtin comes with a later version: use MODE=oidc"),
         ({"mode": "many"}, "MODE is not right"),
         ({"nextcloud_host": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
@@ -195,7 +192,8 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
             "works on loopback only, not on 0.0.0.0",
         ),
         ({"no_local_auth": True, "nextcloud_mcp_secret": "s" * 24}, "has no use with --no-local-auth"),
-        ({"database_url": "postgresql://db/x"}, "DATABASE_URL names another database than SQLite"),
+        ({"database_url": "mysql://db/x"}, "DATABASE_URL names another database than SQLite or PostgreSQL"),
+        ({"nextcloud_host": "https://*.example.org"}, "NEXTCLOUD_HOST holds a wildcard"),
         ({"toolsets": "notes,note"}, "TOOLSETS names 'note'"),
         ({"hold_seconds": 900}, "HOLD_SECONDS is not right: input should be less than or equal to 300."),
         ({"port": "http"}, "NEXTCLOUD_MCP_PORT is not right"),
@@ -264,6 +262,9 @@ def test_the_sandbox_has_a_data_folder_of_its_own(tmp_path: Path) -> None:
         (None, "sqlite+aiosqlite:////data/state.db"),
         ("sqlite:////srv/x.db", "sqlite+aiosqlite:////srv/x.db"),
         ("sqlite+aiosqlite:////srv/x.db", "sqlite+aiosqlite:////srv/x.db"),
+        ("postgresql://mcp@db/x", "postgresql+asyncpg://mcp@db/x"),
+        ("postgres://mcp@db/x", "postgresql+asyncpg://mcp@db/x"),
+        ("postgresql+asyncpg://mcp@db/x", "postgresql+asyncpg://mcp@db/x"),
     ],
 )
 def test_the_database_s_address_has_the_asynchronous_driver(url: str | None, address: str) -> None:

@@ -1,0 +1,314 @@
+"""Refuses settings that cannot work or cannot be safe, in one sentence with the variable and the fix."""
+
+from ipaddress import ip_network
+from urllib.parse import SplitResult, urlsplit
+
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
+from nextcloud_mcp_server.settings_names import ADDRESSES, MANY_PEOPLE, env_name
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+SHORTEST_SECRET = 24
+_DATABASES = frozenset({"sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def refuse(settings: Fields) -> None:
+    """Refuse what cannot work or be safe.
+
+    Raises:
+        ConfigurationError: The first such thing; names the variable and the fix.
+    """
+    _check_mode(settings)
+    _check_addresses(settings)
+    _check_credentials(settings)
+    _check_transport(settings)
+    _check_database(settings)
+    _check_toolsets(settings)
+    _check_proxies(settings)
+    if settings.mode == "oidc":
+        _check_one_person(settings)
+        _check_own_address(settings)
+        _check_keys(settings)
+        _check_sign_in(settings)
+        _check_grants(settings)
+
+
+def refuse_draft(settings: Fields) -> None:
+    """Refuse what would make `setup nextcloud` register an address that cannot be safe.
+
+    Raises:
+        ConfigurationError: The first such thing; names the variable and the fix.
+    """
+    settings.require_nextcloud()
+    _check_addresses(settings)
+    _check_own_address(settings)
+
+
+def looks_wrong(settings: Fields) -> list[str]:
+    """List what works and is probably not meant."""
+    found: list[str] = []
+    for field in ("nextcloud_host", "nextcloud_public_url", "nextcloud_mcp_server_url"):
+        parts = urlsplit(getattr(settings, field) or "")
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
+            found.append(
+                f"{env_name(field)} is not encrypted (http://): whoever is on the network can read along; use https://."
+            )
+    if settings.sandbox and settings.nextcloud_host:
+        found.append("NEXTCLOUD_HOST is not used with --sandbox.")
+    if settings.mode == "oidc":
+        return found + _looks_wrong_for_many(settings)
+    if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
+        found.append(
+            f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
+            "and keep the bearer secret to yourself."
+        )
+    given = [env_name(field) for field in MANY_PEOPLE if field in settings.model_fields_set]
+    found.extend(f"{name} has no effect with MODE=personal: it is for MODE=oidc." for name in given)
+    return found
+
+
+def _looks_wrong_for_many(settings: Fields) -> list[str]:
+    found: list[str] = []
+    if settings.grant_provider != "nextcloud_oauth2" and settings.nextcloud_oauth_client_id:
+        found.append(
+            f"NEXTCLOUD_OAUTH_CLIENT_ID has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
+        )
+    if settings.grant_provider != "oidc_refresh" and settings.nextcloud_resource:
+        found.append(
+            f"NEXTCLOUD_RESOURCE has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
+        )
+    if "jwt" in {kind.lower() for kind in settings.oidc_token_types}:
+        found.append(
+            "OIDC_TOKEN_TYPES takes plain JWT too, which is what ID tokens are: keep OIDC_AUDIENCE apart from every "
+            "client id at the identity provider."
+        )
+    if not settings.trusted_proxies and settings.server_url.startswith("https://"):
+        found.append(
+            "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
+            "rate limit: name the proxy's address."
+        )
+    return found
+
+
+def _check_mode(settings: Fields) -> None:
+    if settings.mode == "builtin":
+        raise ConfigurationError(
+            "MODE=builtin comes with a later version: use MODE=oidc with an identity provider, or MODE=personal."
+        )
+
+
+def _check_addresses(settings: Fields) -> None:
+    for field in ADDRESSES:
+        text: str | None = getattr(settings, field)
+        if text is not None:
+            _check_address(env_name(field), text)
+    if settings.nextcloud_ca_bundle is not None and not settings.nextcloud_ca_bundle.is_file():
+        raise ConfigurationError("NEXTCLOUD_CA_BUNDLE names no file: give the path of a PEM file.")
+
+
+def _check_address(name: str, text: str) -> None:
+    if "://" not in text:
+        raise ConfigurationError(f"{name} lacks its scheme: did you mean https://{text}?")
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+        parts = urlsplit("")
+    if not valid or parts.query or parts.fragment:
+        raise ConfigurationError(f"{name} is not a web address: write it like https://cloud.example.org.")
+    if parts.username or parts.password:
+        raise ConfigurationError(f"{name} must not hold a name or password: take the part before the @ out.")
+    if "*" in text:
+        raise ConfigurationError(f"{name} holds a wildcard: write the one address that is meant.")
+
+
+def _check_credentials(settings: Fields) -> None:
+    if settings.nextcloud_username and not settings.nextcloud_app_password:
+        raise ConfigurationError(
+            "NEXTCLOUD_USERNAME needs NEXTCLOUD_APP_PASSWORD (or NEXTCLOUD_APP_PASSWORD_FILE): set both, "
+            "or neither to give consent in the browser."
+        )
+    if settings.nextcloud_app_password and not settings.nextcloud_username:
+        raise ConfigurationError(
+            "NEXTCLOUD_APP_PASSWORD needs NEXTCLOUD_USERNAME: set both, or neither to consent in the browser."
+        )
+
+
+def _check_transport(settings: Fields) -> None:
+    secret = settings.nextcloud_mcp_secret
+    if secret is not None and len(secret.get_secret_value()) < SHORTEST_SECRET:
+        raise ConfigurationError(
+            f"NEXTCLOUD_MCP_SECRET is too short to be safe: use at least {SHORTEST_SECRET} characters, "
+            "or leave it out and have one made."
+        )
+    if not settings.no_local_auth:
+        return
+    if settings.host not in LOOPBACK_HOSTS:
+        raise ConfigurationError(
+            f"--no-local-auth works on loopback only, not on {settings.host}: "
+            "leave it out, or use --host 127.0.0.1."
+        )
+    if secret is not None:
+        raise ConfigurationError("NEXTCLOUD_MCP_SECRET has no use with --no-local-auth: keep one of them.")
+
+
+def _check_database(settings: Fields) -> None:
+    if settings.database_url is None:
+        return
+    if settings.database_url.partition("://")[0] not in _DATABASES:
+        raise ConfigurationError(
+            "DATABASE_URL names another database than SQLite or PostgreSQL: write "
+            "sqlite+aiosqlite:////path/to/state.db or postgresql+asyncpg://name:password@host/database."
+        )
+
+
+def _check_toolsets(settings: Fields) -> None:
+    for name in settings.toolsets:
+        if name not in (*EVERY_TOOLSET, "all"):
+            raise ConfigurationError(
+                f"TOOLSETS names {name!r}, which there is not: use {', '.join(EVERY_TOOLSET)} or all."
+            )
+
+
+def _check_proxies(settings: Fields) -> None:
+    for text in settings.trusted_proxies:
+        try:
+            network = ip_network(text)
+        except ValueError:
+            raise ConfigurationError(
+                f"TRUSTED_PROXIES holds {text!r}, which is no address or network: write it like 10.0.0.7 or "
+                "10.0.0.0/24 (the bits behind the slash's number must be zero)."
+            ) from None
+        if network.prefixlen == 0:
+            raise ConfigurationError(
+                f"TRUSTED_PROXIES trusts everybody with {text}: name the addresses of your reverse proxies alone."
+            )
+
+
+def _check_one_person(settings: Fields) -> None:
+    """Refuse what would make all people one: a shared credential, or a way in without a token."""
+    if settings.nextcloud_username or settings.nextcloud_app_password:
+        raise ConfigurationError(
+            "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make everybody one Nextcloud user: take them out, or "
+            "use MODE=personal."
+        )
+    if settings.nextcloud_mcp_secret is not None:
+        raise ConfigurationError(
+            "NEXTCLOUD_MCP_SECRET does not say who calls: take it out; with MODE=oidc clients send a token of the "
+            "identity provider."
+        )
+    if settings.no_local_auth:
+        raise ConfigurationError(
+            "--no-local-auth does not say who calls: take it out; with MODE=oidc every call needs a token."
+        )
+    if settings.transport == "stdio":
+        raise ConfigurationError(
+            "--transport stdio is for one person: leave it out with MODE=oidc, which serves over HTTP."
+        )
+
+
+def _check_own_address(settings: Fields) -> None:
+    if settings.nextcloud_mcp_server_url is None:
+        raise ConfigurationError(
+            "NEXTCLOUD_MCP_SERVER_URL is missing: set the address under which browsers and clients reach this "
+            "server, such as https://mcp.example.org."
+        )
+    own = urlsplit(settings.nextcloud_mcp_server_url)
+    _need_https("NEXTCLOUD_MCP_SERVER_URL", own)
+    for field in ("nextcloud_host", "nextcloud_public_url"):
+        text: str | None = getattr(settings, field)
+        if text and _origin(urlsplit(text)) == _origin(own):
+            # On one origin a script in either could act in the other with the person's cookies.
+            raise ConfigurationError(
+                f"NEXTCLOUD_MCP_SERVER_URL has the origin of {env_name(field)}: give this server a host name of "
+                "its own, such as https://mcp.example.org."
+            )
+    if settings.elicitation_callback_url is None:
+        return
+    callback = urlsplit(settings.elicitation_callback_url)
+    if _origin(callback) != _origin(own):
+        raise ConfigurationError(
+            "ELICITATION_CALLBACK_URL has another origin than NEXTCLOUD_MCP_SERVER_URL, where the browser's session "
+            "would be missing: leave it out, or use the same host."
+        )
+    if not settings.callback_url.endswith(CALLBACK_PATH):
+        raise ConfigurationError(
+            f"ELICITATION_CALLBACK_URL does not end in {CALLBACK_PATH}, where this server answers: leave it out, or "
+            "write it so."
+        )
+
+
+def _check_keys(settings: Fields) -> None:
+    if not settings.token_encryption_keys:
+        raise ConfigurationError(
+            "TOKEN_ENCRYPTION_KEYS is missing: make a key with 'nextcloud-mcp-server keys new', keep it with your "
+            "backups, and set it (or TOKEN_ENCRYPTION_KEYS_FILE)."
+        )
+
+
+def _check_sign_in(settings: Fields) -> None:
+    if settings.oidc_issuer is None:
+        raise ConfigurationError(
+            "OIDC_ISSUER is missing: set the address of your identity provider, as it writes it in 'issuer' of its "
+            "/.well-known/openid-configuration."
+        )
+    _need_https("OIDC_ISSUER", urlsplit(settings.oidc_issuer))
+    if settings.oidc_client_id is None:
+        raise ConfigurationError(
+            "OIDC_CLIENT_ID is missing: register a client at the identity provider with the redirect URI "
+            f"{settings.sign_in_callback_url}, and set its id."
+        )
+    if settings.audience == settings.oidc_client_id:
+        # An ID token names the client as its audience, and it would then pass for an access token.
+        raise ConfigurationError(
+            "OIDC_AUDIENCE is the same as OIDC_CLIENT_ID, so that ID tokens would be for this server too: leave it "
+            "out, or choose another audience at the identity provider."
+        )
+    for name, words in (
+        ("OIDC_AUDIENCE", (settings.audience,)),
+        ("OIDC_TOKEN_TYPES", settings.oidc_token_types),
+    ):
+        if not words or any("*" in word for word in words):
+            raise ConfigurationError(f"{name} must name what is meant: it is empty or holds a wildcard.")
+    if settings.introspection_client_id and not settings.introspection_client_secret:
+        raise ConfigurationError(
+            "INTROSPECTION_CLIENT_ID needs INTROSPECTION_CLIENT_SECRET: set both, or neither to use OIDC_CLIENT_ID."
+        )
+    if settings.introspection_client_secret and not settings.introspection_client_id:
+        raise ConfigurationError(
+            "INTROSPECTION_CLIENT_SECRET needs INTROSPECTION_CLIENT_ID: set both, or neither to use OIDC_CLIENT_ID."
+        )
+
+
+def _check_grants(settings: Fields) -> None:
+    if settings.grant_provider == "login_flow" and settings.mapping_claim is None:
+        # Whoever finishes a login flow decides whose account it is, so it must be known beforehand.
+        raise ConfigurationError(
+            "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
+            "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."
+        )
+    if settings.grant_provider != "nextcloud_oauth2":
+        return
+    if not settings.nextcloud_oauth_client_id:
+        raise ConfigurationError(
+            "NEXTCLOUD_OAUTH_CLIENT_ID is missing: 'nextcloud-mcp-server setup nextcloud' makes the client at "
+            "Nextcloud and prints it."
+        )
+    if not settings.nextcloud_oauth_client_secret:
+        raise ConfigurationError(
+            "NEXTCLOUD_OAUTH_CLIENT_SECRET is missing: it was shown when the client was made; without it, delete the "
+            "client and run 'nextcloud-mcp-server setup nextcloud' again."
+        )
+
+
+def _need_https(name: str, parts: SplitResult) -> None:
+    if parts.scheme != "https" and parts.hostname not in LOOPBACK_HOSTS:
+        raise ConfigurationError(
+            f"{name} is not encrypted (http://), so tokens could be read on the way: use https://."
+        )
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
