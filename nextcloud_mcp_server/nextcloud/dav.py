@@ -153,7 +153,10 @@ def _decode(path: str) -> Segments | None:
             segments = [unquote_to_bytes(part).decode() if "%" in part else part for part in segments]
         except UnicodeDecodeError:
             return None
-    if "" in segments or "." in segments or ".." in segments or "\0" in "/".join(segments):
+        # XML cannot hold this character as it is.
+        if any("\0" in segment for segment in segments):
+            return None
+    if "" in segments or "." in segments or ".." in segments:
         return None
     return tuple(segments)
 

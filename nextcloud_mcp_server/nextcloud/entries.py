@@ -14,13 +14,13 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: Enough for a row of a list.
-ROW: Final = (
-    "d:resourcetype", "d:getcontenttype", "d:getlastmodified", "d:getetag", "oc:size", "oc:favorite",
-)  # fmt: skip
+#: Enough for a row of a list; no etag, because each property costs a tenth of a long list's time.
+ROW: Final = ("d:resourcetype", "d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite")
+#: What must not have changed before something is overwritten.
+STATE: Final = (*ROW, "d:getetag")
 #: All that `info` tells.
 DETAILS: Final = (
-    *ROW, "d:getcontentlength", "d:quota-available-bytes", "d:quota-used-bytes", "oc:fileid",
+    *STATE, "d:getcontentlength", "d:quota-available-bytes", "d:quota-used-bytes", "oc:fileid",
     "oc:permissions",
     "oc:owner-display-name", "oc:share-types", "nc:sharees", "nc:system-tags", "oc:tags",
     "nc:contained-folder-count", "nc:contained-file-count",
@@ -122,6 +122,8 @@ def details_of(response: DavResponse) -> Details:
 
 
 def _etag(text: str) -> str | None:
+    if not text:
+        return None
     etag = etags.normalise(text)
     # It goes into a header later: a line break in it would begin another header.
     return etag if etag.isascii() and etag.isprintable() and etag else None

@@ -60,15 +60,16 @@ class FilesClient:
         """
         wanted = dav.split(path)
         window = Window[Entry](_POSITIONS[order], limit=limit, after=after)
+        depth = len(wanted) + 1
         folder: Entry | None = None
         async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
             async for some in found:
                 for segments, response in some:
-                    if dav.same(segments, wanted):
-                        folder = entries.entry_of(segments, response)
                     # Some Nextclouds (31.0.8) answer grandchildren as well.
-                    elif len(segments) == len(wanted) + 1 and dav.same(segments[:-1], wanted):
+                    if len(segments) == depth and dav.same(segments[:-1], wanted):
                         window.offer(entries.entry_of(segments, response))
+                    elif dav.same(segments, wanted):
+                        folder = entries.entry_of(segments, response)
         if folder is None:
             raise troubles.not_what_was_asked(path)
         if not folder.is_folder:
@@ -82,7 +83,7 @@ class FilesClient:
         Raises:
             NotFound: No such file or folder.
         """
-        return entries.entry_of(*await self._one(dav.split(path), entries.ROW))
+        return entries.entry_of(*await self._one(dav.split(path), entries.STATE))
 
     async def details(self, path: str) -> tuple[Entry, Details]:
         """Fetch everything known of one file or folder.

@@ -31,23 +31,22 @@ class Window(Generic[Item]):
         self._position = position
         self._limit = limit
         self._after = after
-        self._kept: list[tuple[Position, Item]] = []
+        self._kept: list[Item] = []
 
     def offer(self, item: Item) -> None:
         """Count an item, and keep it while it may belong on the page."""
         self.total += 1
-        position = self._position(item)
-        if self._after is not None and position <= self._after:
+        if self._after is not None and self._position(item) <= self._after:
             return
-        self._kept.append((position, item))
+        self._kept.append(item)
         if len(self._kept) > 2 * self._limit + 1:
             self._cut(self._limit + 1)
 
     def _cut(self, length: int) -> None:
-        self._kept.sort(key=lambda pair: pair[0])
+        self._kept.sort(key=self._position)
         del self._kept[length:]
 
     def page(self) -> tuple[list[Item], bool]:
         """Give the page in order, and whether more comes after it."""
         self._cut(self._limit + 1)
-        return [item for _, item in self._kept[: self._limit]], len(self._kept) > self._limit
+        return self._kept[: self._limit], len(self._kept) > self._limit
