@@ -163,3 +163,19 @@ async def test_of_too_many_sessions_the_oldest_are_forgotten(group: TaskGroup) -
     await learn(availability, frozenset())
 
     assert first.sent == []
+
+
+async def test_another_persons_session_is_not_told(group: TaskGroup) -> None:
+    def owner(ctx: ServerRequestContext[Any, Any]) -> str:
+        return ctx.request.headers["owner"] if ctx.request else ""
+
+    availability = Availability(TOOLS, owner, InMemorySubscriptionBus(), monotonic=Time())
+    bobs = Channel()
+    group.start_soon(availability.run)
+    ctx = request(method="tools/list", session="b", headers={"owner": "bob"}, channel=bobs)
+    await availability.middleware(ctx, everything)
+
+    await learn(availability, frozenset({"files"}))
+
+    assert availability.missing("alice", "read_note") == "notes"
+    assert bobs.sent == []
