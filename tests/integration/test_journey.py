@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
 
 from tests.integration.world import Action, Asked, World, until
 
@@ -280,3 +280,18 @@ async def test_an_app_password_that_nextcloud_refuses_is_asked_for_again_after_o
 
     refused = [one for one in list(world.sandbox.requests.records)[before:] if one.status == 401]
     assert 1 <= len(refused) <= 3
+
+
+async def test_a_2026_client_that_asks_again_and_again_is_told_in_words_before_it_gives_up(
+    world: World, asked: Asked
+) -> None:
+    await world.stop()
+    await world.start(hold_seconds=0)
+
+    async with world.client(elicitation_callback=asked) as client:
+        result = await client.call_tool(LIST, {})
+
+    assert result.is_error
+    assert isinstance(result.content[0], TextContent)
+    assert asked.urls[0] in result.content[0].text
+    assert len(set(asked.urls)) == 1
