@@ -8,7 +8,8 @@ from sqlalchemy import ColumnElement, Row, Select, and_, select
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.models import accounts, credentials, permissions
-from nextcloud_mcp_server.storage.records import Account, Credential, Grant, Permission, Principal
+from nextcloud_mcp_server.storage.records import Account, Credential, Grant, Permission, Principal, Tokens
+from nextcloud_mcp_server.storage.tokens import load_tokens
 
 ACCOUNT: tuple[ColumnElement[Any], ...] = (
     accounts.c.issuer,
@@ -29,6 +30,10 @@ CREDENTIAL: tuple[ColumnElement[Any], ...] = (
     credentials.c.needs_reauth,
     credentials.c.version,
     credentials.c.created_at.label("credential_created_at"),
+    credentials.c.refresh_token,
+    credentials.c.expires_at,
+    credentials.c.alternate,
+    credentials.c.retry_at,
 )
 PERMISSION: tuple[ColumnElement[Any], ...] = (
     permissions.c.client_id,
@@ -36,6 +41,7 @@ PERMISSION: tuple[ColumnElement[Any], ...] = (
     permissions.c.scopes,
     permissions.c.granted_at,
     permissions.c.last_used_at,
+    permissions.c.paused,
 )
 
 
@@ -77,8 +83,14 @@ def open_grant_or_blank(keys: KeyRing, row: Row[Any]) -> Grant:
 def open_credential(keys: KeyRing, principal: Principal, row: Row[Any]) -> Credential:
     """Open a row that holds the columns of `CREDENTIAL`; raises `Unsealable`."""
     seal = keys.at("credentials", principal, row.credential_id)
+    refresh_token = seal.open_optional("refresh_token", row.refresh_token)
+    alternate = seal.open_optional("alternate", row.alternate)
     return _credential(
-        row, login_name=seal.open("login_name", row.login_name), secret=seal.open("secret", row.secret)
+        row,
+        login_name=seal.open("login_name", row.login_name),
+        secret=seal.open("secret", row.secret),
+        refresh_token=None if refresh_token is None else SecretStr(refresh_token),
+        alternate=None if alternate is None else load_tokens(SecretStr(alternate)),
     )
 
 
@@ -91,6 +103,7 @@ def open_permission(keys: KeyRing, principal: Principal, row: Row[Any]) -> Permi
         scopes=row.scopes,
         granted_at=row.granted_at,
         last_used_at=row.last_used_at,
+        paused=row.paused,
     )
 
 
@@ -106,7 +119,14 @@ def _account(row: Row[Any], *, display_name: str) -> Account:
     )
 
 
-def _credential(row: Row[Any], *, login_name: str, secret: str) -> Credential:
+def _credential(
+    row: Row[Any],
+    *,
+    login_name: str,
+    secret: str,
+    refresh_token: SecretStr | None = None,
+    alternate: Tokens | None = None,
+) -> Credential:
     return Credential(
         id=row.credential_id,
         account_id=row.credential_account_id,
@@ -116,4 +136,8 @@ def _credential(row: Row[Any], *, login_name: str, secret: str) -> Credential:
         needs_reauth=row.needs_reauth,
         version=row.version,
         created_at=row.credential_created_at,
+        refresh_token=refresh_token,
+        expires_at=row.expires_at,
+        alternate=alternate,
+        retry_at=row.retry_at,
     )

@@ -16,8 +16,10 @@ from nextcloud_mcp_server.storage.models import outbox, owned_by
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: The one kind of work so far.
+#: Kinds of work. The first needs the login name and the app password.
 DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
+#: Here `login_name` is the name of the grant provider and `secret` is what `dump_tokens` writes.
+REVOKE_TOKENS = "revoke_tokens"
 
 
 class OutboxRepository:
