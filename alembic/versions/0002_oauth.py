@@ -8,6 +8,7 @@ down_revision = "0001"
 
 NOT_DISCARDED = sa.text("NOT discard")
 
+
 def upgrade() -> None:
     add_columns()
     create_sign_ins()
@@ -33,9 +34,7 @@ def add_columns() -> None:
     op.add_column("credentials", sa.Column("lease_owner", sa.String(), nullable=True))
     op.add_column("credentials", sa.Column("lease_until", sa.DateTime(timezone=True), nullable=True))
     # What is stored already was not paused, and nobody was refused.
-    op.add_column(
-        "permissions", sa.Column("paused", sa.Boolean(), nullable=False, server_default=sa.false())
-    )
+    op.add_column("permissions", sa.Column("paused", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.add_column("elicitations", sa.Column("refusals", sa.Integer(), nullable=False, server_default="0"))
 
 

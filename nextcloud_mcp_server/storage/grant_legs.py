@@ -30,8 +30,8 @@ class GrantLegRepository:
             "elicitation_id": seal.seal("elicitation_id", leg.elicitation_id),
             "scopes": leg.scopes,
             "redirect_uri": seal.seal("redirect_uri", leg.redirect_uri),
-            "verifier": seal.seal_optional("verifier", leg.verifier and leg.verifier.get_secret_value()),
-            "nonce": seal.seal_optional("nonce", leg.nonce and leg.nonce.get_secret_value()),
+            "verifier": seal.seal_optional("verifier", _text(leg.verifier)),
+            "nonce": seal.seal_optional("nonce", _text(leg.nonce)),
             "created_at": leg.created_at,
             "expires_at": leg.expires_at,
         }
@@ -59,20 +59,26 @@ class GrantLegRepository:
         return None if row is None else _leg(self._transactions.keys, row, state)
 
 
+def _text(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+def _secret(text: str | None) -> SecretStr | None:
+    return None if text is None else SecretStr(text)
+
+
 def _leg(keys: KeyRing, row: Row[Any], state: str) -> GrantLeg | None:
     principal = Principal(issuer=row.issuer, subject=row.subject)
     seal = keys.at("grant_legs", principal, row.state_hash)
     try:
-        verifier = seal.open_optional("verifier", row.verifier)
-        nonce = seal.open_optional("nonce", row.nonce)
         return GrantLeg(
             state=SecretStr(state),
             elicitation_id=seal.open("elicitation_id", row.elicitation_id),
             principal=principal,
             scopes=row.scopes,
             redirect_uri=seal.open("redirect_uri", row.redirect_uri),
-            verifier=None if verifier is None else SecretStr(verifier),
-            nonce=None if nonce is None else SecretStr(nonce),
+            verifier=_secret(seal.open_optional("verifier", row.verifier)),
+            nonce=_secret(seal.open_optional("nonce", row.nonce)),
             created_at=row.created_at,
             expires_at=row.expires_at,
         )

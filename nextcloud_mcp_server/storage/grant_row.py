@@ -6,10 +6,10 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Row, Select, and_, select
 
 from nextcloud_mcp_server.errors import Unsealable
-from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed
 from nextcloud_mcp_server.storage.models import accounts, credentials, permissions
 from nextcloud_mcp_server.storage.records import Account, Credential, Grant, Permission, Principal, Tokens
-from nextcloud_mcp_server.storage.tokens import load_tokens
+from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens, tokens_of
 
 ACCOUNT: tuple[ColumnElement[Any], ...] = (
     accounts.c.issuer,
@@ -92,6 +92,41 @@ def open_credential(keys: KeyRing, principal: Principal, row: Row[Any]) -> Crede
         refresh_token=None if refresh_token is None else SecretStr(refresh_token),
         alternate=None if alternate is None else load_tokens(SecretStr(alternate)),
     )
+
+
+def credential_values(keys: KeyRing, principal: Principal, credential: Credential) -> dict[str, object]:
+    """Seal a credential that is to be stored."""
+    seal = keys.at("credentials", principal, credential.id)
+    return {
+        "id": credential.id,
+        "account_id": credential.account_id,
+        "issuer": principal.issuer,
+        "subject": principal.subject,
+        "provider": credential.provider,
+        "login_name": seal.seal("login_name", credential.login_name),
+        "needs_reauth": credential.needs_reauth,
+        "version": credential.version,
+        "created_at": credential.created_at,
+        "retry_at": credential.retry_at,
+        **token_values(seal, tokens_of(credential)),
+        "alternate": seal_alternate(seal, credential.alternate),
+    }
+
+
+def token_values(seal: Seal, tokens: Tokens) -> dict[str, object]:
+    """Seal what a refresh replaces. Where no refresh token came, the column is not among them."""
+    values: dict[str, object] = {
+        "secret": seal.seal("secret", tokens.access_token.get_secret_value()),
+        "expires_at": tokens.expires_at,
+    }
+    if tokens.refresh_token is not None:
+        values["refresh_token"] = seal.seal("refresh_token", tokens.refresh_token.get_secret_value())
+    return values
+
+
+def seal_alternate(seal: Seal, tokens: Tokens | None) -> Sealed | None:
+    """Seal the tokens that are tried when the others are dead."""
+    return seal.seal_optional("alternate", tokens and dump_tokens(tokens).get_secret_value())
 
 
 def open_permission(keys: KeyRing, principal: Principal, row: Row[Any]) -> Permission:

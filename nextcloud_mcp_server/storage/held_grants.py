@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import ACTIVE, elicitations, held_grants, kept, owned_by
-from nextcloud_mcp_server.storage.outbox import REVOKE_TOKENS, insert_item
+from nextcloud_mcp_server.storage.outbox import insert_tokens
 from nextcloud_mcp_server.storage.records import HeldGrant, Principal
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -94,14 +94,13 @@ class HeldGrantRepository:
                     gone = await connection.execute(delete(held_grants).where(held_grants.c.id == row.id))
                     # Another process may have been faster.
                     if gone.rowcount == 1:
-                        await insert_item(
+                        await insert_tokens(
                             connection,
                             keys,
                             principal=held.principal,
-                            kind=REVOKE_TOKENS,
                             nextcloud_url=nextcloud_url,
-                            login_name=held.provider,
-                            secret=dump_tokens(held.tokens),
+                            provider=held.provider,
+                            tokens=held.tokens,
                             due_at=now,
                         )
                         released += 1
@@ -131,7 +130,9 @@ async def discard_held_of_person(connection: AsyncConnection, principal: Princip
     await _discard(connection, owned_by(held_grants.c, principal))
 
 
-async def use_held(connection: AsyncConnection, keys: KeyRing, elicitation_hash: str, used: SecretStr) -> None:
+async def use_held(
+    connection: AsyncConnection, keys: KeyRing, elicitation_hash: str, used: SecretStr
+) -> None:
     """Forget the grant that was stored with this access token; another one must be ended at Nextcloud."""
     query = select(held_grants).where(held_grants.c.elicitation_hash == elicitation_hash, kept)
     row = (await connection.execute(query)).one_or_none()

@@ -13,7 +13,8 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage import lease as leases
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.models import outbox, owned_by
-from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+from nextcloud_mcp_server.storage.records import OutboxItem, Principal, Tokens
+from nextcloud_mcp_server.storage.tokens import dump_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 #: Kinds of work. The first needs the login name and the app password.
@@ -122,6 +123,29 @@ async def insert_item(
             attempts=0,
             due_at=due_at,
         )
+    )
+
+
+async def insert_tokens(
+    connection: AsyncConnection,
+    keys: KeyRing,
+    *,
+    principal: Principal,
+    nextcloud_url: str,
+    provider: str,
+    tokens: Tokens,
+    due_at: datetime,
+) -> None:
+    """Have tokens ended at Nextcloud, within the caller's transaction."""
+    await insert_item(
+        connection,
+        keys,
+        principal=principal,
+        kind=REVOKE_TOKENS,
+        nextcloud_url=nextcloud_url,
+        login_name=provider,
+        secret=dump_tokens(tokens),
+        due_at=due_at,
     )
 
 

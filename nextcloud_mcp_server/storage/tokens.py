@@ -1,6 +1,6 @@
 """How tokens are written where one sealed column holds all of them.
 
-    {"access_token": "…", "refresh_token": "…" or null, "expires_at": "2026-11-27T12:00:00+00:00" or null}
+{"access_token": "…", "refresh_token": "…" or null, "expires_at": "2026-11-27T12:00:00+00:00" or null}
 """
 
 import json
@@ -34,6 +34,11 @@ def load_tokens(text: SecretStr) -> Tokens:
         refresh_token=None if refresh_token is None else SecretStr(refresh_token),
         expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),
     )
+
+
+def has_tokens(credential: Credential) -> bool:
+    """Tell tokens from an app password, which neither expires nor can be refreshed."""
+    return credential.refresh_token is not None or credential.expires_at is not None
 
 
 def tokens_of(credential: Credential) -> Tokens:
