@@ -1,6 +1,6 @@
 """How tokens are written where one sealed column holds all of them.
 
-{"access_token": "…", "refresh_token": "…" or null, "expires_at": "2026-11-27T12:00:00+00:00" or null}
+As JSON: `access_token`, and `refresh_token` and `expires_at` (ISO 8601, with its zone), which may be null.
 """
 
 import json
