@@ -1,6 +1,7 @@
 """What consent changes, and what taking it back changes, each within one transaction."""
 
 import contextlib
+import dataclasses
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,10 +13,10 @@ from nextcloud_mcp_server.errors import Unsealable, WrongAccount
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.elicitations import end_all, settle
-from nextcloud_mcp_server.storage.grant_row import CREDENTIAL, open_credential
+from nextcloud_mcp_server.storage.grant_row import CREDENTIAL, credential_values, open_credential
+from nextcloud_mcp_server.storage.held_grants import use_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import accounts, credentials, login_flows, owned_by, permissions
-from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD, insert_item
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -27,6 +28,9 @@ from nextcloud_mcp_server.storage.records import (
     Permission,
     Principal,
 )
+from nextcloud_mcp_server.storage.renewal import revoke
+from nextcloud_mcp_server.storage.sign_ins import end_started, sign_out_everywhere
+from nextcloud_mcp_server.storage.tokens import has_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Consent:
             account_name=change.account.uid,
         ):
             return False
+        await use_held(self._connection, self._keys, id_hash, change.credential.secret)
         account_id = await self._pin(change.account)
         await self._replace_credential(change, account_id)
         await self._merge_permission(change.permission)
@@ -78,9 +83,10 @@ class Consent:
         for table in (credentials, permissions):
             await self._connection.execute(delete(table).where(owned_by(table.c, principal)))
         await end_all(self._connection, principal)
+        await end_started(self._connection, principal)
         if grant is not None:
             if grant.credential.secret:
-                await self._revoke(grant.account, grant.credential)
+                await revoke(self._connection, self._keys, grant.account, grant.credential, self._now)
             await insert_entries(self._connection, self._keys, [audit])
 
     async def _pin(self, account: Account) -> str:
@@ -140,40 +146,34 @@ class Consent:
         )
         if None not in (known.home_id, account.home_id) and known.home_id != account.home_id:
             # The user was deleted and made again, maybe for somebody else: what the former one
-            # allowed must not open the new one's files.
+            # allowed, and where they are signed in, must not open the new one's files.
             await self._connection.execute(
                 delete(permissions).where(owned_by(permissions.c, account.principal))
             )
             await end_all(self._connection, account.principal)
+            await sign_out_everywhere(self._connection, account.principal)
 
     async def _replace_credential(self, change: Change, account_id: str) -> None:
         principal, new = change.account.principal, change.credential
-        query = select(*CREDENTIAL).where(owned_by(credentials.c, principal))
+        # Locked where the database can: a refresh meanwhile would leave its new tokens behind.
+        query = select(*CREDENTIAL).where(owned_by(credentials.c, principal)).with_for_update()
         row = (await self._connection.execute(query)).one_or_none()
         version = new.version
         if row is not None:
             with contextlib.suppress(Unsealable):
                 old = open_credential(self._keys, principal, row)
                 if change.flow is None and old.created_at >= new.created_at:
+                    if has_tokens(new) and new.id != old.id:
+                        # Of two visits that ended together, the newer grant stays.
+                        await revoke(self._connection, self._keys, change.account, new, self._now)
                     return
                 if old.secret != new.secret:
-                    await self._revoke(change.account, old)
+                    await revoke(self._connection, self._keys, change.account, old, self._now)
             version = max(version, row.version + 1)
             await self._connection.execute(delete(credentials).where(credentials.c.id == row.credential_id))
-        seal = self._keys.at("credentials", principal, new.id)
+        stored = dataclasses.replace(new, account_id=account_id, version=version)
         await self._connection.execute(
-            insert(credentials).values(
-                id=new.id,
-                account_id=account_id,
-                issuer=principal.issuer,
-                subject=principal.subject,
-                provider=new.provider,
-                login_name=seal.seal("login_name", new.login_name),
-                secret=seal.seal("secret", new.secret.get_secret_value()),
-                needs_reauth=new.needs_reauth,
-                version=version,
-                created_at=new.created_at,
-            )
+            insert(credentials).values(credential_values(self._keys, principal, stored))
         )
 
     async def _merge_permission(self, new: Permission) -> None:
@@ -198,19 +198,4 @@ class Consent:
                 scopes=new.scopes,
                 last_used_at=new.last_used_at,
             )
-        )
-
-    async def _revoke(self, account: Account, credential: Credential) -> None:
-        # Nextcloud refused it once; asking again would count as one more failed login from here.
-        if credential.needs_reauth:
-            return
-        await insert_item(
-            self._connection,
-            self._keys,
-            principal=account.principal,
-            kind=DELETE_APP_PASSWORD,
-            nextcloud_url=account.nextcloud_url,
-            login_name=credential.login_name,
-            secret=credential.secret,
-            due_at=self._now,
         )

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.held_grants import discard_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import active, elicitations, owned_by
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, Principal
@@ -115,6 +116,17 @@ class ElicitationRepository:
             )
         return moved.rowcount == 1
 
+    async def count_refusal(self, elicitation_id: str) -> int:
+        """Count that somebody else came to this request; tell how often that was, 0 for an unknown one."""
+        counting = (
+            update(elicitations)
+            .where(elicitations.c.id_hash == hash_of(elicitation_id))
+            .values(refusals=elicitations.c.refusals + 1)
+            .returning(elicitations.c.refusals)
+        )
+        async with self._transactions.writing() as connection:
+            return (await connection.execute(counting)).scalar_one_or_none() or 0
+
     async def finish(
         self,
         elicitation_id: str,
@@ -126,7 +138,7 @@ class ElicitationRepository:
     ) -> bool:
         """Move to a final state; False, and nothing stored, when it had ended already.
 
-        Unless it is complete, whatever its login flow brings must be deleted at Nextcloud.
+        Unless it is complete, whatever Nextcloud gave or will give for it must be ended there.
         """
         keys, id_hash = self._transactions.keys, hash_of(elicitation_id)
         async with self._transactions.writing() as connection:
@@ -143,7 +155,7 @@ class ElicitationRepository:
             ):
                 return False
             if state is not ElicitationState.COMPLETE:
-                await discard_flows(connection, [id_hash])
+                await _discard(connection, [id_hash])
             if audit is not None:
                 await insert_entries(connection, keys, [audit])
         return True
@@ -214,8 +226,13 @@ async def _expire(connection: AsyncConnection, condition: ColumnElement[bool]) -
     )
     rows = moved.all()
     if rows:
-        await discard_flows(connection, [row.id_hash for row in rows])
+        await _discard(connection, [row.id_hash for row in rows])
     return rows
+
+
+async def _discard(connection: AsyncConnection, id_hashes: Sequence[str]) -> None:
+    await discard_flows(connection, id_hashes)
+    await discard_held(connection, id_hashes)
 
 
 async def _reuse(
@@ -252,6 +269,7 @@ def _values(keys: KeyRing, elicitation: Elicitation) -> dict[str, object]:
         "kind": elicitation.kind,
         "scopes": elicitation.scopes,
         "state": elicitation.state,
+        "refusals": 0,
         "created_at": elicitation.created_at,
         "expires_at": elicitation.expires_at,
         "id": seal.seal("id", elicitation.id),

@@ -18,10 +18,14 @@ from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.audit import AuditRepository
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.elicitations import ElicitationRepository
+from nextcloud_mcp_server.storage.grant_legs import GrantLegRepository
 from nextcloud_mcp_server.storage.grants import GrantRepository
+from nextcloud_mcp_server.storage.held_grants import HeldGrantRepository
 from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
 from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
+from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
+from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.transaction import Transactions, translated
 
 _BUSY_SECONDS = 10
@@ -40,6 +44,10 @@ class Database:
         self.grants = GrantRepository(transactions)
         self.audit = AuditRepository(transactions)
         self.outbox = OutboxRepository(transactions)
+        self.sign_ins = SignInRepository(transactions)
+        self.grant_legs = GrantLegRepository(transactions)
+        self.held_grants = HeldGrantRepository(transactions)
+        self.redemptions = RedemptionRepository(transactions)
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":

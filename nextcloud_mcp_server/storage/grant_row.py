@@ -6,9 +6,10 @@ from pydantic import SecretStr
 from sqlalchemy import ColumnElement, Row, Select, and_, select
 
 from nextcloud_mcp_server.errors import Unsealable
-from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed
 from nextcloud_mcp_server.storage.models import accounts, credentials, permissions
-from nextcloud_mcp_server.storage.records import Account, Credential, Grant, Permission, Principal
+from nextcloud_mcp_server.storage.records import Account, Credential, Grant, Permission, Principal, Tokens
+from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens, tokens_of
 
 ACCOUNT: tuple[ColumnElement[Any], ...] = (
     accounts.c.issuer,
@@ -29,6 +30,10 @@ CREDENTIAL: tuple[ColumnElement[Any], ...] = (
     credentials.c.needs_reauth,
     credentials.c.version,
     credentials.c.created_at.label("credential_created_at"),
+    credentials.c.refresh_token,
+    credentials.c.expires_at,
+    credentials.c.alternate,
+    credentials.c.retry_at,
 )
 PERMISSION: tuple[ColumnElement[Any], ...] = (
     permissions.c.client_id,
@@ -36,6 +41,7 @@ PERMISSION: tuple[ColumnElement[Any], ...] = (
     permissions.c.scopes,
     permissions.c.granted_at,
     permissions.c.last_used_at,
+    permissions.c.paused,
 )
 
 
@@ -77,9 +83,50 @@ def open_grant_or_blank(keys: KeyRing, row: Row[Any]) -> Grant:
 def open_credential(keys: KeyRing, principal: Principal, row: Row[Any]) -> Credential:
     """Open a row that holds the columns of `CREDENTIAL`; raises `Unsealable`."""
     seal = keys.at("credentials", principal, row.credential_id)
+    refresh_token = seal.open_optional("refresh_token", row.refresh_token)
+    alternate = seal.open_optional("alternate", row.alternate)
     return _credential(
-        row, login_name=seal.open("login_name", row.login_name), secret=seal.open("secret", row.secret)
+        row,
+        login_name=seal.open("login_name", row.login_name),
+        secret=seal.open("secret", row.secret),
+        refresh_token=None if refresh_token is None else SecretStr(refresh_token),
+        alternate=None if alternate is None else load_tokens(SecretStr(alternate)),
     )
+
+
+def credential_values(keys: KeyRing, principal: Principal, credential: Credential) -> dict[str, object]:
+    """Seal a credential that is to be stored."""
+    seal = keys.at("credentials", principal, credential.id)
+    return {
+        "id": credential.id,
+        "account_id": credential.account_id,
+        "issuer": principal.issuer,
+        "subject": principal.subject,
+        "provider": credential.provider,
+        "login_name": seal.seal("login_name", credential.login_name),
+        "needs_reauth": credential.needs_reauth,
+        "version": credential.version,
+        "created_at": credential.created_at,
+        "retry_at": credential.retry_at,
+        **token_values(seal, tokens_of(credential)),
+        "alternate": seal_alternate(seal, credential.alternate),
+    }
+
+
+def token_values(seal: Seal, tokens: Tokens) -> dict[str, object]:
+    """Seal what a refresh replaces. Where no refresh token came, the column is not among them."""
+    values: dict[str, object] = {
+        "secret": seal.seal("secret", tokens.access_token.get_secret_value()),
+        "expires_at": tokens.expires_at,
+    }
+    if tokens.refresh_token is not None:
+        values["refresh_token"] = seal.seal("refresh_token", tokens.refresh_token.get_secret_value())
+    return values
+
+
+def seal_alternate(seal: Seal, tokens: Tokens | None) -> Sealed | None:
+    """Seal the tokens that are tried when the others are dead."""
+    return seal.seal_optional("alternate", tokens and dump_tokens(tokens).get_secret_value())
 
 
 def open_permission(keys: KeyRing, principal: Principal, row: Row[Any]) -> Permission:
@@ -91,6 +138,7 @@ def open_permission(keys: KeyRing, principal: Principal, row: Row[Any]) -> Permi
         scopes=row.scopes,
         granted_at=row.granted_at,
         last_used_at=row.last_used_at,
+        paused=row.paused,
     )
 
 
@@ -106,7 +154,14 @@ def _account(row: Row[Any], *, display_name: str) -> Account:
     )
 
 
-def _credential(row: Row[Any], *, login_name: str, secret: str) -> Credential:
+def _credential(
+    row: Row[Any],
+    *,
+    login_name: str,
+    secret: str,
+    refresh_token: SecretStr | None = None,
+    alternate: Tokens | None = None,
+) -> Credential:
     return Credential(
         id=row.credential_id,
         account_id=row.credential_account_id,
@@ -116,4 +171,8 @@ def _credential(row: Row[Any], *, login_name: str, secret: str) -> Credential:
         needs_reauth=row.needs_reauth,
         version=row.version,
         created_at=row.credential_created_at,
+        refresh_token=refresh_token,
+        expires_at=row.expires_at,
+        alternate=alternate,
+        retry_at=row.retry_at,
     )

@@ -1,14 +1,18 @@
 """Grants: a person's account, its credential, and what each client may do with it."""
 
 import contextlib
-from datetime import datetime
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, bindparam, false, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, select, true, update
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.consent import Change, Consent
 from nextcloud_mcp_server.storage.grant_row import (
+    CREDENTIAL,
     PERMISSION,
+    open_credential,
     open_grant,
     open_grant_or_blank,
     open_permission,
@@ -24,7 +28,9 @@ from nextcloud_mcp_server.storage.records import (
     LoginFlow,
     Permission,
     Principal,
+    Tokens,
 )
+from nextcloud_mcp_server.storage.renewal import Renewal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 # Every call of every tool asks this, so it is put together once.
@@ -63,8 +69,8 @@ class GrantRepository:
         """Turn a finished visit into a grant, in one transaction.
 
         False, and nothing stored, when the elicitation is not open any more. A credential that is
-        replaced goes to the outbox. Without a flow the credential is one that was read before, and
-        never takes the place of a newer one.
+        replaced goes to the outbox. Without a flow the credential may be one that was read before, and
+        never takes the place of a newer one. A grant that was held for this elicitation is used up.
 
         Raises:
             WrongAccount: The person is pinned to another account, or the account to another person.
@@ -86,9 +92,72 @@ class GrantRepository:
             marked = await connection.execute(
                 update(credentials)
                 .where(credentials.c.id == credential_id, credentials.c.version == version)
-                .values(needs_reauth=True, version=credentials.c.version + 1)
+                # The other tokens were tried before, and are as dead.
+                .values(needs_reauth=True, alternate=None, version=credentials.c.version + 1)
             )
         return marked.rowcount == 1
+
+    async def credential(self, credential_id: str) -> Credential | None:
+        """Read a credential as it is now, for whoever waits for another's refresh; None when it is gone.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        query = select(credentials.c.issuer, credentials.c.subject, *CREDENTIAL).where(
+            credentials.c.id == credential_id
+        )
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            return None
+        return open_credential(self._transactions.keys, Principal(row.issuer, row.subject), row)
+
+    async def lease(self, credential_id: str, *, owner: str, lease: timedelta) -> Credential | None:
+        """Keep others from refreshing a credential, and read it as it is now.
+
+        None while somebody else holds it, or when it is gone. Whoever holds it may lease it again.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        async with self._renewing() as renewal:
+            return await renewal.lease(credential_id, owner=owner, lease=lease)
+
+    async def store_refreshed(self, credential_id: str, *, version: int, tokens: Tokens) -> bool:
+        """Replace the tokens, when nothing has changed since this version, and free the lease.
+
+        A refresh token stays when the answer brings none (RFC 6749 §6). False, and nothing stored,
+        when somebody else was faster, when the credential was refused meanwhile, or when it is gone:
+        then the tokens belong to `keep_alternate`.
+        """
+        async with self._renewing() as renewal:
+            return await renewal.store(credential_id, version=version, tokens=tokens)
+
+    async def keep_alternate(self, credential_id: str, tokens: Tokens) -> bool:
+        """Keep a late answer, to be tried once when the stored tokens turn out to be dead.
+
+        False when the credential is gone: then the tokens belong to `abandon`.
+        """
+        async with self._renewing() as renewal:
+            return await renewal.keep_alternate(credential_id, tokens)
+
+    async def abandon(self, credential: Credential, tokens: Tokens) -> None:
+        """Have tokens ended at Nextcloud that came for a credential which is gone."""
+        async with self._renewing() as renewal:
+            await renewal.abandon(credential, tokens)
+
+    async def release(self, credential_id: str, *, owner: str, retry_at: datetime | None) -> None:
+        """Free the lease without new tokens; without effect when it was lost.
+
+        After a temporary failure nobody refreshes before `retry_at`.
+        """
+        async with self._renewing() as renewal:
+            await renewal.release(credential_id, owner=owner, retry_at=retry_at)
+
+    @asynccontextmanager
+    async def _renewing(self) -> AsyncGenerator[Renewal]:
+        async with self._transactions.writing() as connection:
+            yield Renewal(connection, self._transactions.keys, self._transactions.now())
 
     async def disconnect(self, principal: Principal, *, audit: AuditEntry) -> Grant | None:
         """Take back everything a person granted, in one transaction; None when there was nothing.
@@ -97,7 +166,8 @@ class GrantRepository:
         its uid stays pinned. When its key is missing the answer's sealed parts are empty, and the
         person has to delete the app password at Nextcloud.
         """
-        query = select_grants(false()).where(owned_by(accounts.c, principal))
+        # Locked where the database can: a refresh meanwhile would leave its new tokens behind.
+        query = select_grants(false()).where(owned_by(accounts.c, principal)).with_for_update(of=credentials)
         async with self._transactions.writing() as connection:
             row = (await connection.execute(query)).one_or_none()
             grant = None if row is None else open_grant_or_blank(self._transactions.keys, row)
@@ -123,6 +193,16 @@ class GrantRepository:
     async def set_scopes(self, principal: Principal, client_id: str, scopes: frozenset[str]) -> None:
         """Replace what a client may do."""
         await self._update_permission(principal, client_id, {"scopes": scopes})
+
+    async def set_paused(self, principal: Principal, client_id: str, paused: bool) -> None:  # noqa: FBT001 (read from the page's form)
+        """Stop a client for a while, or let it go on, without touching what it may do."""
+        await self._update_permission(principal, client_id, {"paused": paused})
+
+    async def remove_permission(self, principal: Principal, client_id: str) -> None:
+        """Take back everything one client may do."""
+        mine = and_(owned_by(permissions.c, principal), permissions.c.client_id == client_id)
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(permissions).where(mine))
 
     async def touch(self, principal: Principal, client_id: str, at: datetime) -> None:
         """Remember when a client was last used; an earlier time than the stored one changes nothing."""

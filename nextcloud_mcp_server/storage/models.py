@@ -20,6 +20,8 @@ from sqlalchemy import (
     TypedColumns,
     UniqueConstraint,
     and_,
+    false,
+    not_,
 )
 
 from nextcloud_mcp_server.storage.columns import ScopeSet, SealedValue, UtcTime
@@ -27,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -74,6 +76,7 @@ class ElicitationColumns(PersonColumns):
     client_name: Named[Sealed] = Column(SealedValue)
     error: Named[Sealed | None] = Column(SealedValue)
     account_name: Named[Sealed | None] = Column(SealedValue)
+    refusals: Named[int] = Column(Integer, server_default="0")
 
 
 class LoginFlowColumns(LeasedColumns):
@@ -102,7 +105,7 @@ class AccountColumns(PersonColumns):
 
 
 class CredentialColumns(PersonColumns):
-    """One per account."""
+    """One per account. The lease keeps all but one process from refreshing; `alternate` is sealed JSON."""
 
     id: Named[str] = Column(String, primary_key=True)
     account_id: Named[str] = Column(String, ForeignKey("accounts.id"))
@@ -112,6 +115,12 @@ class CredentialColumns(PersonColumns):
     needs_reauth: Named[bool] = Column(Boolean)
     version: Named[int]
     created_at: Named[datetime] = Column(UtcTime)
+    refresh_token: Named[Sealed | None] = Column(SealedValue)
+    expires_at: Named[datetime | None] = Column(UtcTime)
+    alternate: Named[Sealed | None] = Column(SealedValue)
+    retry_at: Named[datetime | None] = Column(UtcTime)
+    lease_owner: Named[str | None]
+    lease_until: Named[datetime | None] = Column(UtcTime)
 
 
 class PermissionColumns(TypedColumns):
@@ -124,6 +133,7 @@ class PermissionColumns(TypedColumns):
     scopes: Named[frozenset[str]] = Column(ScopeSet)
     granted_at: Named[datetime] = Column(UtcTime)
     last_used_at: Named[datetime | None] = Column(UtcTime)
+    paused: Named[bool] = Column(Boolean, server_default=false())
 
 
 class AuditColumns(PersonColumns):
@@ -148,6 +158,55 @@ class OutboxColumns(LeasedColumns):
     secret: Named[Sealed] = Column(SealedValue)
 
 
+class SignInColumns(PersonColumns):
+    """A browser in which a person signed in. Its cookie's value is not stored, only the hash of it."""
+
+    token_hash: Named[str] = Column(String, primary_key=True)
+    display_name: Named[Sealed] = Column(SealedValue)
+    uid: Named[Sealed | None] = Column(SealedValue)
+    created_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
+class GrantLegColumns(PersonColumns):
+    """A trip to the grant provider. `state` is not stored, only the hash of it."""
+
+    state_hash: Named[str] = Column(String, primary_key=True)
+    sign_in_hash: Named[str]
+    elicitation_id: Named[Sealed] = Column(SealedValue)
+    scopes: Named[frozenset[str]] = Column(ScopeSet)
+    redirect_uri: Named[Sealed] = Column(SealedValue)
+    verifier: Named[Sealed | None] = Column(SealedValue)
+    nonce: Named[Sealed | None] = Column(SealedValue)
+    created_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
+class HeldGrantColumns(PersonColumns):
+    """`tokens` is sealed JSON; `discard` says that they must be ended at Nextcloud."""
+
+    id: Named[str] = Column(String, primary_key=True)
+    elicitation_hash: Named[str]
+    sign_in_hash: Named[str]
+    elicitation_id: Named[Sealed] = Column(SealedValue)
+    scopes: Named[frozenset[str]] = Column(ScopeSet)
+    provider: Named[str]
+    tokens: Named[Sealed] = Column(SealedValue)
+    uid: Named[Sealed] = Column(SealedValue)
+    display_name: Named[Sealed] = Column(SealedValue)
+    home_id: Named[Sealed | None] = Column(SealedValue)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+    discard: Named[bool] = Column(Boolean)
+
+
+class RedemptionColumns(PersonColumns):
+    """One code that the provider did not accept; they are counted for some time."""
+
+    id: Named[str] = Column(String, primary_key=True)
+    sign_in_hash: Named[str]
+    at: Named[datetime] = Column(UtcTime, index=True)
+
+
 elicitations = Table("elicitations", metadata, ElicitationColumns)
 login_flows = Table("login_flows", metadata, LoginFlowColumns, UniqueConstraint("elicitation_hash"))
 accounts = Table(
@@ -167,6 +226,10 @@ credentials = Table(
 permissions = Table("permissions", metadata, PermissionColumns)
 audit = Table("audit", metadata, AuditColumns, Index(None, "issuer", "subject", "number"))
 outbox = Table("outbox", metadata, OutboxColumns)
+sign_ins = Table("sign_ins", metadata, SignInColumns)
+grant_legs = Table("grant_legs", metadata, GrantLegColumns)
+held_grants = Table("held_grants", metadata, HeldGrantColumns)
+redemptions = Table("redemptions", metadata, RedemptionColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
 # The database itself keeps to one open request per person, client and kind, however many processes race.
@@ -185,6 +248,16 @@ Index(
     elicitations.c.expires_at,
     sqlite_where=active,
     postgresql_where=active,
+)
+
+kept = not_(held_grants.c.discard)
+# One grant at a time waits for the person's word; the ones before it are to be ended.
+Index(
+    "uq_held_grants_active",
+    held_grants.c.elicitation_hash,
+    unique=True,
+    sqlite_where=kept,
+    postgresql_where=kept,
 )
 
 

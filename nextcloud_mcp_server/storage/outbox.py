@@ -13,11 +13,14 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage import lease as leases
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.models import outbox, owned_by
-from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+from nextcloud_mcp_server.storage.records import OutboxItem, Principal, Tokens
+from nextcloud_mcp_server.storage.tokens import dump_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: The one kind of work so far.
+#: Kinds of work. The first needs the login name and the app password.
 DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
+#: Here `login_name` is the name of the grant provider and `secret` is what `dump_tokens` writes.
+REVOKE_TOKENS = "revoke_tokens"
 
 
 class OutboxRepository:
@@ -120,6 +123,29 @@ async def insert_item(
             attempts=0,
             due_at=due_at,
         )
+    )
+
+
+async def insert_tokens(
+    connection: AsyncConnection,
+    keys: KeyRing,
+    *,
+    principal: Principal,
+    nextcloud_url: str,
+    provider: str,
+    tokens: Tokens,
+    due_at: datetime,
+) -> None:
+    """Have tokens ended at Nextcloud, within the caller's transaction."""
+    await insert_item(
+        connection,
+        keys,
+        principal=principal,
+        kind=REVOKE_TOKENS,
+        nextcloud_url=nextcloud_url,
+        login_name=provider,
+        secret=dump_tokens(tokens),
+        due_at=due_at,
     )
 
 

@@ -1,0 +1,86 @@
+"""Grant legs: trips of a browser to the grant provider, which come back once and to that browser only."""
+
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import Row, delete, insert
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.models import grant_legs
+from nextcloud_mcp_server.storage.records import GrantLeg, Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class GrantLegRepository:
+    """Keeps legs until they come back or expire; `SignInRepository.purge` removes the latter."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def create(self, leg: GrantLeg, *, sign_in: str) -> None:
+        """Store a leg for the browser with this sign-in. Its `state` is new and random; it is not stored."""
+        principal, state_hash = leg.principal, hash_of(leg.state.get_secret_value())
+        seal = self._transactions.keys.at("grant_legs", principal, state_hash)
+        values = {
+            "issuer": principal.issuer,
+            "subject": principal.subject,
+            "state_hash": state_hash,
+            "sign_in_hash": hash_of(sign_in),
+            "elicitation_id": seal.seal("elicitation_id", leg.elicitation_id),
+            "scopes": leg.scopes,
+            "redirect_uri": seal.seal("redirect_uri", leg.redirect_uri),
+            "verifier": seal.seal_optional("verifier", _text(leg.verifier)),
+            "nonce": seal.seal_optional("nonce", _text(leg.nonce)),
+            "created_at": leg.created_at,
+            "expires_at": leg.expires_at,
+        }
+        async with self._transactions.writing() as connection:
+            await connection.execute(insert(grant_legs).values(values))
+
+    async def take(self, state: str, *, sign_in: str) -> GrantLeg | None:
+        """Take the leg that comes back; of all who try, one gets it.
+
+        None when this browser did not start it, when it is old or was taken before, and when its
+        key is missing: whoever came can start again. A leg that another browser asks for stays, so
+        that nobody who learns a `state` can end another's visit.
+        """
+        taking = (
+            delete(grant_legs)
+            .where(
+                grant_legs.c.state_hash == hash_of(state),
+                grant_legs.c.sign_in_hash == hash_of(sign_in),
+                grant_legs.c.expires_at > self._transactions.now(),
+            )
+            .returning(grant_legs)
+        )
+        async with self._transactions.writing() as connection:
+            row = (await connection.execute(taking)).one_or_none()
+        return None if row is None else _leg(self._transactions.keys, row, state)
+
+
+def _text(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()
+
+
+def _secret(text: str | None) -> SecretStr | None:
+    return None if text is None else SecretStr(text)
+
+
+def _leg(keys: KeyRing, row: Row[Any], state: str) -> GrantLeg | None:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("grant_legs", principal, row.state_hash)
+    try:
+        return GrantLeg(
+            state=SecretStr(state),
+            elicitation_id=seal.open("elicitation_id", row.elicitation_id),
+            principal=principal,
+            scopes=row.scopes,
+            redirect_uri=seal.open("redirect_uri", row.redirect_uri),
+            verifier=_secret(seal.open_optional("verifier", row.verifier)),
+            nonce=_secret(seal.open_optional("nonce", row.nonce)),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+        )
+    except Unsealable:
+        return None

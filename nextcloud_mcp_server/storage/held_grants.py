@@ -1,0 +1,182 @@
+"""Held grants: what Nextcloud gave already, and the person has not yet called their own."""
+
+import contextlib
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, Row, and_, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.models import ACTIVE, elicitations, held_grants, kept, owned_by
+from nextcloud_mcp_server.storage.outbox import insert_tokens
+from nextcloud_mcp_server.storage.records import HeldGrant, Principal
+from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class HeldGrantRepository:
+    """Keeps one grant per elicitation, for the browser that brought it; never loses a token.
+
+    What is not confirmed is marked `discard`, by whatever ends the visit, and `release_due` brings
+    it to the outbox.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def hold(self, held: HeldGrant, *, sign_in: str) -> None:
+        """Store a grant for the browser with this sign-in; one that is held already is discarded.
+
+        When the visit has ended meanwhile, or is not this person's, it is discarded from the start.
+        """
+        elicitation_hash, now = hash_of(held.elicitation_id), self._transactions.now()
+        is_open = (
+            select(elicitations.c.id_hash)
+            .where(
+                elicitations.c.id_hash == elicitation_hash,
+                owned_by(elicitations.c, held.principal),
+                elicitations.c.state.in_(ACTIVE),
+                elicitations.c.expires_at > now,
+            )
+            # Two that come at once must not both look before either has stored.
+            .with_for_update()
+        )
+        async with self._transactions.writing() as connection:
+            waits = await connection.scalar(is_open) is not None
+            if waits:
+                await discard_held(connection, [elicitation_hash])
+            values = _values(self._transactions.keys, held)
+            await connection.execute(
+                insert(held_grants).values({**values, "sign_in_hash": hash_of(sign_in), "discard": not waits})
+            )
+
+    async def find(self, elicitation_id: str, *, sign_in: str) -> HeldGrant | None:
+        """Read the grant that waits in this browser.
+
+        `GrantRepository.complete` takes it in the transaction that stores the credential, so what was
+        found here needs no `take` to be confirmed.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        query = select(held_grants).where(self._waiting(elicitation_id, sign_in))
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _held(self._transactions.keys, row)
+
+    async def take(self, elicitation_id: str, *, sign_in: str) -> HeldGrant | None:
+        """Take the grant that waits in this browser; of all who try, one gets it and must end it.
+
+        Raises:
+            Unsealable: Its key is missing; it stays.
+        """
+        taking = delete(held_grants).where(self._waiting(elicitation_id, sign_in)).returning(held_grants)
+        async with self._transactions.writing() as connection:
+            row = (await connection.execute(taking)).one_or_none()
+            return None if row is None else _held(self._transactions.keys, row)
+
+    async def release_due(self, *, nextcloud_url: str) -> int:
+        """Have everything ended at Nextcloud that nobody can confirm any more; tell how much it was.
+
+        What cannot be opened stays: its key may be put back.
+        """
+        keys, now = self._transactions.keys, self._transactions.now()
+        query = select(held_grants).where(or_(held_grants.c.discard, held_grants.c.expires_at <= now))
+        released = 0
+        async with self._transactions.writing() as connection:
+            for row in (await connection.execute(query)).all():
+                with contextlib.suppress(Unsealable):
+                    held = _held(keys, row)
+                    gone = await connection.execute(delete(held_grants).where(held_grants.c.id == row.id))
+                    # Another process may have been faster.
+                    if gone.rowcount == 1:
+                        await insert_tokens(
+                            connection,
+                            keys,
+                            principal=held.principal,
+                            nextcloud_url=nextcloud_url,
+                            provider=held.provider,
+                            tokens=held.tokens,
+                            due_at=now,
+                        )
+                        released += 1
+        return released
+
+    def _waiting(self, elicitation_id: str, sign_in: str) -> ColumnElement[bool]:
+        return and_(
+            held_grants.c.elicitation_hash == hash_of(elicitation_id),
+            held_grants.c.sign_in_hash == hash_of(sign_in),
+            held_grants.c.expires_at > self._transactions.now(),
+            kept,
+        )
+
+
+async def discard_held(connection: AsyncConnection, elicitation_hashes: Collection[str]) -> None:
+    """Say that what waits for these elicitations must be ended at Nextcloud."""
+    await _discard(connection, held_grants.c.elicitation_hash.in_(elicitation_hashes))
+
+
+async def discard_held_of_sign_in(connection: AsyncConnection, sign_in_hash: str) -> None:
+    """Say that what waits in a browser must be ended at Nextcloud: nobody can confirm it any more."""
+    await _discard(connection, held_grants.c.sign_in_hash == sign_in_hash)
+
+
+async def discard_held_of_person(connection: AsyncConnection, principal: Principal) -> None:
+    """Say that everything that waits for a person's word must be ended at Nextcloud."""
+    await _discard(connection, owned_by(held_grants.c, principal))
+
+
+async def use_held(
+    connection: AsyncConnection, keys: KeyRing, elicitation_hash: str, used: SecretStr
+) -> None:
+    """Forget the grant that was stored with this access token; another one must be ended at Nextcloud."""
+    query = select(held_grants).where(held_grants.c.elicitation_hash == elicitation_hash, kept)
+    row = (await connection.execute(query)).one_or_none()
+    if row is not None:
+        with contextlib.suppress(Unsealable):
+            if _held(keys, row).tokens.access_token == used:
+                await connection.execute(delete(held_grants).where(held_grants.c.id == row.id))
+        await discard_held(connection, [elicitation_hash])
+
+
+async def _discard(connection: AsyncConnection, which: ColumnElement[bool]) -> None:
+    await connection.execute(update(held_grants).where(which, kept).values(discard=True))
+
+
+def _values(keys: KeyRing, held: HeldGrant) -> dict[str, object]:
+    row_id = uuid.uuid4().hex
+    seal = keys.at("held_grants", held.principal, row_id)
+    return {
+        "id": row_id,
+        "issuer": held.principal.issuer,
+        "subject": held.principal.subject,
+        "elicitation_hash": hash_of(held.elicitation_id),
+        "elicitation_id": seal.seal("elicitation_id", held.elicitation_id),
+        "scopes": held.scopes,
+        "provider": held.provider,
+        "tokens": seal.seal("tokens", dump_tokens(held.tokens).get_secret_value()),
+        "uid": seal.seal("uid", held.uid),
+        "display_name": seal.seal("display_name", held.display_name),
+        "home_id": seal.seal_optional("home_id", held.home_id),
+        "expires_at": held.expires_at,
+    }
+
+
+def _held(keys: KeyRing, row: Row[Any]) -> HeldGrant:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("held_grants", principal, row.id)
+    return HeldGrant(
+        elicitation_id=seal.open("elicitation_id", row.elicitation_id),
+        principal=principal,
+        scopes=row.scopes,
+        provider=row.provider,
+        tokens=load_tokens(SecretStr(seal.open("tokens", row.tokens))),
+        uid=seal.open("uid", row.uid),
+        display_name=seal.open("display_name", row.display_name),
+        home_id=seal.open_optional("home_id", row.home_id),
+        expires_at=row.expires_at,
+    )

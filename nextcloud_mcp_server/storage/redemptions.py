@@ -1,0 +1,48 @@
+"""Failed redemptions: codes that the provider did not accept, counted before another one is sent."""
+
+import uuid
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, func, insert, select
+
+from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.models import owned_by, redemptions
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class RedemptionRepository:
+    """Counts failures: after ten from one address Nextcloud refuses that address's good requests too."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def failed(self, principal: Principal, *, sign_in: str) -> None:
+        """Remember a failure of this person in the browser with this sign-in."""
+        values = {
+            "issuer": principal.issuer,
+            "subject": principal.subject,
+            "id": uuid.uuid4().hex,
+            "sign_in_hash": hash_of(sign_in),
+            "at": self._transactions.now(),
+        }
+        async with self._transactions.writing() as connection:
+            await connection.execute(insert(redemptions).values(values))
+
+    async def count(
+        self, *, since: datetime, principal: Principal | None = None, sign_in: str | None = None
+    ) -> int:
+        """Count failures: of everybody, or only those of this person, and only those in this browser."""
+        conditions: list[ColumnElement[bool]] = [redemptions.c.at >= since]
+        if principal is not None:
+            conditions.append(owned_by(redemptions.c, principal))
+        if sign_in is not None:
+            conditions.append(redemptions.c.sign_in_hash == hash_of(sign_in))
+        query = select(func.count()).select_from(redemptions).where(*conditions)
+        async with self._transactions.reading() as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def purge(self, *, before: datetime) -> None:
+        """Forget failures from before a moment."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(redemptions).where(redemptions.c.at < before))

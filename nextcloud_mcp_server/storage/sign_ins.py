@@ -1,0 +1,93 @@
+"""Sign-ins: the browsers in which people signed in, and what they started there."""
+
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.held_grants import discard_held_of_person, discard_held_of_sign_in
+from nextcloud_mcp_server.storage.models import grant_legs, owned_by, sign_ins
+from nextcloud_mcp_server.storage.records import Principal, SignedIn
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class SignInRepository:
+    """Keeps sign-ins by the hash of the random value in the browser's cookie, for a short time."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def create(self, token: str, signed_in: SignedIn) -> None:
+        """Store a sign-in. `token` is new and random; it is not stored."""
+        principal, token_hash = signed_in.principal, hash_of(token)
+        seal = self._transactions.keys.at("sign_ins", principal, token_hash)
+        values = {
+            "issuer": principal.issuer,
+            "subject": principal.subject,
+            "token_hash": token_hash,
+            "display_name": seal.seal("display_name", signed_in.display_name),
+            "uid": seal.seal_optional("uid", signed_in.uid),
+            "created_at": signed_in.created_at,
+            "expires_at": signed_in.expires_at,
+        }
+        async with self._transactions.writing() as connection:
+            await connection.execute(insert(sign_ins).values(values))
+
+    async def find(self, token: str) -> SignedIn | None:
+        """Tell who signed in; None when that is over, or its key is missing: they can sign in again."""
+        query = select(sign_ins).where(
+            sign_ins.c.token_hash == hash_of(token), sign_ins.c.expires_at > self._transactions.now()
+        )
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _signed_in(self._transactions.keys, row)
+
+    async def delete(self, token: str) -> None:
+        """Sign one browser out. What it started ends with it."""
+        token_hash = hash_of(token)
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(sign_ins).where(sign_ins.c.token_hash == token_hash))
+            await connection.execute(delete(grant_legs).where(grant_legs.c.sign_in_hash == token_hash))
+            await discard_held_of_sign_in(connection, token_hash)
+
+    async def delete_all(self, principal: Principal) -> int:
+        """Sign a person out everywhere and end what they started; tell how many sign-ins that were."""
+        async with self._transactions.writing() as connection:
+            return await sign_out_everywhere(connection, principal)
+
+    async def purge(self) -> None:
+        """Forget the sign-ins and grant legs whose time has passed."""
+        now = self._transactions.now()
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
+            await connection.execute(delete(grant_legs).where(grant_legs.c.expires_at <= now))
+
+
+async def sign_out_everywhere(connection: AsyncConnection, principal: Principal) -> int:
+    """End a person's sign-ins, and what was started in them, within the caller's transaction."""
+    gone = await connection.execute(delete(sign_ins).where(owned_by(sign_ins.c, principal)))
+    await end_started(connection, principal)
+    return gone.rowcount
+
+
+async def end_started(connection: AsyncConnection, principal: Principal) -> None:
+    """End the trips to the provider that a person has begun, and what waits for their word."""
+    await connection.execute(delete(grant_legs).where(owned_by(grant_legs.c, principal)))
+    await discard_held_of_person(connection, principal)
+
+
+def _signed_in(keys: KeyRing, row: Row[Any]) -> SignedIn | None:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("sign_ins", principal, row.token_hash)
+    try:
+        return SignedIn(
+            principal=principal,
+            display_name=seal.open("display_name", row.display_name),
+            uid=seal.open_optional("uid", row.uid),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+        )
+    except Unsealable:
+        return None
