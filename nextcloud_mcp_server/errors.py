@@ -95,7 +95,14 @@ class TokenRefused(NextcloudMcpError):
 
 
 class IssuerUnavailable(NextcloudMcpError):
-    """The identity provider did not answer, or not as one does; asking again later may help."""
+    """The identity provider did not answer, or not as one does; asking again later may help.
+
+    `status` is that of the answer, if one came that says so: 429 or 5xx.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class SignInRefused(NextcloudMcpError):

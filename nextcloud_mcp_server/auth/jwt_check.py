@@ -1,0 +1,183 @@
+"""Checks a signed token (RFC 7519, RFC 8725): its header before anything else, then signature and claims.
+
+PyJWT verifies the signature; the claims are checked here, with the clock that was passed in and
+without anything that two readers could read differently.
+"""
+
+import binascii
+import math
+from base64 import urlsafe_b64decode
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from jwt import PyJWK, PyJWTError
+from jwt.api_jws import PyJWS
+
+from nextcloud_mcp_server.auth import strict_json
+from nextcloud_mcp_server.auth.jwks import ALGORITHMS
+from nextcloud_mcp_server.errors import TokenRefused
+
+#: Longer ones are refused unread.
+MAX_TOKEN_CHARS = 16_384
+
+_MAX_KID_CHARS = 256
+
+#: Headers that bring their own key, say where to get it, or change what the signature covers.
+#: We understand no extension at all, so `crit` always names one that we do not (RFC 7515 §4.1.11).
+_FORBIDDEN = frozenset({"jku", "jwk", "x5u", "crit", "zip", "enc", "b64"})
+
+_JWS = PyJWS(options={"verify_signature": True, "enforce_minimum_key_length": True})
+
+Claims = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a token says of its signature. `typ` is in lower case, without `application/`; "" when absent."""
+
+    alg: str
+    kid: str | None
+    typ: str
+
+
+def looks_signed(token: str) -> bool:
+    """Tell whether this is a JWT at all: three parts, the first of them a JSON object."""
+    if token.count(".") != 2 or len(token) > MAX_TOKEN_CHARS:  # noqa: PLR2004 - header.payload.signature
+        return False
+    try:
+        return isinstance(_part(token, 0), dict)
+    except ValueError:
+        return False
+
+
+def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Header:
+    """Read the header of a token that nobody has verified yet.
+
+    Raises:
+        TokenRefused: It is no JWT, or its header asks for something that is not done here.
+    """
+    if not looks_signed(token):
+        raise TokenRefused("The token is not a signed JWT.")
+    header = cast("dict[str, Any]", _part(token, 0))
+    alg, kid, typ = header.get("alg"), header.get("kid"), header.get("typ", "")
+    if not isinstance(alg, str) or alg not in algorithms or alg not in ALGORITHMS:
+        raise TokenRefused("The token is signed with an algorithm that is not accepted.")
+    if _FORBIDDEN & set(header):
+        raise TokenRefused("The token's header names a key or an extension of its own.")
+    if "kid" in header and not (isinstance(kid, str) and 0 < len(kid) <= _MAX_KID_CHARS):
+        raise TokenRefused("The token's key id is not one.")
+    if not isinstance(typ, str):
+        raise TokenRefused("The token's type is not one.")
+    return Header(alg, kid, typ.lower().removeprefix("application/"))
+
+
+def read_unverified(token: str) -> Claims:
+    """Read the claims of a token that nobody has verified, to find out whose key to verify it with.
+
+    Raises:
+        TokenRefused: They cannot be read.
+    """
+    try:
+        claims = _part(token, 1)
+    except ValueError:
+        claims = None
+    if not isinstance(claims, dict):
+        raise TokenRefused("The token's claims cannot be read.")
+    return cast("dict[str, Any]", claims)
+
+
+def decode(
+    token: str,
+    key: PyJWK,
+    *,
+    issuer: str,
+    audience: str,
+    typ: Collection[str] | None,
+    now: float,
+    leeway_seconds: float = 30.0,
+    algorithms: Collection[str] = ALGORITHMS,
+) -> Claims:
+    """Verify a token completely, and return its claims.
+
+    `typ` lists the accepted types in lower case ("" for none in the header); None accepts any.
+    `audience` must be among those the token names; what else it is for is not our business
+    (RFC 7519 §4.1.3). `now` is in seconds since 1970.
+
+    Raises:
+        TokenRefused: Something about it is wrong; the text says what and repeats nothing of it.
+    """
+    header = read_header(token, algorithms=algorithms)
+    if typ is not None and header.typ not in typ:
+        raise TokenRefused("The token is of a type that is not accepted, such as an ID token.")
+    if header.alg != key.algorithm_name:
+        raise TokenRefused("The token's algorithm does not go with its key.")
+    try:
+        _JWS.decode_complete(token, key, algorithms=[header.alg])
+    except PyJWTError:
+        raise TokenRefused("The token's signature does not fit.") from None
+    claims = read_unverified(token)
+    check_claims(claims, issuer=issuer, audience=audience, now=now, leeway_seconds=leeway_seconds)
+    return claims
+
+
+def check_claims(
+    claims: Claims, *, issuer: str, audience: str, now: float, leeway_seconds: float = 30.0
+) -> None:
+    """Check whose token this is, whom it is for, and when.
+
+    Raises:
+        TokenRefused: As `decode`.
+    """
+    if claims.get("iss") != issuer:
+        raise TokenRefused("The token is of another issuer.")
+    check_audience(claims, audience)
+    if "exp" not in claims:
+        raise TokenRefused("The token does not say until when it is valid.")
+    check_times(claims, now=now, leeway_seconds=leeway_seconds)
+
+
+def check_audience(claims: Claims, audience: str) -> None:
+    """Look for ourselves among those a token is for.
+
+    Raises:
+        TokenRefused: We are not among them, or they cannot be read.
+    """
+    named: object = claims.get("aud")
+    audiences = cast("list[object]", named) if isinstance(named, list) else [named]
+    if audience not in audiences or not all(isinstance(item, str) for item in audiences):
+        raise TokenRefused("The token is for another server.")
+
+
+def check_times(claims: Claims, *, now: float, leeway_seconds: float) -> None:
+    """Check the times a token names: not expired, not before its time, not from the future.
+
+    Raises:
+        TokenRefused: One is wrong, or is no number.
+    """
+    times = {name: _time(claims[name]) for name in ("exp", "nbf", "iat") if name in claims}
+    if times.get("exp", math.inf) + leeway_seconds <= now:
+        raise TokenRefused("The token has expired.")
+    if times.get("nbf", now) > now + leeway_seconds:
+        raise TokenRefused("The token is not valid yet.")
+    if times.get("iat", now) > now + leeway_seconds:
+        raise TokenRefused("The token was issued in the future.")
+
+
+def _time(value: object) -> float:
+    # RFC 7519 §2, NumericDate; true and false are numbers to Python alone.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TokenRefused("A time in the token is not a number.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise TokenRefused("A time in the token is not one.") from None
+
+
+def _part(token: str, index: int) -> object:
+    segment = token.split(".")[index]
+    try:
+        decoded = urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64url") from None
+    return strict_json.read(decoded)

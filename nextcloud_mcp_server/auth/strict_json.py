@@ -1,0 +1,86 @@
+"""Reads JSON that strangers sent, and refuses what two readers would read differently.
+
+Duplicate keys, NaN, numbers without end, halves of a surrogate pair and endless nesting are either
+no JSON (RFC 8259) or read as one thing here and as another one there; what was checked would then
+not be what is used.
+"""
+
+import json
+import math
+import re
+from typing import Any
+
+#: Deeper than anything we are sent, and far from Python's own limit.
+MAX_DEPTH = 64
+
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def read(body: bytes) -> Any:  # noqa: ANN401 - JSON can be anything
+    """Read a JSON text.
+
+    Raises:
+        ValueError: It is none, or one that is not read the same everywhere; the message says what
+            is wrong and repeats nothing of it.
+    """
+    try:
+        value: Any = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_without_duplicates,
+            parse_float=_finite,
+            parse_constant=_no_constant,
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError:
+        raise ValueError("it is not JSON") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    # Each nesting has its bracket and each surrogate its escape; most bodies need no second look.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH or _SURROGATE_ESCAPE.search(body):
+        _check(value)
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _no_constant(_: str) -> float:
+    raise ValueError("NaN and Infinity are not JSON")
+
+
+def _check(value: object) -> None:
+    """Look through the whole value, without recursion of our own."""
+    level: list[Any] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        following: list[Any] = []
+        for item in level:
+            if isinstance(item, str):
+                _check_text(item)
+            elif isinstance(item, dict | list) and depth > MAX_DEPTH:
+                raise ValueError("it is nested too deeply")
+            elif isinstance(item, dict):
+                following += [*item.keys(), *item.values()]
+            elif isinstance(item, list):
+                following += item
+        level = following
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half of a surrogate pair") from None
