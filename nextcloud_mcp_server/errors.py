@@ -15,6 +15,7 @@ secret, a header, or a URL that grants something.
     ├── IssuerUnavailable
     ├── SignInRefused
     ├── OtherPerson
+    ├── TooManyRequests
     ├── NotAsPromised
     ├── StorageError
     │   ├── ForeignDatabase
@@ -111,6 +112,14 @@ class SignInRefused(NextcloudMcpError):
 
 class OtherPerson(NextcloudMcpError):
     """The browser is signed in as somebody else than the person this request belongs to."""
+
+
+class TooManyRequests(NextcloudMcpError):
+    """Somebody asks this server more often than it answers."""
+
+    def __init__(self, message: str, *, retry_after_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class NotAsPromised(NextcloudMcpError):

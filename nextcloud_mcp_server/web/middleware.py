@@ -7,14 +7,16 @@ application, MCP included; `PageErrors` around each page, where errors become pa
 import hmac
 import logging
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 
 from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
+from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.web.problem import Problem, gone_page, new_reference, problem_of, problem_page
+from nextcloud_mcp_server.web.proxies import TrustedProxies, names_proxy
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,8 @@ class WebConfig:
 
     `allowed_hosts` are values of the Host header, port included where there is one; `allowed_origins`
     those of the Origin header. Without `bearer_secret` the MCP path is open to whoever reaches it.
-    `secure_cookies` says that browsers see us under https, also where a proxy ends TLS.
+    `secure_cookies` says that browsers see us under https, also where a proxy ends TLS. With
+    `refuse_forwarded` nobody may stand between; without it `proxies` may, and are believed.
     """
 
     allowed_hosts: frozenset[str]
@@ -48,6 +51,7 @@ class WebConfig:
     mcp_path: str = "/mcp"
     max_body_bytes: int = 4_194_304
     refuse_forwarded: bool = True
+    proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ _UNAUTHORIZED_MESSAGE = (
 
 def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
     """Put the checks around the whole application, and the security headers on every answer."""
-    return _SecurityHeaders(_Gate(app, config))
+    gate = _Gate(app, config)
+    return _SecurityHeaders(gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies))
 
 
 class _SecurityHeaders:
@@ -134,7 +139,7 @@ class _Gate:
             return _HOST
         if not self._may_come_from(headers, own=f"{scope['scheme']}://{hosts[0]}"):
             return _ORIGIN
-        if self._config.refuse_forwarded and any(_names_proxy(name) for name in headers):
+        if self._config.refuse_forwarded and any(names_proxy(name) for name in headers):
             return _FORWARDED
         length = headers.get("content-length", "")
         if length.isdecimal() and (
@@ -207,10 +212,6 @@ class _Gate:
                 raise
 
 
-def _names_proxy(header: str) -> bool:
-    return header in ("forwarded", "via") or header.startswith("x-forwarded-")
-
-
 def _unauthorized() -> Response:
     body = {"error": "unauthorized", "message": _UNAUTHORIZED_MESSAGE}
     return JSONResponse(body, 401, {"WWW-Authenticate": 'Bearer realm="nextcloud-mcp-server"'})
@@ -242,4 +243,7 @@ class PageErrors:
 
     def _answer(self, error: Exception, reference: str, scope: Scope) -> Response:
         retry: str = scope.get("state", {}).get("retry", "")
-        return problem_page(Headers(scope=scope), problem_of(error), reference=reference, retry=retry)
+        page = problem_page(Headers(scope=scope), problem_of(error), reference=reference, retry=retry)
+        if isinstance(error, TooManyRequests):
+            page.headers["Retry-After"] = str(error.retry_after_seconds)
+        return page

@@ -27,6 +27,7 @@ _INTERNAL = Problem("internal", 500)
 # The first that fits wins, so the narrower ones stand above the wider.
 _PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
     (errors.FormRefused, Problem("form", 403)),
+    (errors.TooManyRequests, Problem("too_many", 429)),
     (errors.InvalidInput, Problem("unreadable", 400)),
     (errors.TlsFailed, Problem("certificate", 502)),
     (errors.TimedOut, Problem("unreachable", 504)),

@@ -1,0 +1,242 @@
+"""How often somebody may ask, by address and by person.
+
+Counted in memory, per process, and in no row of the database: requests of strangers must cost nothing
+that stays. Many people share an address (an office, a chat service in the cloud), so an address's
+limits are generous, and whoever brings a token that worked is never turned away for the failures of others.
+"""
+
+import hashlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from ipaddress import IPv6Address, ip_address
+
+from limits import RateLimitItemPerMinute
+from limits.aio.storage import Storage
+from limits.aio.strategies import FixedWindowRateLimiter
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.errors import TooManyRequests
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.web.problem import Problem, problem_page
+from nextcloud_mcp_server.web.proxies import client_address
+
+_MOST_WINDOWS = 65_536
+_MOST_TOKENS = 8_192
+#: Whoever has an IPv6 address has this many bits of them to choose from.
+_IPV6_HOST_BITS = 64
+_CALLBACKS = "/oauth/callback/"
+_PAGES = ("/oauth/", "/account")
+
+
+class Kind(StrEnum):
+    """What is counted, each for itself."""
+
+    PAGE = "page"
+    CALLBACK = "callback"
+    FAILURE = "failure"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How many a minute: pages, callbacks and refused tokens per address, form posts per person."""
+
+    page: int = 300
+    callback: int = 60
+    failure: int = 120
+    person: int = 60
+
+
+class Windows(Storage):
+    """Counts per key until its window ends; never more keys than `most`, the oldest go first.
+
+    The library's own storage in memory reads the wall clock and looks through all keys with every
+    request, which a stranger with many addresses could make slow.
+    """
+
+    STORAGE_SCHEME = None
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, *, most: int = _MOST_WINDOWS) -> None:
+        super().__init__()
+        self._monotonic = monotonic
+        self._most = most
+        self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """Name what may go wrong: nothing does."""
+        return LookupError
+
+    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """Count, and return the count."""
+        self._forget()
+        ends_at, count = self._windows.get(key, (self._monotonic() + expiry, 0))
+        self._windows[key] = (ends_at, count + amount)
+        if len(self._windows) > self._most:
+            self._windows.popitem(last=False)
+        return count + amount
+
+    async def get(self, key: str) -> int:
+        """Return the count of a key's window."""
+        self._forget()
+        return self._windows.get(key, (0.0, 0))[1]
+
+    async def get_expiry(self, key: str) -> float:
+        """Return when a key's window ends, on the clock given."""
+        return self._windows.get(key, (self._monotonic(), 0))[0]
+
+    async def check(self) -> bool:
+        """Tell that memory is there."""
+        return True
+
+    async def reset(self) -> int:
+        """Forget everything."""
+        known = len(self._windows)
+        self._windows.clear()
+        return known
+
+    async def clear(self, key: str) -> None:
+        """Forget a key."""
+        self._windows.pop(key, None)
+
+    def _forget(self) -> None:
+        # All windows are equally long, so the first one made ends first.
+        now = self._monotonic()
+        while self._windows and next(iter(self._windows.values()))[0] <= now:
+            self._windows.popitem(last=False)
+
+
+class Limits:
+    """Counts, and refuses what is too much."""
+
+    def __init__(
+        self, rates: Rates | None = None, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        given = rates or Rates()
+        self._monotonic = monotonic
+        self._limiter = FixedWindowRateLimiter(Windows(monotonic))
+        self._items = {kind: RateLimitItemPerMinute(getattr(given, kind)) for kind in Kind}
+
+    async def count(self, kind: Kind, who: str) -> None:
+        """Count one.
+
+        Raises:
+            TooManyRequests: It is one too many in this minute.
+        """
+        if not await self._limiter.hit(self._items[kind], kind, who):
+            raise await self._too_many(kind, who)
+
+    async def check(self, kind: Kind, who: str) -> None:
+        """Refuse whoever has used up their minute, without counting.
+
+        Raises:
+            TooManyRequests: They have.
+        """
+        if not await self._limiter.test(self._items[kind], kind, who):
+            raise await self._too_many(kind, who)
+
+    async def person(self, principal: Principal) -> None:
+        """Count what a signed-in person sends.
+
+        Raises:
+            TooManyRequests: It is one too many in this minute.
+        """
+        await self.count(Kind.PERSON, f"{principal.issuer}\n{principal.subject}")
+
+    async def _too_many(self, kind: Kind, who: str) -> TooManyRequests:
+        ends_at, _ = await self._limiter.get_window_stats(self._items[kind], kind, who)
+        wait = max(1, math.ceil(ends_at - self._monotonic()))
+        return TooManyRequests(
+            f"Too many requests came from here; wait {wait} seconds, then try again.",
+            retry_after_seconds=wait,
+        )
+
+
+class AddressLimits:
+    """Holds each address to its limits: pages, callbacks, and tokens that were refused."""
+
+    def __init__(
+        self, app: ASGIApp, limits: Limits, *, mcp_path: str = "/mcp", most_tokens: int = _MOST_TOKENS
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._mcp_path = mcp_path
+        self._most_tokens = most_tokens
+        self._worked: OrderedDict[bytes, None] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 429 to whoever asks too much, with the time to wait."""
+        if scope["type"] != "http" or scope["method"] == "OPTIONS":
+            await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        address = _network(client_address(scope))
+        try:
+            if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
+                await self._mcp(address, scope, receive, send)
+                return
+            if path.startswith(_CALLBACKS):
+                await self._limits.count(Kind.CALLBACK, address)
+            elif path.startswith(_PAGES):
+                await self._limits.count(Kind.PAGE, address)
+        except TooManyRequests as error:
+            await _answer(error, Headers(scope=scope))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _mcp(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        token = Headers(scope=scope).get("authorization", "")
+        known = hashlib.sha256(token.encode()).digest()
+        if known not in self._worked:
+            await self._limits.check(Kind.FAILURE, address)
+
+        async def send_counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await self._learn(known if token else None, address, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, send_counted)
+
+    async def _learn(self, token: bytes | None, address: str, status: int) -> None:
+        if token is None:
+            # Every client's first request comes without one, to learn where to get it.
+            return
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._worked.pop(token, None)
+            try:
+                await self._limits.count(Kind.FAILURE, address)
+            except TooManyRequests:
+                # This one has been checked already and hears so; the next one is not.
+                return
+        elif status < HTTPStatus.BAD_REQUEST:
+            self._worked[token] = None
+            self._worked.move_to_end(token)
+            if len(self._worked) > self._most_tokens:
+                self._worked.popitem(last=False)
+
+
+def _network(address: str) -> str:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        return str(IPv6Address(int(parsed) >> _IPV6_HOST_BITS << _IPV6_HOST_BITS))
+    return address
+
+
+def _answer(error: TooManyRequests, headers: Headers) -> Response:
+    if "text/html" in headers.get("accept", ""):
+        response = problem_page(headers, Problem("too_many", HTTPStatus.TOO_MANY_REQUESTS))
+    else:
+        body = {"error": "too_many_requests", "message": str(error)}
+        response = JSONResponse(body, HTTPStatus.TOO_MANY_REQUESTS)
+    response.headers["Retry-After"] = str(error.retry_after_seconds)
+    return response

@@ -1,0 +1,99 @@
+"""Who a request comes from: the peer itself, or whom a trusted reverse proxy names.
+
+Headers are text that anybody can send. They are believed when the peer is a proxy that the operator
+named, and taken off in any case, so that nothing behind this layer can believe them by mistake.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class TrustedProxies:
+    """Puts the person's address, scheme and Host in the place of the proxy's.
+
+    Of each list the right end counts, where our own proxies write; what stands left of the first
+    address that is no proxy of ours was sent by a stranger.
+    """
+
+    def __init__(self, app: ASGIApp, networks: Sequence[Network]) -> None:
+        self._app = app
+        self._networks = tuple(networks)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on as it was before the proxies."""
+        if scope["type"] == "http":
+            scope = self._without_proxies(scope)
+        await self._app(scope, receive, send)
+
+    def _without_proxies(self, scope: Scope) -> Scope:
+        headers = Headers(scope=scope)
+        kept = [(name, value) for name, value in scope["headers"] if not names_proxy(name.decode("latin-1"))]
+        peer = _parse(client_address(scope))
+        if peer is None or not self._is_ours(peer):
+            return {**scope, "headers": kept}
+        scheme = _last(headers, "x-forwarded-proto").lower()
+        host = _last(headers, "x-forwarded-host")
+        if host:
+            # The one check of it comes after: only names of this server pass.
+            kept = [(name, value) for name, value in kept if name != b"host"]
+            kept.append((b"host", host.encode("latin-1")))
+        return {
+            **scope,
+            "headers": kept,
+            "client": (str(self._origin(headers, peer)), 0),
+            "scheme": scheme if scheme in {"http", "https"} else scope["scheme"],
+        }
+
+    def _origin(self, headers: Headers, peer: Address) -> Address:
+        found = peer
+        for text in reversed(_words(headers, "x-forwarded-for")):
+            address = _parse(text)
+            if address is None:
+                break
+            found = address
+            if not self._is_ours(address):
+                break
+        return found
+
+    def _is_ours(self, address: Address) -> bool:
+        return any(address in network for network in self._networks)
+
+
+def names_proxy(header: str) -> bool:
+    """Tell whether a header speaks of what lies between the person and us."""
+    name = header.lower()
+    return name in ("forwarded", "via") or name.startswith("x-forwarded-")
+
+
+def client_address(scope: Scope) -> str:
+    """Name where a request comes from; empty over a socket that has no address."""
+    client: tuple[str, int] | None = scope.get("client")
+    return client[0] if client else ""
+
+
+def _words(headers: Headers, name: str) -> list[str]:
+    return [word.strip() for value in headers.getlist(name) for word in value.split(",")]
+
+
+def _last(headers: Headers, name: str) -> str:
+    return (_words(headers, name) or [""])[-1]
+
+
+def _parse(text: str) -> Address | None:
+    """Read an address as proxies write it: bare, in brackets, with a port."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    # A socket for both families shows IPv4 peers so.
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
