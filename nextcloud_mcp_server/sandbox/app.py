@@ -19,6 +19,7 @@ from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
 from nextcloud_mcp_server.sandbox.notes import NotesApi
+from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
 from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
@@ -26,7 +27,7 @@ from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
-DEFAULT_APPS = frozenset({"files", "notes", "dav", "files_trashbin"})
+DEFAULT_APPS = frozenset({"files", "notes", "dav", "files_trashbin", "oauth2"})
 
 
 class FaultRequest(BaseModel):
@@ -60,6 +61,7 @@ class Sandbox:
         self.faults = Faults()
         self.requests = RequestLog()
         self.throttle = Throttle(clock)
+        self.token_throttle = Throttle(clock, allowed=TOKEN_REQUESTS_ALLOWED)
         self._gate = Gate(self.state, self.throttle)
         self.context = Context(
             state=self.state,
@@ -100,10 +102,12 @@ class Sandbox:
         seed(sandbox.state)
         return sandbox
 
-    def add_user(self, uid: str, *, password: str | None = None, display_name: str | None = None) -> User:
+    def add_user(
+        self, uid: str, *, password: str | None = None, display_name: str | None = None, admin: bool = False
+    ) -> User:
         """Take a person in; the password is the uid unless given."""
-        user = User(uid=uid, display_name=display_name or uid, password=uid if password is None else password)
-        return self.state.add_user(user)
+        password = uid if password is None else password
+        return self.state.add_user(User(uid, display_name or uid, password, admin=admin))
 
     def _routes(self) -> list[BaseRoute]:
         routes = [
@@ -115,6 +119,8 @@ class Sandbox:
             Route(f"{CONTROL_PATH}requests", self._list_requests, methods=["GET"]),
             Route(f"{CONTROL_PATH}requests", self._clear_requests, methods=["DELETE"]),
         ]
+        if "oauth2" in self.context.apps:
+            routes += OAuth2App(self.context, self._gate, self.token_throttle).routes()
         if "notes" in self.context.apps:
             routes += NotesApi(self.context, self._gate).routes()
         return routes

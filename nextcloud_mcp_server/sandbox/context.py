@@ -24,6 +24,10 @@ class Context:
     # For DAV routes: the acting person, or the refusal (401, 429, 503 as DAV XML) to send back.
     authenticate: Callable[[Request], User | Response]
 
+    def path(self, path: str) -> str:
+        """Give the path at which a browser reaches a route."""
+        return f"{self.base_path}{'' if self.pretty_urls else '/index.php'}{path}"
+
     def origin(self, request: Request) -> str:
         """Say what the server believes its own address to be, without the base path."""
         return self.state.overwrite_host or f"{request.url.scheme}://{request.url.netloc}"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-Area = Literal["notes", "dav", "ocs", "login", "other"]
-FaultArea = Literal["notes", "dav", "ocs", "login", "all"]
+Area = Literal["notes", "dav", "ocs", "login", "oauth2", "other"]
+FaultArea = Literal["notes", "dav", "ocs", "login", "oauth2", "all"]
 FaultKind = Literal["slow", "status", "lost_body"]
 FaultStatus = Literal[401, 423, 429, 503, 507]
 

@@ -156,4 +156,6 @@ def _area_of(local: str) -> Area:
         return "dav"
     if local.startswith("/ocs/"):
         return "ocs"
+    if local.startswith("/apps/oauth2/api/"):
+        return "oauth2"
     return "login" if local.startswith("/login") else "other"

@@ -28,6 +28,7 @@ _NO_BEARER = (
     "No 'Authorization: Bearer' header found. "
     "Either the client didn't send one, or the server is mis-configured"
 )
+_BAD_BEARER = "Bearer token was incorrect"
 _BAD_PASSWORD = "Username or password was incorrect"  # noqa: S105 - a message
 _DAV_REASONS = (
     "No public access to this resource., AppAPIAuth has not passed, "
@@ -96,7 +97,7 @@ class Gate:
         if scheme.lower() == "basic":
             found = self._from_basic(credentials, address_of(request))
         elif scheme.lower() == "bearer":
-            found = self._from_app_password(self._state.app_passwords.get(credentials.strip()), "bearer")
+            found = self._from_bearer(credentials.strip())
         else:
             found = Refusal.ANONYMOUS
         if isinstance(found, Identity):
@@ -111,7 +112,7 @@ class Gate:
         if self._throttle.blocks(address):
             return Refusal.THROTTLED
         user = self._state.find_user(login_name)
-        app_password = self._state.app_passwords.get(password)
+        app_password = self._state.find_app_password(password)
         if app_password is not None and app_password.login_name == login_name:
             found = self._from_app_password(app_password, "basic")
         elif user is not None and hmac.compare_digest(user.password.encode(), password.encode()):
@@ -123,6 +124,11 @@ class Gate:
             self._throttle.reset(address)
         return found
 
+    def visitor(self, request: Request) -> User | None:
+        """Tell who is signed in with this browser."""
+        user = self._state.users.get(session_of(request).uid or "")
+        return user if user is not None and user.enabled else None
+
     def _renew(self, request: Request) -> Session:
         """End the session of the request's cookie and open another."""
         self._state.sessions.pop(session_of(request).id, None)
@@ -131,7 +137,7 @@ class Gate:
 
     def _from_session(self, session: Session) -> Identity | Refusal:
         user = self._state.users.get(session.uid or "")
-        app_password = self._state.app_passwords.get(session.app_password or "")
+        app_password = self._state.find_app_password(session.app_password or "")
         if user is None or (session.app_password is not None and app_password is None):
             session.uid = None
             return Refusal.ANONYMOUS
@@ -148,10 +154,19 @@ class Gate:
             return Refusal.ANONYMOUS
         return self.sign_in(login_name, password, address)
 
+    def _from_bearer(self, token: str) -> Identity | Refusal:
+        # A bogus bearer is not counted as a bad login.
+        app_password = self._state.find_app_password(token)
+        if app_password is not None or self._state.check_bearer is None:
+            return self._from_app_password(app_password, "bearer")
+        user = self._state.users.get(self._state.check_bearer(token) or "")
+        if user is None:
+            return Refusal.ANONYMOUS
+        return Identity(user, user.uid, "bearer", None) if user.enabled else Refusal.DISABLED
+
     def _from_app_password(
         self, app_password: AppPassword | None, kind: Literal["basic", "bearer"]
     ) -> Identity | Refusal:
-        # A bogus bearer is not counted as a bad login.
         user = self._state.users.get(app_password.uid) if app_password else None
         if user is None or app_password is None:
             return Refusal.ANONYMOUS
@@ -175,10 +190,11 @@ def refuse_dav(request: Request, refusal: Refusal) -> Response:
         )
     if refusal is Refusal.CSRF:
         return dav_error(401, not_authenticated, refusal.value)
-    basic = request.headers.get("Authorization", "").lower().startswith("basic ")
-    first = _BAD_PASSWORD if basic else _NO_BASIC
+    scheme = request.headers.get("Authorization", "").partition(" ")[0].lower()
+    first = _BAD_PASSWORD if scheme == "basic" else _NO_BASIC
+    second = _BAD_BEARER if scheme == "bearer" else _NO_BEARER
     return dav_error(
-        401, not_authenticated, f"{_DAV_REASONS}, {first}, {_NO_BEARER}, {first}", headers=_DAV_REALM
+        401, not_authenticated, f"{_DAV_REASONS}, {first}, {second}, {first}", headers=_DAV_REALM
     )
 
 

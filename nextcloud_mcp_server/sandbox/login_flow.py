@@ -7,17 +7,26 @@ from html import escape
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, session_of
-from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, json_reply, page
-from nextcloud_mcp_server.sandbox.state import LoginFlow, User
+from nextcloud_mcp_server.sandbox.reply import (
+    account_page,
+    empty_html,
+    forbidden,
+    json_reply,
+    redirect,
+    too_many_requests,
+)
+from nextcloud_mcp_server.sandbox.state import LoginFlow
 
 _LIFETIME = timedelta(minutes=20)
 _TOKEN_BYTES = 64
 _STATE_TOKEN_BYTES = 32
+# The pages that send a person to the login page and wait for their return.
+_TARGETS = ("/login/v2/", "/login/flow/")
 
 
 class LoginFlows:
@@ -51,7 +60,7 @@ class LoginFlows:
             started_at=self._context.clock(),
         )
         self._state.login_flows.append(flow)
-        base = f"{self._context.origin(request)}{self._path('/login/v2')}"
+        base = f"{self._context.origin(request)}{self._context.path('/login/v2')}"
         return json_reply(
             {
                 "poll": {"token": flow.poll_token, "endpoint": f"{base}/poll"},
@@ -81,18 +90,20 @@ class LoginFlows:
     async def _landing(self, request: Request) -> Response:
         flow = self._find_flow(request.path_params["token"])
         if flow is None:
-            return _forbidden("Your login token is invalid or has expired")
+            return forbidden("Your login token is invalid or has expired")
         session_of(request).flow_token = flow.login_token
-        return _redirect(f"{self._context.origin(request)}{self._path('/login/v2/flow')}?user=&direct=0")
+        return redirect(
+            f"{self._context.origin(request)}{self._context.path('/login/v2/flow')}?user=&direct=0"
+        )
 
     async def _picker(self, request: Request) -> Response:
         session = session_of(request)
         flow = self._find_flow(session.flow_token)
         if flow is None:
-            return _forbidden("Your login token is invalid or has expired")
+            return forbidden("Your login token is invalid or has expired")
         session.state_token = secrets.token_hex(_STATE_TOKEN_BYTES)
-        target = self._path(f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}")
-        return _page(
+        target = self._context.path(f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}")
+        return account_page(
             "Connect to your account",
             "<h1>Connect to your account</h1>"
             "<p>Please log in before granting "
@@ -106,40 +117,40 @@ class LoginFlows:
         session = session_of(request)
         flow = self._flow_of_visit(request, request.query_params.get("stateToken"))
         if flow is None:
-            return _forbidden("State token does not match")
-        user = self._signed_in(request)
+            return forbidden("State token does not match")
+        user = self._gate.visitor(request)
         if user is None:
             here = f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}"
-            return _redirect(self._path(f"/login?redirect_url={quote(here, safe='/?')}"))
-        return _page(
+            return redirect(self._context.path(f"/login?redirect_url={quote(here, safe='/?')}"))
+        return account_page(
             "Account access",
             "<h1>Account access</h1>"
             f"<p>You are currently logged in as <strong>{escape(user.display_name)}</strong>.</p>"
             f"<p>You are about to grant <strong>{escape(flow.client_name)}</strong> "
             "access to your Nextcloud account.</p>"
-            f'<form method="post" action="{self._path("/login/v2/grant")}">'
+            f'<form method="post" action="{self._context.path("/login/v2/grant")}">'
             f'<input type="hidden" name="stateToken" value="{session.state_token}">'
             '<button type="submit">Grant access</button></form>'
-            f'<form method="post" action="{self._path("/logout")}">'
+            f'<form method="post" action="{self._context.path("/logout")}">'
             '<button type="submit" class="quiet">Use another account</button></form>',
             uid=user.uid,
         )
 
     async def _grant(self, request: Request) -> Response:
-        user = self._signed_in(request)
+        user = self._gate.visitor(request)
         if user is None:
-            return _forbidden("You are not logged in")
+            return forbidden("You are not logged in")
         form = parse_qs((await request.body()).decode(errors="replace"))
         flow = self._flow_of_visit(request, form.get("stateToken", [""])[0])
         if flow is None:
-            return _forbidden("State token does not match")
+            return forbidden("State token does not match")
         session = session_of(request)
         session.state_token = session.flow_token = None
         # A second person may grant the same flow; the last one wins.
         flow.granted = self._state.new_app_password(
             user, login_name=session.login_name, name=flow.client_name
         )
-        return _page(
+        return account_page(
             "Account connected",
             "<h1>Account connected</h1>"
             f"<p><strong>{escape(flow.client_name)}</strong> should now be connected! "
@@ -157,35 +168,34 @@ class LoginFlows:
         )
         found = self._gate.sign_in(login_name, password, address_of(request))
         if found is Refusal.THROTTLED:
-            return _page(
-                "Too many requests",
-                "<h1>Too many requests</h1>"
-                "<p>There were too many requests from your network. Retry later.</p>",
-                status=429,
-            )
+            return too_many_requests()
         if isinstance(found, Refusal):
             message = "Account disabled" if found is Refusal.DISABLED else "Wrong login or password."
             return self._login_form(target, message=message)
         session = session_of(request)
         session.uid, session.login_name, session.cors = found.user.uid, found.login_name, False
         session.app_password = None
-        return _redirect(self._path(target if target.startswith("/login/v2/") else "/"))
+        return redirect(self._context.path(target if target.startswith(_TARGETS) else "/"))
 
     async def _logout(self, request: Request) -> Response:
         session = session_of(request)
         session.uid = session.login_name = None
         if session.state_token is None:
-            return _redirect(self._path("/login"))
-        return _redirect(self._path(f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}"))
+            return redirect(self._context.path("/login"))
+        return redirect(
+            self._context.path(f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}")
+        )
 
     def _login_form(self, target: str, *, message: str = "") -> Response:
-        people = " or ".join(f"<strong>{escape(uid)}</strong>" for uid in self._state.users)
+        people = " or ".join(
+            f"<strong>{escape(uid)}</strong>" for uid, user in self._state.users.items() if not user.admin
+        )
         alert = f'<p role="alert"><strong>{escape(message)}</strong></p>' if message else ""
-        return _page(
+        return account_page(
             "Login",
             "<h1>Log in to Nextcloud</h1>"
             f"<p>This is a sandbox. Log in as {people}; the password is the same word.</p>{alert}"
-            f'<form method="post" action="{self._path("/login")}">'
+            f'<form method="post" action="{self._context.path("/login")}">'
             f'<input type="hidden" name="redirect_url" value="{escape(target)}">'
             '<label for="user">Account name or email</label>'
             '<input id="user" name="user" autocomplete="username" required value="alice">'
@@ -193,10 +203,6 @@ class LoginFlows:
             '<input id="password" name="password" type="password" autocomplete="current-password" required>'
             '<button type="submit">Log in</button></form>',
         )
-
-    def _signed_in(self, request: Request) -> User | None:
-        user = self._state.users.get(session_of(request).uid or "")
-        return user if user is not None and user.enabled else None
 
     def _flow_of_visit(self, request: Request, state_token: str | None) -> LoginFlow | None:
         session = session_of(request)
@@ -212,9 +218,6 @@ class LoginFlows:
         self._state.login_flows[:] = [flow for flow in self._state.login_flows if flow.started_at > since]
         return self._state.login_flows
 
-    def _path(self, path: str) -> str:
-        return f"{self._context.base_path}{'' if self._context.pretty_urls else '/index.php'}{path}"
-
 
 def _token_of(body: bytes, content_type: str) -> str:
     if "json" not in content_type:
@@ -224,16 +227,3 @@ def _token_of(body: bytes, content_type: str) -> str:
     except ValueError:
         return ""
     return str(document.get("token", "")) if isinstance(document, dict) else ""  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - any JSON
-
-
-def _redirect(url: str) -> Response:
-    return RedirectResponse(url, status_code=303, headers={**NO_CACHE, "Content-Type": HTML_TYPE})
-
-
-def _page(title: str, body: str, *, status: int = 200, uid: str | None = None) -> Response:
-    headers = NO_CACHE if uid is None else {**NO_CACHE, "X-User-Id": uid}
-    return page(title, body, status=status, headers=headers)
-
-
-def _forbidden(message: str) -> Response:
-    return _page("Access forbidden", f"<h1>Access forbidden</h1><p>{escape(message)}</p>", status=403)

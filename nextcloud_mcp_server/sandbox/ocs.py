@@ -107,7 +107,7 @@ class OcsApi:
     def _delete_app_password(self, request: Request, identity: Identity) -> Response:
         if identity.app_password is None:
             return ocs_reply(request, code=403, message="no app password in use")
-        del self._context.state.app_passwords[identity.app_password.secret]
+        self._context.state.remove_app_password(identity.app_password)
         return ocs_reply(request)
 
     def _rotate_app_password(self, request: Request, identity: Identity) -> Response:

@@ -12,8 +12,10 @@ from nextcloud_mcp_server.sandbox.document import Document, Field, Form
 #: More pages than any consent has.
 MOST_PAGES = 12
 
-#: What a browser sends with a form of the page it shows.
-_SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+#: What a browser asks for; Nextcloud shows its login page to nobody else.
+_HTML = {"Accept": "text/html,application/xhtml+xml"}
+#: What it sends besides with a form of the page it shows.
+_SAME_ORIGIN = {**_HTML, "Sec-Fetch-Site": "same-origin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Person:
         raise RuntimeError(f"the sign-in does not end: {self.seen[-1]}")
 
     async def _get(self, url: str) -> tuple[httpx2.Response, Document]:
-        return self._look(await self._browser.get(url, follow_redirects=True))
+        return self._look(await self._browser.get(url, headers=_HTML, follow_redirects=True))
 
     async def _submit(
         self,

@@ -8,7 +8,7 @@ from typing import Literal, cast
 from xml.sax.saxutils import escape as escape_xml
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 NO_CACHE = {"Cache-Control": "no-cache, no-store, must-revalidate"}
 HTML_TYPE = "text/html; charset=UTF-8"
@@ -71,6 +71,34 @@ def page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str]
         status_code=status,
         headers={"Content-Type": HTML_TYPE, **(headers or {})},
     )
+
+
+def account_page(title: str, body: str, *, status: int = 200, uid: str | None = None) -> Response:
+    """Answer with a page of Nextcloud itself, which names the person that is signed in."""
+    headers = NO_CACHE if uid is None else {**NO_CACHE, "X-User-Id": uid}
+    return page(title, body, status=status, headers=headers)
+
+
+def forbidden(message: str) -> Response:
+    """Answer with the page of a visit that may not go on."""
+    return account_page("Access forbidden", f"<h1>Access forbidden</h1><p>{escape(message)}</p>", status=403)
+
+
+def too_many_requests() -> Response:
+    """Answer as a blocked address is answered; there is no Retry-After."""
+    return account_page(
+        "Too many requests",
+        "<h1>Too many requests</h1><p>There were too many requests from your network. Retry later.</p>",
+        status=429,
+    )
+
+
+def redirect(url: str, *, uid: str | None = None) -> Response:
+    """Send the browser on."""
+    headers = {**NO_CACHE, "Content-Type": HTML_TYPE}
+    if uid is not None:
+        headers["X-User-Id"] = uid
+    return RedirectResponse(url, status_code=303, headers=headers)
 
 
 def web_server_page(status: HTTPStatus) -> Response:

@@ -83,11 +83,12 @@ _BOB_FILES = {
 
 
 def seed(state: State) -> None:
-    """Fill an empty sandbox with alice and bob; their passwords are their uids."""
+    """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
     alice = state.add_user(
         User("alice", "Alice Example", "alice", email="alice@example.test", groups=("team",))
     )
     bob = state.add_user(User("bob", "Bob Builder", "bob", email="bob@example.test", groups=("team",)))
+    state.add_user(User("admin", "admin", "admin", admin=True))
     for user, notes, files in ((alice, _ALICE_NOTES, _ALICE_FILES), (bob, _BOB_NOTES, _BOB_FILES)):
         _add_notes(state, user, notes)
         for path, text in files.items():

@@ -1,7 +1,8 @@
-"""What the sandbox remembers: people, app passwords, login flows, sessions and settings."""
+"""What the sandbox remembers: people, app passwords, OAuth clients and grants, login flows, sessions."""
 
 import itertools
 import secrets
+import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +12,12 @@ from nextcloud_mcp_server.sandbox.files import FileTree
 Clock = Callable[[], datetime]
 
 _SESSIONS_KEPT = 2_000
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+
+def random_text(length: int) -> str:
+    """Make a secret of letters and digits, as Nextcloud does."""
+    return "".join(secrets.choice(_ALPHANUMERIC) for _ in range(length))
 
 
 def system_clock() -> datetime:
@@ -30,6 +37,7 @@ class User:
     enabled: bool = True
     quota_bytes: int | None = None
     groups: tuple[str, ...] = ()
+    admin: bool = False
     notes_path: str = "Notes"
     notes_suffix: str = ".md"
     notes_mode: str = "rich"
@@ -55,13 +63,42 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class AppPassword:
-    """A device password; `name` is the User-Agent that started the login flow."""
+    """A device password; `name` is the User-Agent that started the login flow.
+
+    An access token of the `oauth2` app is one too: it expires, and names the grant it belongs to.
+    """
 
     uid: str
     login_name: str
     name: str
     secret: str
     created_at: datetime
+    expires_at: datetime | None = None
+    grant_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """A client of the `oauth2` app, as an administrator registered it."""
+
+    id: int
+    name: str
+    redirect_uri: str
+    client_id: str
+    client_secret: str
+
+
+@dataclass(slots=True)
+class OAuthGrant:
+    """What one consent made. `code` is first the authorization code, then the newest refresh token."""
+
+    id: int
+    client_row: int
+    code: str
+    access_token: str
+    created_at: datetime
+    delivered: int = 0
+    last_code: str = ""
 
 
 @dataclass(slots=True)
@@ -89,6 +126,9 @@ class Session:
     cors: bool = False
     flow_token: str | None = None
     state_token: str | None = None
+    # The oauth2 app keeps one of each per session: a second tab overwrites those of the first.
+    oauth_state: str | None = None
+    oauth_state_token: str | None = None
 
 
 @dataclass(slots=True)
@@ -100,6 +140,13 @@ class State:
     users: dict[str, User] = field(default_factory=dict[str, User])
     app_passwords: dict[str, AppPassword] = field(default_factory=dict[str, AppPassword])
     login_flows: list[LoginFlow] = field(default_factory=list[LoginFlow])
+    oauth_clients: list[OAuthClient] = field(default_factory=list[OAuthClient])
+    oauth_grants: list[OAuthGrant] = field(default_factory=list[OAuthGrant])
+    # How many refreshes with a token that was just used still get 200, as parallel ones on a real
+    # Nextcloud do; what the earlier of them was given is worthless.
+    oauth_races: int = 0
+    # How a bearer that is no app password is checked: user_oidc answers with a uid or None.
+    check_bearer: Callable[[str], str | None] | None = None
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     maintenance: bool = False
     needs_db_upgrade: bool = False
@@ -109,6 +156,7 @@ class State:
     # None accepts every Host; otherwise an unknown one gets 400.
     trusted_domains: frozenset[str] | None = None
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(101), repr=False)
+    _rows: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def next_file_id(self) -> int:
         """Hand out the next id; it is unique over all people."""
@@ -136,6 +184,49 @@ class State:
             created_at=self.clock(),
         )
         self.app_passwords[made.secret] = made
+        return made
+
+    def find_app_password(self, secret: str) -> AppPassword | None:
+        """Find an app password or access token that has not expired."""
+        found = self.app_passwords.get(secret)
+        if found is None or (found.expires_at is not None and found.expires_at <= self.clock()):
+            return None
+        return found
+
+    def remove_app_password(self, app_password: AppPassword) -> None:
+        """Delete it; with an access token goes every other one of its grant, so no refresh works again."""
+        family = {
+            secret
+            for secret, one in self.app_passwords.items()
+            if one.grant_id is not None and one.grant_id == app_password.grant_id
+        }
+        for secret in family | {app_password.secret}:
+            self.app_passwords.pop(secret, None)
+
+    def new_oauth_client(self, name: str, redirect_uri: str) -> OAuthClient:
+        """Register a client of the `oauth2` app; it may use this one redirect URI."""
+        made = OAuthClient(next(self._rows), name, redirect_uri, random_text(64), random_text(64))
+        self.oauth_clients.append(made)
+        return made
+
+    def new_oauth_grant(self, user: User, client: OAuthClient, *, login_name: str | None) -> OAuthGrant:
+        """Make what a person's consent makes: an access token nobody knows yet, and a code for it."""
+        made = OAuthGrant(
+            id=next(self._rows),
+            client_row=client.id,
+            code=random_text(128),
+            access_token=random_text(72),
+            created_at=self.clock(),
+        )
+        self.app_passwords[made.access_token] = AppPassword(
+            uid=user.uid,
+            login_name=login_name or user.uid,
+            name=client.name,
+            secret=made.access_token,
+            created_at=made.created_at,
+            grant_id=made.id,
+        )
+        self.oauth_grants.append(made)
         return made
 
     def new_session(self) -> Session:

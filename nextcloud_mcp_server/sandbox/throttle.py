@@ -12,8 +12,9 @@ _LONGEST_DELAY_MS = 25_000
 class Throttle:
     """Counts bad logins. An address with eleven in half an hour gets 429, right passwords too."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, allowed: int = _ATTEMPTS_ALLOWED) -> None:
         self._clock = clock
+        self._allowed = allowed
         self._bad: dict[str, list[datetime]] = {}
 
     def count(self, address: str) -> None:
@@ -26,7 +27,7 @@ class Throttle:
 
     def blocks(self, address: str) -> bool:
         """Say whether logins from there are refused."""
-        return len(self._recent(address)) > _ATTEMPTS_ALLOWED
+        return len(self._recent(address)) > self._allowed
 
     def delay_ms(self, address: str) -> int:
         """Tell the delay that capabilities name: it doubles with each bad login."""

@@ -24,6 +24,7 @@ class Session:
     path: str | None = None
     login_path: str = ""
     person: str | None = None
+    bearer: str = "bogus"
 
     def bind(self, recorded: object, actual: object) -> None:
         """Say which value here plays the part of a recorded one."""
@@ -44,6 +45,8 @@ class Session:
         authorization = headers.pop("Authorization", "")
         if headers.pop("Cookie", None) is not None and self.cookies:
             headers["Cookie"] = self.cookies
+        if authorization.startswith("Bearer "):
+            headers["Authorization"] = f"Bearer {self.bearer}"
         match = _PASSWORD.fullmatch(authorization)
         person = self.person if match is None else match[1]
         password = None

@@ -55,7 +55,7 @@ async def open_sandbox() -> AsyncGenerator[Server]:
     sandbox = Sandbox(clock=lambda: now)
     passwords = {"alice": "alice's password", "bob": "bob's password", "admin": "admin's password"}
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder"), ("admin", "admin")):
-        user = sandbox.add_user(uid, password=passwords[uid], display_name=name)
+        user = sandbox.add_user(uid, password=passwords[uid], display_name=name, admin=uid == "admin")
         user.email = f"{uid}@example.test"
         user.groups = ("team",)
     transport = httpx2.ASGITransport(app=sandbox.app)

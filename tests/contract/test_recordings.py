@@ -1,17 +1,22 @@
 import pytest
 
-from tests.contract import account_table, webdav_table
+from tests.contract import account_table, oauth_table, webdav_table
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.compare import Comparison
 from tests.contract.notes_table import NOTES
+from tests.contract.oauth_table import OAUTH
 from tests.contract.recording import all_names, load
 from tests.contract.replay import Session, Table
 from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
 from tests.contract.webdav_table import WEBDAV
 
-TABLE: Table = {**WEBDAV, **NOTES, **ACCOUNTS}
-NOT_REPLAYED = {**webdav_table.NOT_REPLAYED, **account_table.NOT_REPLAYED}
+TABLE: Table = {**WEBDAV, **NOTES, **ACCOUNTS, **OAUTH}
+NOT_REPLAYED = {
+    **webdav_table.NOT_REPLAYED,
+    **account_table.NOT_REPLAYED,
+    **oauth_table.NOT_REPLAYED,
+}
 RECORDED_AT = "http://nextcloud.test"
 
 pytestmark = pytest.mark.anyio
