@@ -1,8 +1,10 @@
 """Runs migrations on the connection the server hands in, or on `-x url=…` from the command line."""
 
+import anyio
 from alembic import context
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
+from nextcloud_mcp_server.storage.engine import backend_of
 from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
 
 
@@ -19,9 +21,17 @@ def run(connection: Connection) -> None:
         context.run_migrations()
 
 
+async def run_on(url: str) -> None:
+    backend = backend_of(url)
+    engine = backend.engine()
+    async with engine.begin() as connection:
+        await connection.run_sync(backend.begin_writing)
+        await connection.run_sync(run)
+    await engine.dispose()
+
+
 given: Connection | None = context.config.attributes.get("connection")
 if given is not None:
     run(given)
 else:
-    with create_engine(context.get_x_argument(as_dictionary=True)["url"]).begin() as made:
-        run(made)
+    anyio.run(run_on, context.get_x_argument(as_dictionary=True)["url"])

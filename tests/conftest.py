@@ -1,14 +1,41 @@
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> str:
+    """Name a PostgreSQL in which the tests may make databases; `.ci/postgres` runs one."""
+    server = os.environ.get("TEST_POSTGRES_URL")
+    if not server:
+        pytest.skip("TEST_POSTGRES_URL names no PostgreSQL (.ci/postgres make test)")
+    return server
+
+
+@pytest.fixture
+async def postgres_url(postgres_server: str, anyio_backend: str) -> AsyncGenerator[str]:
+    """Empty the database of this test process, and name it."""
+    name = f"nextcloud_mcp_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    url = urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
+    server = await asyncpg.connect(postgres_server)
+    if not await server.fetchval("SELECT true FROM pg_database WHERE datname = $1", name):
+        await server.execute(f"CREATE DATABASE {name}")
+    database = await asyncpg.connect(url)
+    await database.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await database.close()
+    yield url
+    await server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+    await server.close()
 
 
 @pytest.fixture(autouse=True)

@@ -1,64 +1,99 @@
 """Connections and transactions: the one place where the database library's errors are translated."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
+from typing import Protocol
 
 import anyio
 from sqlalchemy import Connection, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
 
+_DATA_EXCEPTION = "22"  # the class of SQLSTATEs whose message quotes a value
+
+
+class Backend(Protocol):
+    """What differs between the kinds of databases."""
+
+    @property
+    def advice(self) -> str:
+        """Say what a person does about a database that cannot be used."""
+        ...
+
+    @property
+    def reading_options(self) -> Mapping[str, str]:
+        """Name the execution options of a connection that reads."""
+        ...
+
+    def engine(self) -> AsyncEngine:
+        """Make the pool of connections; none is opened yet."""
+        ...
+
+    def begin_writing(self, connection: Connection) -> None:
+        """Let one transaction at a time write, in however many processes; the others wait their turn."""
+        ...
+
+    async def prepare(self, engine: AsyncEngine) -> None:
+        """Bring the schema up to date, in one process at a time."""
+        ...
+
 
 class Transactions:
     """What repositories share: transactions, keys and the clock."""
 
-    def __init__(self, engine: AsyncEngine, *, keys: KeyRing, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, engine: AsyncEngine, backend: Backend, *, keys: KeyRing, clock: Callable[[], datetime]
+    ) -> None:
         self.keys = keys
         self.now = clock
-        self._engine = engine
+        self._advice = backend.advice
+        self._reader = engine.execution_options(**backend.reading_options)
         self._writer = engine.execution_options()
-        event.listen(self._writer.sync_engine, "begin", _begin_immediate)
-        # SQLite lets one write at a time and makes the others sleep and retry; within this process
-        # a queue is fairer and faster.
+        event.listen(self._writer.sync_engine, "begin", backend.begin_writing)
+        # The database makes those who want to write wait, which costs each a connection; within
+        # this process a queue is fairer and faster.
         self._queue = anyio.Lock()
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection for one query."""
-        with translated(), anyio.CancelScope(shield=True):
-            async with self._engine.connect() as connection:
+        with translated(self._advice), anyio.CancelScope(shield=True):
+            async with self._reader.connect() as connection:
                 yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection in a transaction that commits at the end, or leaves nothing behind.
 
-        It is shielded from cancellation: a caller that goes away must not leave a connection
-        half-way, and no statement here waits for another host.
+        What it reads nobody changes before it ends: transactions that write come one after the
+        other, whatever the database and however many processes share it. It is shielded from
+        cancellation: a caller that goes away must not leave a connection half-way, and no
+        statement here waits for another host than the database's, which has a time limit.
         """
         async with self._queue:
-            with translated(), anyio.CancelScope(shield=True):
+            with translated(self._advice), anyio.CancelScope(shield=True):
                 async with self._writer.begin() as connection:
                     yield connection
 
 
 @contextmanager
-def translated() -> Generator[None]:
+def translated(advice: str) -> Generator[None]:
     """Turn the library's errors into ours, without statements or values."""
     try:
         yield
-    except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or type(error).__name__
-        raise StorageError(
-            f"The database cannot be used ({cause}). Check the file, its folder and the free space."
-        ) from error
+    except (SQLAlchemyError, OSError) as error:
+        # `from None`: what PostgreSQL adds to an error repeats the whole row, and logs print causes.
+        raise StorageError(f"The database cannot be used ({_cause(error)}). {advice}") from None
 
 
-def _begin_immediate(connection: Connection) -> None:
-    # A transaction that reads first and writes later could find that another process wrote in
-    # between, and would fail at once instead of waiting its turn.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _cause(error: Exception) -> str:
+    driver = error.driver_exception if isinstance(error, DBAPIError) else None
+    state: str | None = getattr(driver, "sqlstate", None)
+    if driver is None or (state or "").startswith(_DATA_EXCEPTION):
+        return type(driver or error).__name__
+    # PostgreSQL's error has its first line apart from the details, and SQLite's is one line.
+    return getattr(driver, "message", None) or str(driver) or type(driver).__name__

@@ -1,12 +1,14 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.engine import Database, backend_of, file_url
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -45,8 +47,31 @@ def keys() -> KeyRing:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def sqlite_url(tmp_path: Path) -> str:
     return file_url(tmp_path / "data" / "mcp.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Name an empty place; what is tested here holds for every kind of database."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+async def execute(url: str) -> AsyncGenerator[Callable[..., Awaitable[list[tuple[Any, ...]]]]]:
+    """Run statements in the test's database behind the server's back; answer the last one's rows."""
+    engine = backend_of(url).engine()
+
+    async def factory(*statements: str) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        async with engine.begin() as connection:
+            for statement in statements:
+                result = await connection.execute(text(statement))
+                rows = [tuple(row) for row in result.all()] if result.returns_rows else []
+        return rows
+
+    yield factory
+    await engine.dispose()
 
 
 @pytest.fixture
