@@ -34,7 +34,7 @@ class BrowserSession:
     def of(cls, request: Request, keys: Sequence[bytes]) -> "BrowserSession":
         """Read the session of a request, or begin one that `remember` makes last."""
         secure = request.url.scheme == "https"
-        known = request.cookies.get(_cookie_name(_BROWSER_COOKIE, secure=secure), "")
+        known = request.cookies.get(cookie_name(_BROWSER_COOKIE, secure=secure), "")
         browser = known if _BROWSER_VALUE.fullmatch(known) else secrets.token_urlsafe(18)
         return cls(browser=browser, secure=secure, cookies=request.cookies, keys=keys)
 
@@ -48,7 +48,7 @@ class BrowserSession:
 
     def holds_ticket(self, visit_id: str) -> bool:
         """Tell whether this browser gave the answer to a visit, and so may see how it goes on."""
-        ticket = self.cookies.get(_cookie_name(_ticket(visit_id), secure=self.secure), "")
+        ticket = self.cookies.get(cookie_name(_ticket(visit_id), secure=self.secure), "")
         return self._matches("ticket", visit_id, ticket)
 
     def remember(self, response: Response) -> None:
@@ -62,7 +62,7 @@ class BrowserSession:
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
         response.set_cookie(
-            _cookie_name(name, secure=self.secure),
+            cookie_name(name, secure=self.secure),
             value,
             max_age=seconds,
             path="/",
@@ -88,6 +88,7 @@ def _ticket(visit_id: str) -> str:
     return f"visit-{hashlib.sha256(visit_id.encode()).hexdigest()[:12]}"
 
 
-def _cookie_name(name: str, *, secure: bool) -> str:
+def cookie_name(name: str, *, secure: bool) -> str:
+    """Name a cookie so that no other host, and nothing without TLS, can set it."""
     # Browsers refuse the prefix on loopback http, where there is no TLS to bind to (RFC 6265bis §4.1.3.2).
     return f"__Host-{name}" if secure else name

@@ -15,7 +15,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
-from nextcloud_mcp_server.web.problem import Problem, gone_page, new_reference, problem_of, problem_page
+from nextcloud_mcp_server.web.problem import (
+    PERSONAL,
+    Problem,
+    Problems,
+    gone_page,
+    new_reference,
+    problem_of,
+    problem_page,
+)
 from nextcloud_mcp_server.web.proxies import TrustedProxies, names_proxy
 
 logger = logging.getLogger(__name__)
@@ -223,8 +231,9 @@ class PageErrors:
     Goes around each page's route, inside of Starlette: its own error handler would answer first.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, problems: Problems = PERSONAL) -> None:
         self._app = app
+        self._problems = problems
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the page; every answer of ours is sent whole, so an error comes before its start."""
@@ -243,7 +252,8 @@ class PageErrors:
 
     def _answer(self, error: Exception, reference: str, scope: Scope) -> Response:
         retry: str = scope.get("state", {}).get("retry", "")
-        page = problem_page(Headers(scope=scope), problem_of(error), reference=reference, retry=retry)
+        problem = problem_of(error, self._problems)
+        page = problem_page(Headers(scope=scope), problem, reference=reference, retry=retry)
         if isinstance(error, TooManyRequests):
             page.headers["Retry-After"] = str(error.retry_after_seconds)
         return page

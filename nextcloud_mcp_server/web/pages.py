@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
-from nextcloud_mcp_server.web.messages import catalogue, language_of
+from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,6 +50,11 @@ class Name:
         """Clean the name of a server; one too long for a phone may break after each of its dots."""
         plain = cls.of(text).plain
         return cls(plain, dotted=len(plain) > _PHONE_LINE)
+
+    @property
+    def initial(self) -> str:
+        """The first letter, for the round picture beside a name."""
+        return self.plain[:1].upper()
 
     def __bool__(self) -> bool:
         return bool(self.plain)
@@ -92,6 +97,11 @@ def in_order(scopes: Iterable[str], *, writing: bool | None = None) -> list[str]
     """List scopes as the pages show them: reading apart from changing, in the order of the one list."""
     wanted = frozenset(scopes)
     return [scope for scope in SCOPES if scope in wanted and writing in (None, is_writing(scope))]
+
+
+def says(key: str) -> bool:
+    """Tell whether there is a sentence by this key."""
+    return key in catalogue(LANGUAGES[0])
 
 
 @cache

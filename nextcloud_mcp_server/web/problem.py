@@ -24,8 +24,10 @@ class Problem:
 
 _INTERNAL = Problem("internal", 500)
 
+Problems = tuple[tuple[type[Exception], Problem], ...]
+
 # The first that fits wins, so the narrower ones stand above the wider.
-_PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
+PERSONAL: Problems = (
     (errors.FormRefused, Problem("form", 403)),
     (errors.TooManyRequests, Problem("too_many", 429)),
     (errors.InvalidInput, Problem("unreadable", 400)),
@@ -41,10 +43,24 @@ _PROBLEMS: tuple[tuple[type[Exception], Problem], ...] = (
     (errors.NextcloudError, Problem("nextcloud", 502)),
 )
 
+#: Where people sign in, each with an account of their own.
+PEOPLE: Problems = (
+    (errors.SignInRefused, Problem("sign_in", 403)),
+    (errors.IssuerUnavailable, Problem("issuer", 503)),
+    (errors.GrantRefused, Problem("not_confirmed", 403)),
+    (errors.WrongAccount, Problem("other_nextcloud", 403)),
+    *PERSONAL,
+)
+ACCOUNT: Problems = (
+    (errors.FormRefused, Problem("form_account", 403)),
+    (errors.InvalidInput, Problem("form_account", 400)),
+    *PEOPLE,
+)
 
-def problem_of(error: Exception) -> Problem:
+
+def problem_of(error: Exception, problems: Problems = PERSONAL) -> Problem:
     """Find the page for an error; one that nobody planned is ours."""
-    return next((problem for kind, problem in _PROBLEMS if isinstance(error, kind)), _INTERNAL)
+    return next((problem for kind, problem in problems if isinstance(error, kind)), _INTERNAL)
 
 
 def new_reference() -> str:

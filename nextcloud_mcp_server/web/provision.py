@@ -4,30 +4,24 @@ In personal mode nobody signs in here: the operator is the person. A GET changes
 fetches it. Links that are unknown, malformed, used or expired look the same, to the byte.
 """
 
-import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.visit import Visit
-from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused, InvalidInput
+from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.browser_session import BrowserSession
+from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
-from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page
+from nextcloud_mcp_server.web.visit_pages import ConsentForm, consent_page, done_page, failed_page
 
-logger = logging.getLogger(__name__)
-
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_LARGEST_FORM = 16_384
-_MOST_FIELDS = 64
 _FOLLOW_SECONDS = 2
 _PROVISION = "/oauth/provision"
 _WAITING = "/oauth/waiting"
@@ -97,7 +91,7 @@ class ConsentPages:
 
     async def show(self, request: Request) -> Response:
         """Show what is asked for, without any effect."""
-        visit_id = _single(request.query_params.getlist("elicitationId"))
+        visit_id = one_id(request.query_params.getlist("elicitationId"))
         context = await self._context(request)
         visit = await context.find(visit_id)
         if context.session.holds_ticket(visit_id) and (visit.state.final or visit.login_url):
@@ -116,7 +110,7 @@ class ConsentPages:
             raise ElicitationUnknown("This request is over.")
         # What is allowed already stays so, whatever this form says: it is ended elsewhere.
         ticked = (frozenset(form.get("allow", ())) | visit.granted) & visit.offered
-        answer = _single_or_none(form.get("answer", []))
+        answer = single(form.get("answer", []))
         if answer == "deny":
             await context.consent.decline(visit_id)
         elif answer != "allow":
@@ -131,18 +125,18 @@ class ConsentPages:
 
     async def wait(self, request: Request) -> Response:
         """Follow a visit to its end, in the browser that gave the answer."""
-        visit_id = _single(request.query_params.getlist("elicitationId"))
+        visit_id = one_id(request.query_params.getlist("elicitationId"))
         context = await self._context(request)
         if not context.session.holds_ticket(visit_id):
             raise ElicitationUnknown("Another browser gave the answer, or none did.")
         visit = await context.find(visit_id)
         match visit.state:
             case ElicitationState.COMPLETE:
-                return _done_page(request, visit)
+                return done_page(request.headers, visit)
             case ElicitationState.DECLINED:
                 return page(request.headers, "closed.html", kind="declined")
             case ElicitationState.FAILED:
-                return _failed_page(request, visit)
+                return failed_page(request.headers, visit)
             case ElicitationState.PENDING | ElicitationState.OPENED if visit.login_url is not None:
                 return self._waiting_page(request, context.session, visit, visit.login_url.get_secret_value())
             case _:
@@ -165,13 +159,12 @@ class ConsentPages:
 
     async def _checked_form(self, request: Request) -> tuple[str, dict[str, list[str]], _Context]:
         """Read a form that our own page in this browser sent; before anything is looked up by it."""
-        if not _from_our_page(request):
-            raise FormRefused("The form was sent by another page.")
-        form = await _read_form(request)
-        visit_id = _single(form.get("elicitationId", []))
+        require_our_page(request)
+        form = await read_form(request)
+        visit_id = one_id(form.get("elicitationId", []))
         request.state.retry = f"{_PROVISION}?elicitationId={visit_id}"
         context = await self._context(request)
-        if not context.session.accepts(visit_id, _single_or_none(form.get("csrf", [])) or ""):
+        if not context.session.accepts(visit_id, single(form.get("csrf", [])) or ""):
             raise FormRefused("The form was made for another browser, or is too old.")
         return visit_id, form, context
 
@@ -184,18 +177,10 @@ class ConsentPages:
         ticked: frozenset[str],
         nothing_ticked: bool = False,
     ) -> Response:
-        response = page(
+        response = consent_page(
             request.headers,
-            "consent.html",
-            status=422 if nothing_ticked else 200,
-            id=visit.id,
-            csrf=session.form_check(visit.id),
-            client=Name.of(visit.client_name),
-            host=Name.of_host(visit.nextcloud_host),
-            reading=in_order(visit.offered, writing=False),
-            changing=in_order(visit.offered, writing=True),
-            needed=visit.needed,
-            granted=visit.granted,
+            visit,
+            ConsentForm(_PROVISION, session.form_check(visit.id)),
             ticked=ticked,
             nothing_ticked=nothing_ticked,
         )
@@ -230,26 +215,6 @@ class ConsentPages:
         )
 
 
-def _done_page(request: Request, visit: Visit) -> Response:
-    return page(
-        request.headers,
-        "done.html",
-        account=Name.of(visit.account_name or ""),
-        client=Name.of(visit.client_name),
-        host=Name.of_host(visit.nextcloud_host),
-        reading=in_order(visit.granted, writing=False),
-        changing=in_order(visit.granted, writing=True),
-        left_out=in_order(visit.needed - visit.granted),
-    )
-
-
-def _failed_page(request: Request, visit: Visit) -> Response:
-    reference = new_reference()
-    logger.warning("visit failed, reference %s: %r", reference, visit.error)
-    problem = Problem("failed", 200)
-    return problem_page(request.headers, problem, reference=reference, sentence=visit.error or "")
-
-
 def _to_waiting(visit_id: str, *, without: Iterable[str] = ()) -> Response:
     # 303, never 307: the answer must not be posted again (RFC 9700 §4.12).
     return RedirectResponse(_waiting_url(visit_id, without=without), 303)
@@ -259,39 +224,3 @@ def _waiting_url(visit_id: str, *, without: Iterable[str]) -> str:
     """Address the waiting page; `without` is only for telling the person what they left out."""
     fields = [("elicitationId", visit_id), *(("without", scope) for scope in in_order(without))]
     return f"{_WAITING}?{urlencode(fields, safe=':')}"
-
-
-def _single(values: list[str]) -> str:
-    """Take an id that is there once and has the right shape; anything else is an unknown one."""
-    value = _single_or_none(values)
-    if value is None or not _ID.fullmatch(value):
-        raise ElicitationUnknown("There is no such request.")
-    return value
-
-
-def _single_or_none(values: list[str]) -> str | None:
-    return values[0] if len(values) == 1 else None
-
-
-def _from_our_page(request: Request) -> bool:
-    site = request.headers.get("sec-fetch-site")
-    if site is not None:
-        return site == "same-origin"
-    return request.headers.get("origin") == f"{request.url.scheme}://{request.headers.get('host')}"
-
-
-async def _read_form(request: Request) -> dict[str, list[str]]:
-    if (
-        request.headers.get("content-type", "").partition(";")[0].strip()
-        != "application/x-www-form-urlencoded"
-    ):
-        raise InvalidInput("The form came in a form we do not read.")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _LARGEST_FORM:
-            raise InvalidInput("The form is larger than any of ours.")
-    try:
-        return parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-    except ValueError as error:
-        raise InvalidInput("The form could not be read.") from error

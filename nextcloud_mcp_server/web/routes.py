@@ -8,11 +8,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nextcloud_mcp_server.web.account import AccountPages
+from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import PageErrors
 from nextcloud_mcp_server.web.pages import page, stylesheet
-from nextcloud_mcp_server.web.problem import Problem, problem_page
+from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
+from nextcloud_mcp_server.web.problem import PEOPLE, PERSONAL, Problem, Problems, problem_page
 from nextcloud_mcp_server.web.provision import Consent, ConsentPages
+from nextcloud_mcp_server.web.sign_in import SignInPages
+from nextcloud_mcp_server.web.visitor import Door, PersonHandler
+from nextcloud_mcp_server.web.visits import Visits
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _A_YEAR = "public, max-age=31536000, immutable"
@@ -25,32 +33,117 @@ def routes(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     sandbox: bool = False,
 ) -> list[BaseRoute]:
-    """List the routes; the last one catches every other path, so this list goes after all else.
+    """List the routes of one person's server.
 
     `consent` is asked at the first page, and `csrf_keys` after it; `sandbox` says that the server
     works on the built-in Nextcloud, which the command that connects a client must be told.
     """
     pages = ConsentPages(consent, csrf_keys=csrf_keys, clock=clock)
-    known = [
-        _page_route("/", _home(sandbox=sandbox), "GET"),
-        _page_route("/oauth/provision", pages.show, "GET"),
-        _page_route("/oauth/provision", pages.answer, "POST"),
-        _page_route("/oauth/waiting", pages.wait, "GET"),
-        _page_route("/oauth/cancel", pages.cancel, "POST"),
-        _page_route("/static/{name}", _static, "GET"),
-        Route("/healthz", healthz),
+    return _with_the_rest(
+        [
+            _page_route("/", _home(sandbox=sandbox), "GET"),
+            _page_route("/oauth/provision", pages.show, "GET"),
+            _page_route("/oauth/provision", pages.answer, "POST"),
+            _page_route("/oauth/waiting", pages.wait, "GET"),
+            _page_route("/oauth/cancel", pages.cancel, "POST"),
+        ]
+    )
+
+
+def people_routes(
+    visits: Callable[[], Awaitable[Visits]],
+    *,
+    keys: Callable[[], Sequence[bytes]],
+    nextcloud_host: str,
+    mcp_url: str,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> list[BaseRoute]:
+    """List the routes of a server on which people sign in, each with an account of their own.
+
+    `visits` is asked at the first page, and `keys` after it. `nextcloud_host` is what strangers may
+    know, `mcp_url` what people give to their assistants.
+    """
+    door = Door(visits, keys=keys)
+    return _with_the_rest(
+        [
+            _page_route("/", _people_home(mcp_url), "GET"),
+            *_sign_in_routes(door, SignInPages(nextcloud_host)),
+            *_visit_routes(door, VisitPages()),
+            *_account_routes(door, AccountPages(clock=clock)),
+        ]
+    )
+
+
+def _sign_in_routes(door: Door, pages: SignInPages) -> list[Route]:
+    return [
+        _page_route("/oauth/provision", door.open(pages.ask), "GET", problems=PEOPLE),
+        _people_route("/oauth/provision", door.open(pages.begin), "POST"),
+        _people_route("/oauth/sign-in", door.open(pages.go_on), "GET"),
+        _people_route("/oauth/other-account", door.open(pages.change_person), "POST"),
+        _people_route("/oauth/callback/sign-in", door.open(pages.come_back), "GET"),
+        _people_route("/account/sign-in", door.open(pages.begin_for_account), "POST"),
     ]
+
+
+def _visit_routes(door: Door, pages: VisitPages) -> list[Route]:
+    first, nowhere = pages.sign_in_first, pages.nowhere
+    signed_out, refused = pages.answer_signed_out, pages.come_back_signed_out
+    return [
+        _people_route("/oauth/consent", door.signed_in(pages.show, otherwise=first), "GET"),
+        _people_route("/oauth/consent", door.signed_in(pages.answer, otherwise=signed_out), "POST"),
+        _people_route("/oauth/nextcloud", door.signed_in(pages.go_on, otherwise=nowhere), "GET"),
+        _people_route("/oauth/callback/nextcloud", door.signed_in(pages.come_back, otherwise=refused), "GET"),
+        _people_route("/oauth/confirm", door.signed_in(pages.ask_whose, otherwise=first), "GET"),
+        _people_route("/oauth/confirm", door.signed_in(pages.confirm, otherwise=signed_out), "POST"),
+        _people_route("/oauth/not-me", door.signed_in(pages.not_me, otherwise=first), "GET"),
+        _people_route("/oauth/done", door.signed_in(pages.done, otherwise=first), "GET"),
+    ]
+
+
+def _account_routes(door: Door, pages: AccountPages) -> list[Route]:
+    def route(path: str, handler: PersonHandler) -> Route:
+        endpoint = door.signed_in(handler, otherwise=pages.answer_signed_out)
+        return _page_route(path, endpoint, "POST", problems=ACCOUNT_PROBLEMS)
+
+    endpoint = door.signed_in(pages.show, otherwise=pages.ask_to_sign_in)
+    return [
+        _page_route("/account", endpoint, "GET", problems=ACCOUNT_PROBLEMS),
+        route("/account/app", pages.change_client),
+        route("/account/disconnect", pages.disconnect),
+        route("/account/sign-out", pages.sign_out),
+        route("/account/sign-out-everywhere", pages.sign_out_everywhere),
+    ]
+
+
+def _with_the_rest(pages: Sequence[Route]) -> list[BaseRoute]:
+    """Add what every mode has; the last one catches every other path, so this list goes after all else."""
+    known = [*pages, _page_route("/static/{name}", _static, "GET"), Route("/healthz", healthz)]
     return [*known, _page_route("/{path:path}", _nothing_here(known), *_METHODS)]
 
 
-def _page_route(path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
-    return Route(path, handler, methods=methods, middleware=[Middleware(PageErrors)])
+def _page_route(path: str, handler: Endpoint, *methods: str, problems: Problems = PERSONAL) -> Route:
+    return Route(path, handler, methods=methods, middleware=[Middleware(PageErrors, problems=problems)])
 
 
-def _home(*, sandbox: bool) -> Callable[[Request], Awaitable[Response]]:
+def _people_route(path: str, handler: Endpoint, *methods: str) -> Route:
+    route = _page_route(path, handler, *methods, problems=PEOPLE)
+    # Starlette adds it. These pages look up who asks, and a callback takes what it is sent, once.
+    (route.methods or set()).discard("HEAD")
+    return route
+
+
+def _home(*, sandbox: bool) -> Endpoint:
     async def home(request: Request) -> Response:
         """Say what runs here and how to connect to it; holds nothing secret."""
         return page(request.headers, "home.html", port=request.url.port, sandbox=sandbox)
+
+    return home
+
+
+def _people_home(mcp_url: str) -> Endpoint:
+    async def home(request: Request) -> Response:
+        """Say what runs here and how to connect to it; holds nothing secret."""
+        return page(request.headers, "people_home.html", mcp_url=mcp_url)
 
     return home
 
@@ -62,7 +155,7 @@ async def _static(request: Request) -> Response:
     return Response(content, media_type="text/css", headers={"Cache-Control": _A_YEAR})
 
 
-def _nothing_here(known: Sequence[Route]) -> Callable[[Request], Awaitable[Response]]:
+def _nothing_here(known: Sequence[Route]) -> Endpoint:
     methods: dict[str, set[str]] = {}
     for route in known:
         methods.setdefault(route.path, set()).update(route.methods or ())

@@ -4,6 +4,7 @@ import httpx2
 import pytest
 
 from tests.memory_consent import ORIGIN, MemoryConsent, application
+from tests.memory_visits import MemoryVisits, browser_of
 
 
 @pytest.fixture
@@ -19,4 +20,16 @@ async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
         base_url=ORIGIN,
         headers={"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"},
     ) as client:
+        yield client
+
+
+@pytest.fixture
+def visits() -> MemoryVisits:
+    return MemoryVisits()
+
+
+@pytest.fixture
+async def people(visits: MemoryVisits) -> AsyncIterator[httpx2.AsyncClient]:
+    """A browser before the pages of many people."""
+    async with browser_of(visits) as client:
         yield client

@@ -1,12 +1,14 @@
 import re
 from importlib.resources import files
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.web.account import TOLD
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
-from nextcloud_mcp_server.web.problem import problem_of
+from nextcloud_mcp_server.web.problem import ACCOUNT, PEOPLE, PERSONAL, Problems, problem_of
 
 # What only those who build this know, in both languages.
 JARGON = re.compile(
@@ -63,6 +65,30 @@ def test_every_permission_has_its_sentences(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_everything_an_app_can_do_has_its_words(language: str) -> None:
+    tools = {path.stem for path in (Path(__file__).parents[2] / "snapshots" / "tools").glob("*.json")}
+
+    assert {f"action.{tool}" for tool in tools} == {
+        key for key in catalogue(language) if key.startswith("action.")
+    }
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_everything_the_account_page_can_be_told_to_say_has_its_words(language: str) -> None:
+    assert {f"told.{what}" for what in TOLD} == {
+        key for key in catalogue(language) if key.startswith("told.")
+    }
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("problems", [PERSONAL, PEOPLE, ACCOUNT])
+def test_every_problem_has_its_words(language: str, problems: Problems) -> None:
+    keys = catalogue(language).keys()
+
+    assert {f"problem.{problem.kind}.{part}" for _, problem in problems for part in ("title", "lead")} <= keys
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_the_markup_in_a_sentence_is_closed(language: str) -> None:
     for key, text in catalogue(language).items():
         assert re.findall(r"<(\w+)", text) == re.findall(r"</(\w+)>", text), key
@@ -72,7 +98,10 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
     templates = files("nextcloud_mcp_server.web").joinpath("templates")
     text = " ".join(template.read_text("utf-8") for template in templates.iterdir())
     used = set(re.findall(r"""t\(["']([a-z_.]+[a-z])["']""", text))
-    built = ("scope.", "scope_detail.", "problem.", "declined.", "gone.", "waiting.minute", "waiting.moments")
+    built = (
+        *("scope.", "scope_detail.", "action.", "problem.", "told.", "moment.", "month."),
+        *("declined.", "gone.", "not_me.", "sign_in.", "nextcloud.", "waiting.minute", "waiting.moments"),
+    )
 
     assert used <= catalogue("en").keys()
     assert {key for key in catalogue("en").keys() - used if not key.startswith(built)} == set()

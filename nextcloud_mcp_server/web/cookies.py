@@ -1,0 +1,166 @@
+"""The cookies of a browser in which people sign in, and what is bound to them.
+
+`session` finds the sign-in, `sign-in` is the sealed state of one that is under way, `onward` says
+where our page leads on to, `told` which sentence the next page shows. Nothing is stored here. What
+must not be forged is a MAC over the session's value, which no other browser has.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.web.browser_session import cookie_name
+
+SESSION_SECONDS = 900
+#: How long a person may take to sign in, or to confirm in Nextcloud.
+AWAY_SECONDS = 600
+_TOLD_SECONDS = 60
+_SESSION, _FLOW, _ONWARD, _TOLD = "session", "sign-in", "onward", "told"
+_SESSION_VALUE = re.compile(r"[A-Za-z0-9_-]{20,200}")
+# Browsers keep 4,096 bytes of a cookie, name and attributes included (RFC 6265bis §5.6).
+_SEALED_VALUE = re.compile(r"[A-Za-z0-9_.=-]{1,3800}")
+# What may stand in a Refresh header and in a link: no blanks, no quotes, nothing that ends a line.
+_ADDRESS = re.compile(r"https?://[!#-&(-;=?-[\]-~]{1,2600}")
+
+Leg = Literal["sign-in", "nextcloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Where our page leads on to, and what the person comes back for."""
+
+    url: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """What one request's browser brought; read once, written to responses."""
+
+    secure: bool
+    session: str = field(repr=False)
+    flow: str = field(repr=False)
+    onward: str = field(repr=False)
+    told: str = field(repr=False)
+    keys: Sequence[bytes] = field(repr=False)
+
+    @classmethod
+    def of(cls, request: Request, keys: Sequence[bytes]) -> "Cookies":
+        """Read the cookies; one that is there twice, or has another shape than ours, is not there."""
+        secure = request.url.scheme == "https"
+        found: dict[str, list[str]] = {}
+        for header in request.headers.getlist("cookie"):
+            for pair in header.split(";"):
+                name, _, value = pair.strip().partition("=")
+                # Those with an equals sign in them were sent in quotes.
+                found.setdefault(name, []).append(value.removeprefix('"').removesuffix('"'))
+
+        def take(name: str, shape: re.Pattern[str]) -> str:
+            # Of two, a page on another port of this computer may have set either.
+            values = found.get(cookie_name(name, secure=secure), [])
+            return values[0] if len(values) == 1 and shape.fullmatch(values[0]) else ""
+
+        return cls(
+            secure=secure,
+            session=take(_SESSION, _SESSION_VALUE),
+            flow=take(_FLOW, _SEALED_VALUE),
+            onward=take(_ONWARD, _SEALED_VALUE),
+            told=take(_TOLD, _SEALED_VALUE),
+            keys=keys,
+        )
+
+    def form_check(self, purpose: str) -> str:
+        """Make the hidden value that shows that a form came from our page in this session."""
+        return _mac(self.keys[0], "form", self.session, purpose)
+
+    def accepts(self, purpose: str, form_check: str) -> bool:
+        """Tell whether a form brought back what `form_check` made; every key of the ring counts."""
+        return bool(self.session) and self._matches(form_check, "form", self.session, purpose)
+
+    def set_session(self, response: Response, token: str) -> None:
+        """Sign the browser in. The value is new, so whoever planted the last one has nothing."""
+        self._set(response, _SESSION, token, SESSION_SECONDS)
+        self._delete(response, _FLOW)
+        self._delete(response, _ONWARD)
+
+    def end_session(self, response: Response) -> None:
+        """Sign the browser out."""
+        self._delete(response, _SESSION)
+
+    def set_flow(self, response: Response, flow: str, onward: Onward) -> None:
+        """Send the browser to sign in: keep what it must bring back, and where it goes."""
+        self._set(response, _FLOW, flow, AWAY_SECONDS)
+        self._set(response, _ONWARD, self._pack("sign-in", flow, onward), AWAY_SECONDS)
+
+    def set_onward(self, response: Response, onward: Onward) -> None:
+        """Send the browser to Nextcloud: keep where it goes."""
+        self._set(response, _ONWARD, self._pack("nextcloud", self.session, onward), AWAY_SECONDS)
+
+    def end_onward(self, response: Response) -> None:
+        """Forget where the browser was sent, once it is back."""
+        self._delete(response, _ONWARD)
+
+    def where_to(self, leg: Leg) -> Onward | None:
+        """Read where the browser goes; None unless we wrote it, for this leg, in this browser.
+
+        Without the MAC, a cookie set by somebody else would make our page lead anywhere.
+        """
+        payload, _, mac = self.onward.partition(".")
+        bound_to = self.flow if leg == "sign-in" else self.session
+        if not bound_to or not self._matches(mac, leg, bound_to, payload):
+            return None
+        stored: dict[str, Any] = json.loads(urlsafe_b64decode(payload))
+        return Onward(cast("str", stored["url"]), cast("str", stored["target"]))
+
+    def tell(self, response: Response, what: str) -> None:
+        """Have the next page say a sentence once; kept out of its address, where anybody could put it."""
+        self._set(response, _TOLD, what, _TOLD_SECONDS)
+
+    def end_told(self, response: Response) -> None:
+        """Forget the sentence that was said."""
+        if self.told:
+            self._delete(response, _TOLD)
+
+    def _pack(self, leg: Leg, bound_to: str, onward: Onward) -> str:
+        if not _ADDRESS.fullmatch(onward.url):
+            raise ConfigurationError("The address at which people sign in or confirm has an odd shape.")
+        stored = json.dumps({"url": onward.url, "target": onward.target})
+        payload = urlsafe_b64encode(stored.encode()).decode()
+        return f"{payload}.{_mac(self.keys[0], leg, bound_to, payload)}"
+
+    def _matches(self, given: str, *parts: str) -> bool:
+        return any(hmac.compare_digest(_mac(key, *parts).encode(), given.encode()) for key in self.keys)
+
+    def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
+        response.set_cookie(
+            cookie_name(name, secure=self.secure),
+            value,
+            max_age=seconds,
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            # Not strict: people come back from their sign-in and from Nextcloud, which are other sites.
+            samesite="lax",
+        )
+
+    def _delete(self, response: Response, name: str) -> None:
+        response.delete_cookie(
+            cookie_name(name, secure=self.secure),
+            path="/",
+            secure=self.secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+
+def _mac(key: bytes, *parts: str) -> str:
+    return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).hexdigest()

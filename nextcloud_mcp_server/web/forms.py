@@ -1,0 +1,64 @@
+"""What comes in with a request: ids, single values, and the forms of our own pages."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+
+from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused, InvalidInput
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_LARGEST_FORM = 16_384
+_MOST_FIELDS = 64
+
+
+def one_id(values: Sequence[str]) -> str:
+    """Take an id that is there once and has the right shape; anything else is an unknown one."""
+    value = single(values)
+    if value is None or not _ID.fullmatch(value):
+        raise ElicitationUnknown("There is no such request.")
+    return value
+
+
+def single(values: Sequence[str]) -> str | None:
+    """Take a value that is there once: of two, an attacker may have added either."""
+    return values[0] if len(values) == 1 else None
+
+
+def require_our_page(request: Request) -> None:
+    """Let a form pass only when one of our own pages sent it.
+
+    Raises:
+        FormRefused: Another page did, or nothing says so.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is None:
+        own = f"{request.url.scheme}://{request.headers.get('host')}"
+        ours = request.headers.get("origin") == own
+    else:
+        ours = site == "same-origin"
+    if not ours:
+        raise FormRefused("The form was sent by another page.")
+
+
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """Read the fields of a form, each with every value it has.
+
+    Raises:
+        InvalidInput: It is none of ours.
+    """
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip()
+        != "application/x-www-form-urlencoded"
+    ):
+        raise InvalidInput("The form came in a form we do not read.")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_FORM:
+            raise InvalidInput("The form is larger than any of ours.")
+    try:
+        return parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError as error:
+        raise InvalidInput("The form could not be read.") from error

@@ -1,0 +1,200 @@
+"""Who is at the other end of a request, in the mode of many people, and where they go next.
+
+Every place a person is sent to is a path of ours that is made here; nothing of a request is ever
+taken as an address.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from nextcloud_mcp_server.errors import FormRefused, OtherPerson, SignInRefused
+from nextcloud_mcp_server.storage.records import SignedIn
+from nextcloud_mcp_server.web.cookies import Cookies, Onward
+from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
+from nextcloud_mcp_server.web.pages import Name, page
+from nextcloud_mcp_server.web.visits import Params, Visits
+
+PROVISION = "/oauth/provision"
+SIGN_IN = "/oauth/sign-in"
+CONSENT = "/oauth/consent"
+NEXTCLOUD = "/oauth/nextcloud"
+CONFIRM = "/oauth/confirm"
+NOT_ME = "/oauth/not-me"
+DONE = "/oauth/done"
+OTHER_ACCOUNT = "/oauth/other-account"
+ACCOUNT = "/account"
+
+ACCOUNT_TARGET = "account"
+_VISIT = "visit:"
+# Some providers' codes are JWTs of two thousand characters.
+_LONGEST_QUERY = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """One request: the state machine, the browser's cookies, and who is signed in there."""
+
+    request: Request
+    visits: Visits
+    cookies: Cookies
+    who: SignedIn | None
+
+    @property
+    def name(self) -> Name:
+        """How the pages call the person who is signed in."""
+        return person_name(self.who) if self.who else Name("")
+
+
+Handler = Callable[[Visitor], Awaitable[Response]]
+PersonHandler = Callable[[Visitor, SignedIn], Awaitable[Response]]
+
+
+class Door:
+    """Makes endpoints of handlers: finds out who asks, and shows who is signed in as somebody else."""
+
+    def __init__(
+        self, visits: Callable[[], Awaitable[Visits]], *, keys: Callable[[], Sequence[bytes]]
+    ) -> None:
+        self._visits = visits
+        self._keys = keys
+
+    def open(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Let everybody in."""
+
+        async def endpoint(request: Request) -> Response:
+            visitor = await self._meet(request)
+            try:
+                return await handler(visitor)
+            except OtherPerson:
+                return _other_account_page(visitor)
+
+        return endpoint
+
+    def signed_in(
+        self, handler: PersonHandler, *, otherwise: Handler
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Let those in who are signed in; the rest get another answer."""
+
+        async def either(visitor: Visitor) -> Response:
+            if visitor.who is None:
+                return await otherwise(visitor)
+            return await handler(visitor, visitor.who)
+
+        return self.open(either)
+
+    async def _meet(self, request: Request) -> Visitor:
+        # The keys come with the state machine, which is built when it is first asked for.
+        visits = await self._visits()
+        cookies = Cookies.of(request, self._keys())
+        who = await visits.signed_in(cookies.session) if cookies.session else None
+        return Visitor(request, visits, cookies, who)
+
+
+def person_name(who: SignedIn) -> Name:
+    """Call a person by the name the sign-in gave, or by what it knows them as."""
+    return Name.of(who.display_name) or Name.of(who.uid or "") or Name.of(who.principal.subject)
+
+
+async def our_form(visitor: Visitor) -> dict[str, list[str]]:
+    """Read a form that one of our pages sent.
+
+    Raises:
+        FormRefused: Another page sent it.
+    """
+    require_our_page(visitor.request)
+    return await read_form(visitor.request)
+
+
+def require_check(visitor: Visitor, form: dict[str, list[str]], purpose: str) -> None:
+    """Let a form pass only when it was made for this purpose in this session.
+
+    Raises:
+        FormRefused: It was made in another session, or long ago.
+    """
+    if not visitor.cookies.accepts(purpose, single(form.get("csrf", [])) or ""):
+        raise FormRefused("The form was made in another session, or is too old.")
+
+
+def asked_id(visitor: Visitor, values: Sequence[str]) -> str:
+    """Take the id of the visit that a request is about, and remember it for the pages of problems.
+
+    Raises:
+        ElicitationUnknown: It is missing, there twice, or has another shape.
+    """
+    elicitation_id = one_id(values)
+    visitor.request.state.visit_id = elicitation_id
+    visitor.request.state.retry = visit_path(PROVISION, elicitation_id)
+    return elicitation_id
+
+
+def params_of(request: Request) -> Params:
+    """Read the parameters of a callback, each with every value it has.
+
+    Raises:
+        SignInRefused: It is longer than any that a provider sends.
+    """
+    if len(request.url.query) > _LONGEST_QUERY:
+        raise SignInRefused("The answer is longer than any that is expected.")
+    query = request.query_params
+    return {name: query.getlist(name) for name in query}
+
+
+def visit_target(elicitation_id: str) -> str:
+    """Name a visit as what a sign-in is for."""
+    return f"{_VISIT}{elicitation_id}"
+
+
+def path_of(target: str) -> str:
+    """Find the page that a sign-in was for."""
+    return visit_path(CONSENT, visit_of(target)) if target.startswith(_VISIT) else ACCOUNT
+
+
+def visit_of(target: str) -> str:
+    """Find the visit that a sign-in was for.
+
+    Raises:
+        ElicitationUnknown: It was for something else.
+    """
+    return one_id([target.removeprefix(_VISIT)])
+
+
+def visit_path(path: str, elicitation_id: str) -> str:
+    """Address a page of a visit."""
+    return f"{path}?{urlencode({'elicitationId': elicitation_id})}"
+
+
+def see(path: str) -> Response:
+    """Send the browser to a page of ours. 303, never 307: nothing is posted again (RFC 9700 §4.12)."""
+    return RedirectResponse(path, 303)
+
+
+def onward_page(visitor: Visitor, onward: Onward, kind: str) -> Response:
+    """Lead on to another site.
+
+    A form's answer may not redirect there: `form-action 'self'` stops that in Chromium. The header is
+    no part of the form's answer any more, and the link is for those whose browser does not follow it.
+    """
+    return page(
+        visitor.request.headers,
+        "onward.html",
+        headers={"Refresh": f"0; url={onward.url}"},
+        kind=kind,
+        url=onward.url,
+        there=Name.of_host(urlsplit(onward.url).netloc),
+        person=visitor.name,
+    )
+
+
+def _other_account_page(visitor: Visitor) -> Response:
+    return page(
+        visitor.request.headers,
+        "other_account.html",
+        status=403,
+        id=getattr(visitor.request.state, "visit_id", ""),
+        csrf=visitor.cookies.form_check(OTHER_ACCOUNT),
+        person=visitor.name,
+    )

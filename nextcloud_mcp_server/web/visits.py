@@ -1,0 +1,104 @@
+"""What the pages of many people need of the state machine behind them.
+
+The pages hold no rule about who may do what: each question goes there together with who is signed
+in, and a refusal comes back as an exception.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
+from nextcloud_mcp_server.storage.records import HeldGrant, SignedIn
+
+#: The parameters of a callback, each with every value it has.
+Params = Mapping[str, Sequence[str]]
+
+
+class Visits(Protocol):
+    """Sign-in, visit and account of any number of people."""
+
+    async def begin_sign_in(self, target: str) -> SignInStart:
+        """Start a sign-in for `visit:<id>` or `account`; nothing is written.
+
+        Raises:
+            IssuerUnavailable: The identity provider could not be asked where to go.
+        """
+        ...
+
+    async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
+        """Take what the identity provider sent back, and begin a session.
+
+        Raises:
+            SignInRefused: Something about it is not trusted.
+            IssuerUnavailable: The identity provider could not be asked.
+        """
+        ...
+
+    async def signed_in(self, token: str) -> SignedIn | None:
+        """Find who holds a session; None when there is none or it is over."""
+        ...
+
+    async def sign_out(self, token: str) -> None:
+        """End one session."""
+        ...
+
+    async def sign_out_everywhere(self, who: SignedIn) -> None:
+        """End every session of a person."""
+        ...
+
+    async def view(self, elicitation_id: str, who: SignedIn) -> Visit:
+        """Show a visit to the person it is for.
+
+        Raises:
+            ElicitationUnknown: There is none.
+            OtherPerson: It is somebody else's; that was written down.
+        """
+        ...
+
+    async def allow(
+        self, elicitation_id: str, who: SignedIn, token: str, scopes: frozenset[str]
+    ) -> str | None:
+        """Record what was ticked; tell where the person confirms, or None when nothing is left to do."""
+        ...
+
+    async def decline(self, elicitation_id: str, who: SignedIn) -> None:
+        """End a visit; nothing is connected."""
+        ...
+
+    async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
+        """Take what the grant provider sent back.
+
+        Raises:
+            SignInRefused: Something about it is not trusted; nothing was sent anywhere.
+            WrongAccount: It opens another account than this person's; it was ended at once.
+            GrantRefused: The provider does not accept the code.
+        """
+        ...
+
+    async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
+        """Find what waits for the person to say that the account is theirs."""
+        ...
+
+    async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
+        """Take that answer: keep what was given, or end it at once."""
+        ...
+
+    async def account(self, who: SignedIn) -> AccountView:
+        """Show what a person has connected."""
+        ...
+
+    async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
+        """Change what one client may do."""
+        ...
+
+    async def pause(self, who: SignedIn, client_id: str, *, paused: bool) -> None:
+        """Let one client do nothing until it goes on; or let it go on."""
+        ...
+
+    async def remove(self, who: SignedIn, client_id: str) -> None:
+        """End what one client may do."""
+        ...
+
+    async def disconnect(self, who: SignedIn) -> bool:
+        """End everything; tell whether Nextcloud has confirmed that already."""
+        ...

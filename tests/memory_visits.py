@@ -1,0 +1,374 @@
+"""A state machine in memory behind the pages of many people, and the application around it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+
+import httpx2
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.visit import (
+    AccountView,
+    ClientView,
+    GrantDone,
+    RecentAction,
+    SignInDone,
+    SignInStart,
+    Visit,
+)
+from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, OtherPerson, SignInRefused
+from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, Principal, SignedIn, Tokens
+from nextcloud_mcp_server.web.middleware import WebConfig, guard
+from nextcloud_mcp_server.web.routes import people_routes
+from nextcloud_mcp_server.web.visits import Params
+from tests.memory_consent import broken, echo
+
+HOST = "mcp.example.org"
+ORIGIN = f"https://{HOST}"
+ISSUER = "https://login.example.org"
+NEXTCLOUD = "https://cloud.example.org"
+NEXTCLOUD_HOST = "cloud.example.org"
+MOST_REFUSALS = 3
+
+
+def person(name: str, **changes: object) -> SignedIn:
+    """Somebody who is signed in."""
+    now = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
+    usual = SignedIn(Principal(ISSUER, name), name.title(), None, now, now + timedelta(minutes=15))
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class MemoryVisits:
+    """Keeps the rules: whose visit it is, states and flows that work once, in one browser.
+
+    A code is the name of whoever signed in at the identity provider, or confirmed in Nextcloud.
+    """
+
+    now: datetime = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
+    issuer: str = ISSUER
+    nextcloud: str = NEXTCLOUD
+    visits: dict[str, Visit] = field(default_factory=dict[str, Visit])
+    owners: dict[str, str] = field(default_factory=dict[str, str])
+    refusals: dict[str, int] = field(default_factory=dict[str, int])
+    flows: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    sessions: dict[str, SignedIn] = field(default_factory=dict[str, SignedIn])
+    legs: dict[str, tuple[str, str, frozenset[str]]] = field(
+        default_factory=dict[str, tuple[str, str, frozenset[str]]]
+    )
+    waiting: dict[str, tuple[str, HeldGrant]] = field(default_factory=dict[str, tuple[str, HeldGrant]])
+    connected: dict[str, str] = field(default_factory=dict[str, str])
+    clients: dict[tuple[str, str], ClientView] = field(default_factory=dict[tuple[str, str], ClientView])
+    calls: list[str] = field(default_factory=list[str])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    maps: bool = False
+    needs_reauth: bool = False
+    at_nextcloud: bool = True
+    fault: Exception | None = None
+
+    # What tests arrange
+
+    def open(
+        self,
+        owner: str = "alice",
+        *,
+        client_name: str = "Claude Code",
+        needed: Sequence[str] = ("notes:read",),
+        offered: Sequence[str] = tuple(SCOPES),
+        granted: Sequence[str] = (),
+    ) -> str:
+        elicitation_id = str(uuid4())
+        self.owners[elicitation_id] = owner
+        self.visits[elicitation_id] = Visit(
+            id=elicitation_id,
+            state=ElicitationState.PENDING,
+            client_name=client_name,
+            nextcloud_host=NEXTCLOUD_HOST,
+            needed=frozenset(needed),
+            offered=frozenset(offered),
+            granted=frozenset(granted),
+            login_url=None,
+            expires_at=self.now + timedelta(minutes=10),
+        )
+        return elicitation_id
+
+    def session(self, name: str = "alice") -> str:
+        """Sign somebody in, without a browser."""
+        token = token_urlsafe(32)
+        self.sessions[token] = self._person(name)
+        return token
+
+    def client(self, owner: str = "alice", client_id: str = "claude", **changes: object) -> None:
+        """Let a client have been permitted something."""
+        self.connected.setdefault(owner, owner)
+        usual = ClientView(
+            client_id=client_id,
+            name="Claude Code",
+            scopes=frozenset({"notes:read", "files:read", "notes:write"}),
+            offered=frozenset(SCOPES),
+            granted_at=self.now - timedelta(days=100),
+            last_used_at=self.now - timedelta(minutes=4),
+            paused=False,
+            recent=(),
+        )
+        self.clients[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
+
+    def did(self, *actions: str, result: str = "ok") -> tuple[RecentAction, ...]:
+        """List actions, each an hour before the last."""
+        return tuple(
+            RecentAction(self.now - timedelta(hours=hours), action, result)
+            for hours, action in enumerate(actions)
+        )
+
+    def end(self, elicitation_id: str, state: ElicitationState, error: str | None = None) -> None:
+        self._set(elicitation_id, state=state, error=error)
+
+    async def ready(self) -> "MemoryVisits":
+        return self
+
+    # What the pages ask
+
+    async def begin_sign_in(self, target: str) -> SignInStart:
+        self._call("begin_sign_in")
+        # Sealed values end in such signs.
+        state, flow = token_urlsafe(24), f"{token_urlsafe(48)}=="
+        self.flows[flow] = (state, target)
+        return SignInStart(f"{self.issuer}/authorize?client_id=us&state={state}", SecretStr(flow))
+
+    async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
+        self._call("finish_sign_in")
+        state, target = self.flows.get(flow, ("", ""))
+        if not state or list(params.get("state", ())) != [state] or len(params.get("code", ())) != 1:
+            raise SignInRefused("The sign-in is not trusted.")
+        del self.flows[flow]
+        token = self.session(params["code"][0])
+        return SignInDone(SecretStr(token), self.sessions[token], target)
+
+    async def signed_in(self, token: str) -> SignedIn | None:
+        return self.sessions.get(token)
+
+    async def sign_out(self, token: str) -> None:
+        self._call("sign_out")
+        self.sessions.pop(token, None)
+
+    async def sign_out_everywhere(self, who: SignedIn) -> None:
+        self._call("sign_out_everywhere")
+        self.sessions = {
+            token: each for token, each in self.sessions.items() if each.principal != who.principal
+        }
+
+    async def view(self, elicitation_id: str, who: SignedIn) -> Visit:
+        self.calls.append("view")
+        return self._own(elicitation_id, who)
+
+    async def allow(
+        self, elicitation_id: str, who: SignedIn, token: str, scopes: frozenset[str]
+    ) -> str | None:
+        self._call("allow")
+        self._open_one(elicitation_id, who)
+        if who.principal.subject in self.connected:
+            self._complete(elicitation_id, who, scopes)
+            return None
+        state = token_urlsafe(24)
+        self.legs[state] = (elicitation_id, token, scopes)
+        self._set(elicitation_id, state=ElicitationState.OPENED)
+        return f"{self.nextcloud}/index.php/apps/oauth2/authorize?client_id=us&state={state}"
+
+    async def decline(self, elicitation_id: str, who: SignedIn) -> None:
+        self._call("decline")
+        self._open_one(elicitation_id, who)
+        self._set(elicitation_id, state=ElicitationState.DECLINED)
+
+    async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
+        self._call("finish_grant")
+        states = params.get("state", ())
+        leg = self.legs.get(states[0]) if len(states) == 1 else None
+        if leg is None or leg[1] != token or len(params.get("code", ())) != 1:
+            raise SignInRefused("The answer is not trusted.")
+        del self.legs[states[0]]
+        elicitation_id, _, scopes = leg
+        self._open_one(elicitation_id, who)
+        uid = params["code"][0]
+        if self.maps:
+            self.connected[who.principal.subject] = uid
+            self._complete(elicitation_id, who, scopes)
+            return GrantDone(elicitation_id, None)
+        held = HeldGrant(
+            elicitation_id=elicitation_id,
+            principal=who.principal,
+            scopes=scopes,
+            provider="nextcloud_oauth2",
+            tokens=Tokens(SecretStr("access"), SecretStr("refresh"), None),
+            uid=uid,
+            display_name=self.names.get(uid, uid.title()),
+            home_id=None,
+            expires_at=self.now + timedelta(minutes=10),
+        )
+        self.waiting[elicitation_id] = (token, held)
+        return GrantDone(elicitation_id, held)
+
+    async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
+        self._own(elicitation_id, who)
+        owner, held = self.waiting.get(elicitation_id, ("", None))
+        return held if owner == token else None
+
+    async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
+        self._call("confirm")
+        self._open_one(elicitation_id, who)
+        held = await self.held(elicitation_id, who, token)
+        if held is None:
+            raise ElicitationUnknown("There is no such request.")
+        del self.waiting[elicitation_id]
+        if mine:
+            self.connected[who.principal.subject] = held.uid
+            self._complete(elicitation_id, who, held.scopes)
+
+    async def account(self, who: SignedIn) -> AccountView:
+        self.calls.append("account")
+        subject = who.principal.subject
+        uid = self.connected.get(subject)
+        clients = tuple(client for (owner, _), client in self.clients.items() if owner == subject)
+        return AccountView(NEXTCLOUD_HOST, uid, who.display_name, self.needs_reauth, clients)
+
+    async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
+        self._change("set_scopes", who, client_id, scopes=scopes)
+
+    async def pause(self, who: SignedIn, client_id: str, *, paused: bool) -> None:
+        self._change("pause", who, client_id, paused=paused)
+
+    async def remove(self, who: SignedIn, client_id: str) -> None:
+        self._change("remove", who, client_id)
+        del self.clients[who.principal.subject, client_id]
+
+    async def disconnect(self, who: SignedIn) -> bool:
+        self._call("disconnect")
+        subject = who.principal.subject
+        self.connected.pop(subject, None)
+        self.clients = {key: client for key, client in self.clients.items() if key[0] != subject}
+        return self.at_nextcloud
+
+    # How it works
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.fault is not None:
+            raise self.fault
+
+    def _person(self, name: str) -> SignedIn:
+        return person(name, display_name=self.names.get(name, name.title()))
+
+    def _own(self, elicitation_id: str, who: SignedIn) -> Visit:
+        if elicitation_id not in self.visits:
+            raise ElicitationUnknown("There is no such request.")
+        if self.owners[elicitation_id] != who.principal.subject:
+            count = self.refusals[elicitation_id] = self.refusals.get(elicitation_id, 0) + 1
+            if count == MOST_REFUSALS:
+                self.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer.")
+            raise OtherPerson("This request belongs to another account.")
+        return self.visits[elicitation_id]
+
+    def _open_one(self, elicitation_id: str, who: SignedIn) -> None:
+        if self._own(elicitation_id, who).state.final:
+            raise ElicitationUnknown("This request is over.")
+
+    def _complete(self, elicitation_id: str, who: SignedIn, scopes: frozenset[str]) -> None:
+        subject = who.principal.subject
+        self.client(subject, scopes=scopes, granted_at=self.now, last_used_at=None)
+        self._set(
+            elicitation_id,
+            state=ElicitationState.COMPLETE,
+            account_name=self.connected[subject],
+            granted=scopes,
+        )
+
+    def _change(self, name: str, who: SignedIn, client_id: str, **changes: object) -> None:
+        self._call(name)
+        key = (who.principal.subject, client_id)
+        if key not in self.clients:
+            raise InvalidInput("There is no such connection any more.")
+        self.clients[key] = replace(self.clients[key], **changes)  # type: ignore[arg-type]
+
+    def _set(self, elicitation_id: str, **changes: object) -> None:
+        self.visits[elicitation_id] = replace(self.visits[elicitation_id], **changes)  # type: ignore[arg-type]
+
+
+def config(**changes: object) -> WebConfig:
+    """Mode of many people behind https."""
+    usual = WebConfig(
+        allowed_hosts=frozenset({HOST}),
+        allowed_origins=frozenset({ORIGIN}),
+        bearer_secret=None,
+        secure_cookies=True,
+    )
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def application(
+    visits: MemoryVisits, settings: WebConfig | None = None, *, keys: Sequence[bytes] = ()
+) -> ASGIApp:
+    """Put the pages together as the server does."""
+    methods = ["GET", "POST", "DELETE"]
+    pages = people_routes(
+        visits.ready,
+        keys=lambda: keys or [b"k" * 32],
+        nextcloud_host=NEXTCLOUD_HOST,
+        mcp_url=f"{ORIGIN}/mcp",
+        clock=lambda: visits.now,
+    )
+    inner = Starlette(routes=[Route("/mcp", echo, methods=methods), Route("/mcp/broken", broken), *pages])
+    return guard(inner, settings or config())
+
+
+FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+def browser_of(visits: MemoryVisits, settings: WebConfig | None = None, **headers: str) -> httpx2.AsyncClient:
+    """Make a browser: it keeps cookies, asks for pages, says where its forms come from."""
+    usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
+    transport = httpx2.ASGITransport(application(visits, settings))
+    return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=usual | headers)
+
+
+def sign_in(browser: httpx2.AsyncClient, visits: MemoryVisits, name: str = "alice") -> str:
+    """Put somebody's session into a browser."""
+    token = visits.session(name)
+    browser.cookies.set("__Host-session", token, domain=HOST)
+    return token
+
+
+def checks(response: httpx2.Response) -> list[str]:
+    """List the check values of the forms of a page."""
+    return FORM_CHECK.findall(response.text)
+
+
+def url(path: str, elicitation_id: str) -> str:
+    """Address a page of a visit."""
+    return f"/oauth/{path}?elicitationId={elicitation_id}"
+
+
+def state_of(address: str) -> str:
+    """Read the state that a provider must bring back."""
+    return parse_qs(urlsplit(address).query)["state"][0]
+
+
+async def allow(browser: httpx2.AsyncClient, elicitation_id: str, *scopes: str) -> httpx2.Response:
+    """Tick and press Allow."""
+    page = await browser.get(url("consent", elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "answer": "allow"}
+    return await browser.post("/oauth/consent", data={**form, "allow": list(scopes or ["notes:read"])})
+
+
+async def give(browser: httpx2.AsyncClient, elicitation_id: str, uid: str) -> httpx2.Response:
+    """Press Allow, confirm in Nextcloud as somebody, and come back."""
+    await allow(browser, elicitation_id)
+    onward = await browser.get("/oauth/nextcloud")
+    state = state_of(onward.headers["refresh"])
+    return await browser.get("/oauth/callback/nextcloud", params={"code": uid, "state": state})

@@ -1,0 +1,299 @@
+"""What a person sees, changes and ends on the account page."""
+
+import re
+from datetime import timedelta
+
+import httpx2
+import pytest
+
+from tests.memory_visits import HOST, MemoryVisits, checks, sign_in
+
+ACCOUNT = "/account"
+
+
+async def send(browser: httpx2.AsyncClient, path: str, **fields: str | list[str]) -> httpx2.Response:
+    page = await browser.get(ACCOUNT)
+    return await browser.post(f"{ACCOUNT}/{path}", data={"csrf": checks(page)[0], **fields})
+
+
+async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    page = await people.get(ACCOUNT)
+    await people.post("/account/sign-in")
+    ((state, target),) = visits.flows.values()
+    back = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+
+    assert "Sign in to see which apps" in page.text
+    assert target == "account"
+    assert back.headers["location"] == ACCOUNT
+
+
+async def test_who_is_signed_in_need_not_sign_in_again(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    response = await people.post("/account/sign-in")
+
+    assert response.headers["location"] == ACCOUNT
+    assert visits.calls == []
+
+
+async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client(recent=visits.did("nc_notes_get_note", "nc_notes_update_note", "nc_new_tool"))
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert "<h2><bdi>Claude Code</bdi></h2>" in page.text
+    assert re.findall(r'value="([^"]+)" checked', page.text) == ["notes:read", "files:read", "notes:write"]
+    assert re.findall(r"<time[^>]*>([^<]+)</time>", page.text) == [
+        "on 3 March 2026",
+        "4 minutes ago",
+        "just now",
+        "1 hour ago",
+        "2 hours ago",
+    ]
+    assert "<span>Read a note</span>" in page.text
+    assert '<li class="care">' in page.text
+    assert "<span><bdi>nc_new_tool</bdi></span>" in page.text
+    assert "<bdi>alice</bdi> on <bdi>cloud.example.org</bdi>" in page.text
+
+
+async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client(recent=(*visits.did("nc_notes_get_note", result="NotFound"), *visits.did("permission")))
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert "Read a note <small>did not work</small>" in page.text
+    assert "permission" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("ago", "english", "german"),
+    [
+        (timedelta(seconds=59), "just now", "gerade eben"),
+        (timedelta(seconds=-5), "just now", "gerade eben"),
+        (timedelta(minutes=1), "1 minute ago", "vor 1 Minute"),
+        (timedelta(hours=23), "23 hours ago", "vor 23 Stunden"),
+        (timedelta(days=1), "1 day ago", "vor 1 Tag"),
+        (timedelta(days=6), "6 days ago", "vor 6 Tagen"),
+        (timedelta(days=7), "on 4 June 2026", "am 4. Juni 2026"),
+    ],
+)
+async def test_a_time_is_said_as_people_say_it(
+    people: httpx2.AsyncClient, visits: MemoryVisits, ago: timedelta, english: str, german: str
+) -> None:
+    visits.client(last_used_at=visits.now - ago)
+    sign_in(people, visits)
+
+    pages = [await people.get(ACCOUNT, headers={"Accept-Language": language}) for language in ("en", "de")]
+
+    assert "last used <time" in pages[0].text
+    assert f">{english}</time>" in pages[0].text
+    assert f">{german}</time>" in pages[1].text
+
+
+async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client(client_id="https://one.example/client.json")
+    visits.client(client_id="https://two.example/client.json")
+    visits.client(client_id="code", name="VS Code", last_used_at=None)
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert re.findall(r"<small><bdi>([^<]+)</bdi></small>", page.text) == [
+        "https://one.example/client.json",
+        "https://two.example/client.json",
+    ]
+    assert "not used yet" in page.text
+
+
+async def test_who_has_connected_nothing_is_told_how_it_begins(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert "No app is connected" in page.text
+    assert "No account on <bdi>cloud.example.org</bdi> is connected." in page.text
+    assert "Disconnect everything" not in page.text
+
+
+async def test_a_key_that_nextcloud_refuses_is_explained(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    visits.needs_reauth = True
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert "Nextcloud does not accept the key any more" in page.text
+
+
+async def test_switches_are_saved_and_the_next_page_says_so_once(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    sign_in(people, visits)
+
+    answer = await send(
+        people, "app", client="claude", do="save", allow=["notes:read", "files:write", "admin"]
+    )
+    first, second = await people.get(ACCOUNT), await people.get(ACCOUNT)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, ACCOUNT)
+    assert visits.clients["alice", "claude"].scopes == {"notes:read", "files:write"}
+    assert "Saved. It counts from now on." in first.text
+    assert "Saved." not in second.text
+
+
+async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    sign_in(people, visits)
+
+    await send(people, "app", client="claude", do="save")
+    page = await people.get(ACCOUNT)
+
+    assert "It may do nothing at the moment." in page.text
+
+
+async def test_an_app_is_paused_and_goes_on(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    visits.client()
+    sign_in(people, visits)
+
+    await send(people, "app", client="claude", do="pause")
+    paused = await people.get(ACCOUNT)
+    await send(people, "app", client="claude", do="resume")
+    going_on = await people.get(ACCOUNT)
+
+    assert '<span class="chip care">Paused</span>' in paused.text
+    assert "While it is paused, it can do nothing." in paused.text
+    assert '<span class="chip">Active</span>' in going_on.text
+    assert not visits.clients["alice", "claude"].paused
+
+
+async def test_one_app_is_disconnected_and_the_others_stay(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    visits.client(client_id="code", name="VS Code")
+    sign_in(people, visits)
+
+    await send(people, "app", client="claude", do="remove")
+    page = await people.get(ACCOUNT)
+
+    assert list(visits.clients) == [("alice", "code")]
+    assert "Disconnected. The app can do nothing any more." in page.text
+
+
+@pytest.mark.parametrize("do", ["nothing", "destroy", ["save", "remove"]])
+async def test_any_other_button_changes_nothing(
+    people: httpx2.AsyncClient, visits: MemoryVisits, do: str | list[str]
+) -> None:
+    visits.client()
+    sign_in(people, visits)
+
+    response = await send(people, "app", client="claude", do=do)
+
+    assert response.headers["location"] == ACCOUNT
+    assert visits.calls == ["account"]
+
+
+@pytest.mark.parametrize("client", ["", "x" * 3_000, ["claude", "claude"], "unknown"])
+async def test_an_app_that_is_not_there_cannot_be_changed(
+    people: httpx2.AsyncClient, visits: MemoryVisits, client: str | list[str]
+) -> None:
+    visits.client()
+    sign_in(people, visits)
+
+    response = await send(people, "app", client=client, do="remove")
+
+    assert response.status_code == 400
+    assert 'href="/account">Try again' in response.text
+    assert list(visits.clients) == [("alice", "claude")]
+
+
+@pytest.mark.parametrize(
+    ("at_nextcloud", "sentence"),
+    [
+        (True, "the key is deleted at Nextcloud too"),
+        (False, "Nextcloud has not confirmed it yet"),
+    ],
+)
+async def test_everything_is_disconnected_and_the_page_tells_what_nextcloud_said(
+    people: httpx2.AsyncClient, visits: MemoryVisits, *, at_nextcloud: bool, sentence: str
+) -> None:
+    visits.client()
+    visits.client("bob")
+    visits.at_nextcloud = at_nextcloud
+    sign_in(people, visits)
+
+    await send(people, "disconnect")
+    page = await people.get(ACCOUNT)
+
+    assert sentence in page.text
+    assert visits.connected == {"bob": "bob"}
+
+
+async def test_signing_out_ends_this_session_only(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    other = visits.session("alice")
+    sign_in(people, visits)
+
+    await send(people, "sign-out")
+    page = await people.get(ACCOUNT)
+
+    assert list(visits.sessions) == [other]
+    assert "You are signed out here." in page.text
+    assert "__Host-session" not in people.cookies
+
+
+async def test_signing_out_everywhere_ends_every_session_of_this_person(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.session("alice")
+    bob = visits.session("bob")
+    sign_in(people, visits)
+
+    await send(people, "sign-out-everywhere")
+    page = await people.get(ACCOUNT)
+
+    assert list(visits.sessions) == [bob]
+    assert "in every browser" in page.text
+
+
+@pytest.mark.parametrize("path", ["app", "disconnect", "sign-out", "sign-out-everywhere"])
+async def test_a_form_of_who_was_signed_out_meanwhile_leads_to_the_way_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    visits.client()
+    token = sign_in(people, visits)
+    page = await people.get(ACCOUNT)
+    del visits.sessions[token]
+
+    response = await people.post(
+        f"/account/{path}", data={"csrf": checks(page)[0], "client": "claude", "do": "remove"}
+    )
+
+    assert response.headers["location"] == ACCOUNT
+    assert list(visits.clients) == [("alice", "claude")]
+
+
+async def test_a_made_up_sentence_is_not_said(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    people.cookies.set("__Host-told", "hacked", domain=HOST)
+
+    page = await people.get(ACCOUNT)
+
+    assert 'role="status"' not in page.text

@@ -1,0 +1,323 @@
+"""One visit of one person: what is asked, whose account it is, how it ended."""
+
+import re
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.errors import GrantRefused, NextcloudMcpError, Throttled, WrongAccount
+from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.memory_visits import HOST, NEXTCLOUD, MemoryVisits, allow, checks, give, sign_in, url
+
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+
+
+async def answer_with(
+    browser: httpx2.AsyncClient, elicitation_id: str, answer: str | None, *scopes: str
+) -> httpx2.Response:
+    page = await browser.get(url("consent", elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "allow": list(scopes)}
+    return await browser.post("/oauth/consent", data=form | ({"answer": answer} if answer else {}))
+
+
+async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    page = await people.get(url("consent", visits.open()))
+
+    assert "<strong><bdi>Claude Code</bdi></strong> asks for access to" in page.text
+    assert "Signed in as <strong><bdi>Alice</bdi></strong>." in page.text
+    assert re.findall(r'value="([^"]+)" checked', page.text) == ["notes:read"]
+    assert "any assistant on this computer" not in page.text
+    assert 'href="/account"' in page.text
+
+
+@pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "done"])
+async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    elicitation_id = visits.open()
+
+    response = await people.get(url(path, elicitation_id))
+
+    assert (response.status_code, response.headers["location"]) == (303, url("provision", elicitation_id))
+    assert visits.calls == []
+
+
+@pytest.mark.parametrize("path", ["consent", "confirm"])
+async def test_an_answer_of_who_was_signed_out_meanwhile_counts_for_nothing(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    elicitation_id = visits.open()
+    token = sign_in(people, visits)
+    page = await people.get(url("consent", elicitation_id))
+    del visits.sessions[token]
+
+    form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "answer": "allow"}
+    response = await people.post(f"/oauth/{path}", data={**form, "allow": "notes:read"})
+
+    assert response.headers["location"] == url("provision", elicitation_id)
+    assert visits.visits[elicitation_id].state is ElicitationState.PENDING
+
+
+async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    answer = await allow(people, visits.open(), "notes:read", "files:write")
+    onward = await people.get(answer.headers["location"])
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/oauth/nextcloud")
+    assert onward.headers["refresh"].startswith(f"0; url={NEXTCLOUD}/index.php/apps/oauth2/authorize?")
+    assert "Confirm in <strong>Nextcloud</strong>" in onward.text
+    assert [scopes for _, _, scopes in visits.legs.values()] == [{"notes:read", "files:write"}]
+
+
+async def test_who_is_connected_already_is_done_at_once(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.connected["alice"] = "alice"
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+
+    answer = await allow(people, elicitation_id)
+    page = await people.get(answer.headers["location"])
+
+    assert answer.headers["location"] == url("done", elicitation_id)
+    assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in page.text
+    assert 'href="/account">Your connections' in page.text
+
+
+async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.maps = True
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+
+    back = await give(people, elicitation_id, "alice")
+
+    assert (back.status_code, back.headers["location"]) == (303, url("done", elicitation_id))
+    assert "__Host-onward" not in people.cookies
+
+
+async def test_without_a_mapping_the_person_says_that_the_account_is_theirs(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+
+    back = await give(people, elicitation_id, "alice")
+    asked = await people.get(back.headers["location"])
+    form = {"elicitationId": elicitation_id, "csrf": checks(asked)[0]}
+    odd = await people.post("/oauth/confirm", data={**form, "answer": "perhaps"})
+    answer = await people.post("/oauth/confirm", data={**form, "answer": "mine"})
+
+    assert back.headers["location"] == url("confirm", elicitation_id)
+    assert "Connected as <strong><bdi>Alice</bdi></strong> on" in asked.text
+    assert "<bdi>Claude Code</bdi> will be able to:" in asked.text
+    assert odd.headers["location"] == url("confirm", elicitation_id)
+    assert answer.headers["location"] == url("done", elicitation_id)
+    assert visits.visits[elicitation_id].state is ElicitationState.COMPLETE
+
+
+async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+    asked = await people.get((await give(people, elicitation_id, "bob")).headers["location"])
+
+    form = {"elicitationId": elicitation_id, "csrf": checks(asked)[0], "answer": "not-mine"}
+    answer = await people.post("/oauth/confirm", data=form)
+    page = await people.get(answer.headers["location"])
+    visits.end(elicitation_id, ElicitationState.DECLINED)
+    later = await people.get(answer.headers["location"])
+
+    assert visits.connected == {}
+    assert "What was just given is taken back." in page.text
+    assert f'href="{url("consent", elicitation_id)}">Try again' in page.text
+    assert "Try again" not in later.text
+
+
+@pytest.mark.parametrize("path", ["consent", "nextcloud"])
+async def test_while_something_waits_for_a_yes_every_page_before_leads_there(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+    await allow(people, elicitation_id)
+    kept = people.cookies["__Host-onward"]
+    await give(people, elicitation_id, "alice")
+    people.cookies.set("__Host-onward", kept, domain=HOST)
+
+    response = await people.get("/oauth/nextcloud" if path == "nextcloud" else url(path, elicitation_id))
+
+    assert response.headers["location"] == url("confirm", elicitation_id)
+
+
+async def test_a_visit_that_is_over_leads_to_how_it_ended(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+    form = {
+        "elicitationId": elicitation_id,
+        "csrf": checks(await people.get(url("consent", elicitation_id)))[-1],
+    }
+    await answer_with(people, elicitation_id, "deny")
+
+    answers = [
+        await people.get(url("consent", elicitation_id)),
+        await people.post("/oauth/consent", data={**form, "answer": "allow", "allow": "notes:read"}),
+        await people.get(url("confirm", elicitation_id)),
+    ]
+
+    assert {answer.headers["location"] for answer in answers} == {url("done", elicitation_id)}
+    assert visits.visits[elicitation_id].state is ElicitationState.DECLINED
+
+
+async def test_declining_says_that_nothing_was_connected(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    answer = await answer_with(people, visits.open(), "deny", "notes:read")
+    page = await people.get(answer.headers["location"])
+
+    assert "<strong>Nothing</strong> was connected." in page.text
+
+
+async def test_a_visit_that_failed_says_why(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+    visits.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer.")
+
+    page = await people.get(url("done", elicitation_id))
+
+    assert "Somebody else tried to answer." in page.text
+
+
+async def test_a_visit_that_ran_out_of_time_is_no_longer_valid(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+    visits.end(elicitation_id, ElicitationState.EXPIRED)
+
+    page = await people.get(url("done", elicitation_id))
+
+    assert page.status_code == 404
+
+
+@pytest.mark.parametrize("path", ["done", "confirm"])
+async def test_a_page_that_comes_too_early_leads_back_to_the_question(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+
+    response = await people.get(url(path, elicitation_id))
+
+    assert response.headers["location"] == url("consent", elicitation_id)
+
+
+@pytest.mark.parametrize("answer", ["none", "yes", None])
+async def test_any_other_answer_shows_the_page_again_as_it_was(
+    people: httpx2.AsyncClient, visits: MemoryVisits, answer: str | None
+) -> None:
+    sign_in(people, visits)
+
+    response = await answer_with(people, visits.open(), answer, "files:read")
+
+    assert response.status_code == 200
+    assert re.findall(r'value="([^"]+)" checked', response.text) == ["files:read"]
+    assert "allow" not in visits.calls
+
+
+async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    response = await answer_with(people, visits.open(), "allow")
+
+    assert response.status_code == 422
+    assert 'role="alert"' in response.text
+
+
+async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left_out(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open(offered=["notes:read", "notes:write"], granted=["notes:read"])
+
+    await allow(people, elicitation_id, "notes:write", "files:write", "admin")
+
+    assert [scopes for _, _, scopes in visits.legs.values()] == [{"notes:read", "notes:write"}]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "title"),
+    [
+        (GrantRefused("The code is too old."), 403, "Nextcloud did not confirm it"),
+        (WrongAccount("It opens bob."), 403, "That is another Nextcloud account"),
+        (Throttled("Too many."), 503, "Nextcloud asks for a pause"),
+    ],
+)
+async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_question(
+    people: httpx2.AsyncClient, visits: MemoryVisits, fault: NextcloudMcpError, status: int, title: str
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+    await allow(people, elicitation_id)
+    visits.fault = fault
+
+    response = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+
+    assert response.status_code == status
+    assert f"<strong>{title}</strong>" in response.text
+    assert f'href="{url("consent", elicitation_id)}">Try again' in response.text
+    assert str(fault) not in response.text
+
+
+async def test_the_page_on_the_way_leads_nowhere_for_who_was_not_sent(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    signed_out = await people.get("/oauth/nextcloud")
+    sign_in(people, visits)
+    signed_in = await people.get("/oauth/nextcloud")
+
+    assert signed_out.status_code == signed_in.status_code == 404
+    assert signed_out.content == signed_in.content
+
+
+async def test_an_unknown_link_gets_the_page_for_old_links(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    response = await people.get(url("consent", UNKNOWN))
+
+    assert response.status_code == 404
+    assert "no longer valid" in response.text
+
+
+async def test_a_refusal_that_names_no_visit_offers_no_other_account(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open("alice")
+    sign_in(people, visits, "alice")
+    await allow(people, elicitation_id)
+    (state,) = visits.legs
+    token = sign_in(people, visits, "bob")
+    visits.legs[state] = (elicitation_id, token, frozenset({"notes:read"}))
+
+    response = await people.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+
+    assert response.status_code == 403
+    assert "another account" in response.text
+    assert "<form" not in response.text

@@ -1,0 +1,212 @@
+"""Before a sign-in, on the way to it, and back."""
+
+import re
+
+import httpx2
+
+from nextcloud_mcp_server.errors import IssuerUnavailable
+from tests.memory_visits import (
+    HOST,
+    ISSUER,
+    MemoryVisits,
+    browser_of,
+    checks,
+    config,
+    sign_in,
+    state_of,
+    url,
+)
+
+
+async def gone_to_sign_in(browser: httpx2.AsyncClient, elicitation_id: str) -> str:
+    """Press Continue, and read the state with which the identity provider was asked."""
+    await browser.post(url("provision", elicitation_id))
+    return state_of((await browser.get("/oauth/sign-in")).headers["refresh"])
+
+
+async def test_the_first_page_names_the_nextcloud_and_what_comes_next(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    response = await people.get(url("provision", visits.open()))
+
+    assert response.status_code == 200
+    assert "An assistant wants to use <strong><bdi>cloud.example.org</bdi></strong>" in response.text
+    assert "set-cookie" not in response.headers
+    assert visits.calls == []
+
+
+async def test_continue_leads_over_a_page_of_ours_to_the_sign_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    answer = await people.post(url("provision", visits.open()))
+    onward = await people.get(answer.headers["location"])
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/oauth/sign-in")
+    assert onward.headers["refresh"].startswith(f"0; url={ISSUER}/authorize?")
+    assert f'href="{ISSUER}/authorize?client_id=us&amp;state=' in onward.text
+    assert "You sign in on <bdi>login.example.org</bdi>" in onward.text
+
+
+async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open()
+    state = await gone_to_sign_in(people, elicitation_id)
+
+    answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+    shown = await people.get(answer.headers["location"])
+
+    assert (answer.status_code, answer.headers["location"]) == (303, url("consent", elicitation_id))
+    assert "Signed in as <strong><bdi>Alice</bdi></strong>." in shown.text
+    assert [name for name in people.cookies if "session" not in name] == []
+
+
+async def test_who_is_signed_in_already_goes_straight_on(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open()
+    sign_in(people, visits)
+
+    answer = await people.post(url("provision", elicitation_id))
+
+    assert answer.headers["location"] == url("consent", elicitation_id)
+    assert "begin_sign_in" not in visits.calls
+
+
+async def test_a_second_sign_in_ends_the_first_session(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    first = visits.session("bob")
+    state = await gone_to_sign_in(people, visits.open())
+    people.cookies.set("__Host-session", first, domain=HOST)
+
+    await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+
+    assert first not in visits.sessions
+    assert [who.display_name for who in visits.sessions.values()] == ["Alice"]
+
+
+async def test_a_refused_sign_in_can_be_tried_again_for_the_same_link(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open()
+    state = await gone_to_sign_in(people, elicitation_id)
+
+    refused = await people.get("/oauth/callback/sign-in", params={"error": "access_denied", "state": state})
+
+    assert refused.status_code == 403
+    assert "The sign-in did not work" in refused.text
+    assert f'href="{url("provision", elicitation_id)}">Try again' in refused.text
+
+
+async def test_a_refused_sign_in_for_the_account_page_leads_back_there(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    await people.post("/account/sign-in")
+
+    refused = await people.get("/oauth/callback/sign-in", params={"state": "wrong", "code": "alice"})
+
+    assert 'href="/account">Try again' in refused.text
+    assert visits.sessions == {}
+
+
+async def test_an_answer_that_no_browser_asked_for_is_refused_before_anything_is_asked(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    refused = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": "some"})
+
+    assert refused.status_code == 403
+    assert "Try again" not in refused.text
+    assert visits.calls == []
+
+
+async def test_an_answer_of_absurd_length_is_refused(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    state = await gone_to_sign_in(people, visits.open())
+
+    refused = await people.get("/oauth/callback/sign-in", params={"code": "a" * 9_000, "state": state})
+
+    assert refused.status_code == 403
+    assert "finish_sign_in" not in visits.calls
+
+
+async def test_an_identity_provider_that_does_not_answer_is_named_as_the_sign_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open()
+    visits.fault = IssuerUnavailable("No connection to the identity provider.")
+
+    response = await people.post(url("provision", elicitation_id))
+
+    assert response.status_code == 503
+    assert "The sign-in does not answer" in response.text
+    assert f'href="{url("provision", elicitation_id)}">Try again' in response.text
+
+
+async def test_the_page_on_the_way_leads_nowhere_without_a_sign_in_that_was_begun_here(
+    people: httpx2.AsyncClient,
+) -> None:
+    response = await people.get("/oauth/sign-in")
+
+    assert response.status_code == 404
+    assert "refresh" not in response.headers
+
+
+async def test_an_address_that_would_not_fit_a_header_is_never_sent(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.issuer = 'https://login.example.org/" onload="'
+
+    response = await people.post(url("provision", visits.open()))
+
+    assert response.status_code == 500
+    assert "set-cookie" not in response.headers
+
+
+async def test_on_loopback_the_cookies_have_plain_names(visits: MemoryVisits) -> None:
+    settings = config(secure_cookies=False)
+
+    async with browser_of(visits, settings) as browser:
+        browser.base_url = "http://mcp.example.org"
+        answer = await browser.post(url("provision", visits.open()))
+
+    names = re.findall(r"^([\w-]+)=", "\n".join(answer.headers.get_list("set-cookie")), re.MULTILINE)
+    assert names == ["sign-in", "onward"]
+    assert all("secure" not in cookie.lower() for cookie in answer.headers.get_list("set-cookie"))
+
+
+async def test_somebody_else_can_take_over_from_the_page_that_refused(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open("alice")
+    bob = sign_in(people, visits, "bob")
+    refused = await people.get(url("consent", elicitation_id))
+
+    form = {"elicitationId": elicitation_id, "csrf": checks(refused)[0]}
+    answer = await people.post("/oauth/other-account", data=form)
+
+    assert refused.status_code == 403
+    assert "This request belongs to <strong>another account</strong>" in refused.text
+    assert "Signed in as <strong><bdi>Bob</bdi></strong>." in refused.text
+    assert answer.headers["location"] == "/oauth/sign-in"
+    assert bob not in visits.sessions
+    assert "__Host-session" not in people.cookies
+
+
+async def test_who_was_signed_out_meanwhile_can_still_take_another_account(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    answer = await people.post("/oauth/other-account", data={"elicitationId": visits.open()})
+
+    assert answer.headers["location"] == "/oauth/sign-in"
+    assert "sign_out" not in visits.calls
+
+
+async def test_the_first_page_of_the_server_tells_the_address_to_give_to_an_assistant(
+    people: httpx2.AsyncClient,
+) -> None:
+    response = await people.get("/")
+
+    assert '<code class="command">https://mcp.example.org/mcp</code>' in response.text
+    assert 'href="/account"' in response.text
