@@ -102,6 +102,10 @@ class Sandbox:
         seed(sandbox.state)
         return sandbox
 
+    def served_at(self, origin: str) -> str:
+        """Give the URL of the Nextcloud that is served at this origin."""
+        return f"{origin}{self.context.base_path}"
+
     def add_user(
         self, uid: str, *, password: str | None = None, display_name: str | None = None, admin: bool = False
     ) -> User:

@@ -1,16 +1,29 @@
-"""Runs a sandbox on a loopback port, for `serve --sandbox`, the demo and tests of real sockets."""
+"""Runs a sandbox or its issuer on a loopback port: for `serve --sandbox`, the demo, tests of real sockets."""
 
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 import anyio
 import uvicorn
 from anyio.from_thread import start_blocking_portal
-
-from nextcloud_mcp_server.sandbox.app import Sandbox
+from starlette.types import ASGIApp
 
 LOOPBACK = "127.0.0.1"
+
+
+class Servable(Protocol):
+    """A `Sandbox` or an `Issuer`."""
+
+    @property
+    def app(self) -> ASGIApp:
+        """Give what answers."""
+        ...
+
+    def served_at(self, origin: str) -> str:
+        """Hear where it is served, and give its URL there."""
+        ...
 
 
 class _Server(uvicorn.Server):
@@ -30,8 +43,8 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(sandbox: Sandbox, *, host: str = LOOPBACK, port: int = 0) -> AsyncGenerator[str]:
-    """Serve while the block runs, and give the sandbox's URL. Port 0 takes a free one."""
+async def serving(sandbox: Servable, *, host: str = LOOPBACK, port: int = 0) -> AsyncGenerator[str]:
+    """Serve while the block runs, and give its URL. Port 0 takes a free one."""
     config = uvicorn.Config(
         sandbox.app,
         # Its own set-up would stay with the program around it.
@@ -55,20 +68,20 @@ async def serving(sandbox: Sandbox, *, host: str = LOOPBACK, port: int = 0) -> A
             group.start_soon(until_told)
             try:
                 await server.listening.wait()
-                yield f"http://{host}:{listener.getsockname()[1]}{sandbox.context.base_path}"
+                yield sandbox.served_at(f"http://{host}:{listener.getsockname()[1]}")
             finally:
                 server.should_exit = True
 
 
-async def serve(sandbox: Sandbox, host: str = LOOPBACK, port: int = 0) -> None:
+async def serve(sandbox: Servable, host: str = LOOPBACK, port: int = 0) -> None:
     """Serve until cancelled."""
     async with serving(sandbox, host=host, port=port):
         await anyio.sleep_forever()
 
 
 @contextmanager
-def running(sandbox: Sandbox, *, host: str = LOOPBACK, port: int = 0) -> Generator[str]:
-    """Serve from a thread of its own while the block runs, and give the sandbox's URL."""
+def running(sandbox: Servable, *, host: str = LOOPBACK, port: int = 0) -> Generator[str]:
+    """Serve from a thread of its own while the block runs, and give its URL."""
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(serving(sandbox, host=host, port=port)) as url,
