@@ -1,5 +1,6 @@
 """One MCP server: toolsets, instructions, extensions, sealed request state."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 
+from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.track import Track
@@ -68,6 +70,7 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
             app=APPS.get(spec.toolset),
             read_only=spec.read_only,
             always=spec.toolset == connection.name,
+            scopes=spec.scopes,
         )
         for spec in specs
     }
@@ -91,9 +94,16 @@ def create(
         extensions=[track],
         middleware=[state.availability.middleware],
         subscriptions=bus,
-        request_state_security=RequestStateSecurity(codec=LazyCodec(state_keys)),
+        request_state_security=RequestStateSecurity(
+            codec=LazyCodec(state_keys), bind_principal=lambda ctx: _principal(state.caller(ctx))
+        ),
         log_level="WARNING",
     )
+
+
+def _principal(caller: Caller) -> str:
+    """Name whom a request state belongs to: brought back by anybody else, it is refused."""
+    return json.dumps([caller.principal.issuer, caller.principal.subject, caller.client_id])
 
 
 class LazyCodec:

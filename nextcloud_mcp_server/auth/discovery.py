@@ -97,6 +97,22 @@ class Discovery:
         )
 
 
+def refuse_pairwise(metadata: IssuerMetadata, *, identity_claim: str) -> None:
+    """Refuse an issuer that names one person differently to every client (OpenID Connect Core §8.1).
+
+    The assistant's client and the one that people sign in with on our pages are two clients, so
+    nobody would ever be recognised.
+
+    Raises:
+        ConfigurationError: It knows pairwise subjects alone, and `sub` is what people are known by.
+    """
+    if identity_claim == "sub" and metadata.subject_types == frozenset({"pairwise"}):
+        raise ConfigurationError(
+            "OIDC_IDENTITY_CLAIM: this identity provider gives each client another 'sub' for the same person "
+            "(pairwise subjects). Set it to a claim that is the same for all, such as 'oid' with Entra ID."
+        )
+
+
 def is_safe(url: str) -> bool:
     """Tell whether what is sent to an address is safe on its way: https, or http that stays on this computer."""
     try:

@@ -1,4 +1,4 @@
-"""Which tools a client sees: those of the apps the person's Nextcloud has, narrowed by its own headers.
+"""Which tools a client sees: those its token allows and the person's Nextcloud has, narrowed by its headers.
 
 What is not known yet is shown: hiding a tool because nobody has asked would hide the way to ask.
 """
@@ -36,13 +36,20 @@ FetchApps = Callable[[], Awaitable[frozenset[str]]]
 class Facts:
     """What a tool's availability depends on.
 
-    `app` must be installed at Nextcloud, `always` is true of the connection tools.
+    `app` must be installed at Nextcloud, `always` is true of the connection tools. `scopes` are what
+    a token must allow, where tokens limit anything.
     """
 
     toolset: str
     app: str | None
     read_only: bool
     always: bool
+    scopes: frozenset[str] = frozenset()
+
+
+def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
+    """Say that no token limits a request: personal mode."""
+    return None
 
 
 class Availability:
@@ -54,11 +61,13 @@ class Availability:
         owner: Callable[[ServerRequestContext[Any, Any]], Hashable],
         bus: SubscriptionBus,
         *,
+        scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited,
         monotonic: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._tools = tools
         self._owner = owner
         self._bus = bus
+        self._scopes = scopes
         self._monotonic = monotonic
         self._known: dict[Hashable, tuple[float, frozenset[str]]] = {}
         self._asked: dict[Hashable, FetchApps] = {}
@@ -107,7 +116,9 @@ class Availability:
         """Filter the list, refuse what it does not show, and advertise elicitation."""
         if ctx.method == "tools/call":
             name = str((ctx.params or {}).get("name"))
-            if name in self._tools and not self._allowed(ctx, name):
+            if name in self._tools and not self._permitted(ctx, name):
+                raise MCPError(INVALID_PARAMS, f"The token of this request does not allow {name[:64]}.")
+            if name in self._tools and not self._wanted(ctx, name):
                 raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
         result = await call_next(ctx)
         if not isinstance(result, dict):
@@ -116,7 +127,7 @@ class Availability:
             self._remember(ctx)
             owner = self._owner(ctx)
             tools = cast("list[dict[str, Any]]", result["tools"])
-            shown = [t for t in tools if self._allowed(ctx, t["name"]) and not self.missing(owner, t["name"])]
+            shown = [t for t in tools if self._shown(ctx, owner, t["name"])]
             return {**result, "tools": shown}
         return wire.advertise(ctx.method, result)
 
@@ -129,7 +140,15 @@ class Availability:
         while len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
 
-    def _allowed(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
+    def _shown(self, ctx: ServerRequestContext[Any, Any], owner: Hashable, name: str) -> bool:
+        return self._permitted(ctx, name) and self._wanted(ctx, name) and not self.missing(owner, name)
+
+    def _permitted(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
+        """Tell whether the request's token allows a tool; the same rule for the list and for the call."""
+        scopes = self._scopes(ctx)
+        return scopes is None or self._tools[name].scopes <= scopes
+
+    def _wanted(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
         headers: Mapping[str, str] = getattr(ctx.request, "headers", None) or {}
         facts = self._tools[name]
         if facts.always:

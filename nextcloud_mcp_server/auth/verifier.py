@@ -1,0 +1,157 @@
+"""Whose a bearer token is, and what it allows: asked on every request.
+
+A token is only ever verified here. It is never passed on: Nextcloud gets a credential of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from nextcloud_mcp_server.auth import token_scopes
+from nextcloud_mcp_server.auth.introspection import KEEP_SECONDS, Introspection
+from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
+from nextcloud_mcp_server.auth.jwt_check import (
+    Claims,
+    check_audience,
+    check_times,
+    decode,
+    looks_signed,
+    read_header,
+    read_unverified,
+)
+from nextcloud_mcp_server.errors import TokenRefused
+from nextcloud_mcp_server.storage.records import Principal
+
+TokenScopes = Literal["required", "ignore"]
+
+_MAX_IDENTITY_CHARS = 255
+
+#: Claims of ID tokens (OpenID Connect Core §2, §3.3.2.11) and logout tokens, which no access token has.
+_NOT_FOR_ACCESS = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierConfig:
+    """What the operator's settings say about tokens; `audience` is this server's own name in `aud`.
+
+    `typ` lists the types that access tokens may carry.
+    """
+
+    audience: str
+    typ: frozenset[str] = frozenset({"at+jwt"})
+    algorithms: frozenset[str] = ALGORITHMS
+    identity_claim: str = "sub"
+    token_scopes: TokenScopes = "required"  # noqa: S105 - the setting's value is no password
+    scope_prefix: str = ""
+    leeway_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """Who calls, through which client, and what the token allows; `scopes` None means: not limited by it."""
+
+    principal: Principal
+    client_id: str
+    scopes: frozenset[str] | None
+    expires_at: int
+    claims: Claims = field(repr=False)
+
+
+class Verifier:
+    """Verifies the tokens of the configured issuers, signed ones and (with `introspection`) opaque ones."""
+
+    def __init__(
+        self,
+        config: VerifierConfig,
+        issuers: Mapping[str, KeySet],
+        *,
+        introspection: Introspection | None = None,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._config = config
+        self._issuers = issuers
+        self._introspection = introspection
+        self._clock = clock
+        self._typ = frozenset(typ.lower().removeprefix("application/") for typ in config.typ)
+        if "jwt" in self._typ:
+            # A plain JWT may say so or say nothing (RFC 7519 §5.1).
+            self._typ |= {""}
+
+    async def verify(self, token: str) -> Bearer:
+        """Find out whose token this is.
+
+        Raises:
+            TokenRefused: It is not one for us, or not valid any more.
+            IssuerUnavailable: That cannot be told now; nobody is let in meanwhile.
+            ConfigurationError: That can never be told with these settings.
+        """
+        if looks_signed(token):
+            return await self._signed(token)
+        if self._introspection is None or "." in token:
+            # Encrypted tokens (RFC 7516) have dots too.
+            raise TokenRefused("The token is not a signed JWT.")
+        return await self._opaque(token, self._introspection)
+
+    async def _signed(self, token: str) -> Bearer:
+        config = self._config
+        header = read_header(token, algorithms=config.algorithms)
+        issuer = read_unverified(token).get("iss")
+        keys = self._issuers.get(issuer) if isinstance(issuer, str) else None
+        if keys is None or not isinstance(issuer, str):
+            raise TokenRefused("The token is of another issuer.")
+        claims = decode(
+            token,
+            await keys.key(header.kid, header.alg),
+            issuer=issuer,
+            audience=config.audience,
+            typ=self._typ,
+            now=self._clock().timestamp(),
+            leeway_seconds=config.leeway_seconds,
+            algorithms=config.algorithms,
+        )
+        return self._bearer(claims, issuer)
+
+    async def _opaque(self, token: str, introspection: Introspection) -> Bearer:
+        claims = await introspection.ask(token)
+        if claims.get("iss", introspection.issuer) != introspection.issuer:
+            raise TokenRefused("The token is of another issuer.")
+        check_audience(claims, self._config.audience)
+        now = self._clock().timestamp()
+        check_times(claims, now=now, leeway_seconds=self._config.leeway_seconds)
+        # RFC 7662 §2.2 leaves `exp` to the issuer; what it said is not used for longer than it is kept.
+        return self._bearer({"exp": now + KEEP_SECONDS, **claims}, introspection.issuer)
+
+    def _bearer(self, claims: Claims, issuer: str) -> Bearer:
+        config = self._config
+        _refuse_other_tokens(claims)
+        _text(claims, "sub")
+        limited = config.token_scopes == "required"  # noqa: S105 - see above
+        return Bearer(
+            principal=Principal(issuer, _text(claims, config.identity_claim)),
+            client_id=_text(claims, "client_id" if "client_id" in claims else "azp"),
+            scopes=token_scopes.granted(claims, prefix=config.scope_prefix) if limited else None,
+            expires_at=int(claims["exp"]),
+            claims=claims,
+        )
+
+
+def _refuse_other_tokens(claims: Claims) -> None:
+    """Refuse what an issuer signs besides access tokens, where the header's type did not tell.
+
+    Keycloak names the kind in a claim `typ`, and its older versions put `nonce` into access tokens too.
+    """
+    kind = claims.get("typ")
+    if kind not in (None, "Bearer") or (kind is None and _NOT_FOR_ACCESS & set(claims)):
+        raise TokenRefused("The token is not an access token.")
+
+
+def _text(claims: Claims, name: str) -> str:
+    """Read a claim that names somebody.
+
+    Without one there would be a person or a client that everybody shares.
+    """
+    value = claims.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_IDENTITY_CHARS or not value.isprintable():
+        raise TokenRefused("The token does not say whose it is, or for which client.")
+    return value

@@ -1,0 +1,224 @@
+"""Stands before the MCP endpoint where many people call: no token, no way in (RFC 6750, RFC 9728).
+
+Pure ASGI. A body is read whole before it is passed on, because what a call needs stands in it, and
+because what two readers would read differently must not get any further.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from starlette.authentication import AuthCredentials
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.auth import strict_json
+from nextcloud_mcp_server.auth.token_scopes import asked
+from nextcloud_mcp_server.auth.verifier import Bearer
+from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
+from nextcloud_mcp_server.web.caller import BearerUser
+from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
+
+logger = logging.getLogger(__name__)
+
+_METHODS = "GET, POST, DELETE, OPTIONS"
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_MAX_TOKEN_CHARS = 16_384
+_PARSE_ERROR = -32700
+_RETRY_AFTER_SECONDS = 10
+
+Verify = Callable[[str], Awaitable[Bearer]]
+
+
+class _Refused(Exception):
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+class BearerLayer:
+    """Lets requests for the MCP path in with a verified token, and all others through as they are.
+
+    `needs` names the scopes of a tool, none for one that it does not know.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        resource: Resource,
+        verify: Verify,
+        needs: Callable[[str], frozenset[str]],
+        scope_prefix: str = "",
+        mcp_path: str = "/mcp",
+        max_body_bytes: int = 4_194_304,
+    ) -> None:
+        self._app = app
+        self._resource = resource
+        self._verify = verify
+        self._needs = needs
+        self._scope_prefix = scope_prefix
+        self._mcp_path = mcp_path
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer in the application's place, or run it."""
+        if scope["type"] != "http" or not self._for_mcp(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in CORS.items():
+                    headers[name] = value
+            await send(message)
+
+        try:
+            await self._pass(scope, receive, send_with_cors)
+        except _Refused as refused:
+            await refused.response(scope, receive, send_with_cors)
+
+    def _for_mcp(self, path: str) -> bool:
+        return path == self._mcp_path or path.startswith(f"{self._mcp_path}/")
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS":
+            # A browser asks this without the token.
+            await preflight(_METHODS)(scope, receive, send)
+            return
+        bearer = await self._authenticate(scope)
+        user = BearerUser(bearer)
+        scope = {**scope, "user": user, "auth": AuthCredentials(user.scopes)}
+        if scope["method"] == "POST":
+            body = await self._read(receive)
+            if body is None:
+                return
+            self._check_call(body, bearer)
+            receive = _replaying(body, receive)
+        await self._app(scope, receive, send)
+
+    async def _authenticate(self, scope: Scope) -> Bearer:
+        token = self._token(scope)
+        try:
+            return await self._verify(token)
+        except TokenRefused as error:
+            logger.info("refused a token: %s", error)
+            raise _Refused(self._invalid_token()) from None
+        except (IssuerUnavailable, ConfigurationError) as error:
+            logger.warning("a token could not be checked: %s", error)
+            raise _Refused(_unavailable()) from None
+
+    def _token(self, scope: Scope) -> str:
+        given = Headers(scope=scope).getlist("authorization")
+        if len(given) > 1 or "access_token" in QueryParams(scope["query_string"]):
+            # Addresses end up in logs and histories; and with two tokens, two readers may take two.
+            raise _Refused(self._invalid_request())
+        scheme, _, token = (given[0] if given else "").strip().partition(" ")
+        if scheme.lower() != "bearer":
+            raise _Refused(self._no_token())
+        token = token.strip()
+        if len(token) > _MAX_TOKEN_CHARS or not _TOKEN.fullmatch(token):
+            raise _Refused(self._invalid_token())
+        return token
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """Read a whole body; None when its sender has gone."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._max_body_bytes:
+                raise _Refused(_error(413, "too_large", "The request is larger than this server takes."))
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    def _check_call(self, body: bytes, bearer: Bearer) -> None:
+        try:
+            value = strict_json.read(body)
+        except ValueError as error:
+            raise _Refused(_parse_error(f"The body was not read: {error}.")) from None
+        needed = {scope for name in _called(value) for scope in self._needs(name)}
+        if bearer.scopes is not None and not needed <= bearer.scopes:
+            raise _Refused(self._insufficient(frozenset(needed)))
+
+    def _no_token(self) -> Response:
+        # RFC 6750 §3.1: who sent nothing is told no error code.
+        message = "This server needs an access token; its identity provider is named in resource_metadata."
+        challenge = self._challenge(scope=" ".join(self._resource.scopes))
+        return _error(401, "unauthorized", message, challenge)
+
+    def _invalid_token(self) -> Response:
+        # The same words whatever was wrong: they are for programs, and strangers learn nothing.
+        message = "The access token is not valid here, or not any more."
+        challenge = self._challenge(
+            error="invalid_token", error_description=message, scope=" ".join(self._resource.scopes)
+        )
+        return _error(401, "invalid_token", message, challenge)
+
+    def _invalid_request(self) -> Response:
+        message = "Send one access token, and only in the Authorization header."
+        return _error(
+            400,
+            "invalid_request",
+            message,
+            self._challenge(error="invalid_request", error_description=message),
+        )
+
+    def _insufficient(self, needed: frozenset[str]) -> Response:
+        message = "The access token does not allow this call."
+        challenge = self._challenge(
+            error="insufficient_scope",
+            error_description=message,
+            scope=" ".join(asked(needed, prefix=self._scope_prefix)),
+        )
+        return _error(403, "insufficient_scope", message, challenge)
+
+    def _challenge(self, **parameters: str) -> str:
+        parts = {**parameters, "resource_metadata": self._resource.metadata_url}
+        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items())
+
+
+def _called(value: object) -> list[str]:
+    """List the tools that a JSON-RPC message calls, or each message of a batch."""
+    messages = cast("list[object]", value) if isinstance(value, list) else [value]
+    names: list[str] = []
+    for message in messages:
+        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+        params: object = fields.get("params")
+        name = cast("dict[str, Any]", params).get("name") if isinstance(params, dict) else None
+        if fields.get("method") == "tools/call" and isinstance(name, str):
+            names.append(name)
+    return names
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """Give the body once more, then whatever comes, such as the client's leaving."""
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return left.pop() if left else await receive()
+
+    return replay
+
+
+def _error(status: int, code: str, message: str, challenge: str | None = None) -> Response:
+    headers = {} if challenge is None else {"WWW-Authenticate": challenge}
+    return JSONResponse({"error": code, "error_description": message}, status, headers)
+
+
+def _unavailable() -> Response:
+    response = _error(
+        503, "temporarily_unavailable", "The identity provider cannot be asked now. Try again in a moment."
+    )
+    response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return response
+
+
+def _parse_error(message: str) -> Response:
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": _PARSE_ERROR, "message": message}}
+    return JSONResponse(body, 400)

@@ -1,0 +1,56 @@
+"""What the SDK keeps of a verified token, and who calls because of it.
+
+The SDK binds a session to (client, issuer, subject) of the `AccessToken` in `scope["user"]`; a
+component that is not filled in is not compared, and another person's session id would be accepted.
+"""
+
+from typing import Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
+
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.verifier import Bearer
+from nextcloud_mcp_server.errors import TokenRefused
+from nextcloud_mcp_server.protocol import wire
+
+
+class BearerUser(AuthenticatedUser):
+    """The user of one request. The token itself stays behind: whoever has it could pass it on."""
+
+    def __init__(self, bearer: Bearer) -> None:
+        super().__init__(
+            AccessToken(
+                token="",
+                client_id=bearer.client_id,
+                scopes=sorted(bearer.scopes or ()),
+                expires_at=bearer.expires_at,
+                subject=bearer.principal.subject,
+                claims={"iss": bearer.principal.issuer},
+            )
+        )
+        self.bearer = bearer
+
+
+def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
+    """Tell who calls, for the modes of many people.
+
+    Raises:
+        TokenRefused: The request came in past the verifier, which must not happen.
+    """
+    bearer = _bearer(ctx)
+    if bearer is None:
+        raise TokenRefused("This call needs an access token.")
+    return Caller(bearer.principal, bearer.client_id, wire.client_name(ctx))
+
+
+def scopes_of(ctx: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
+    """List what the token of a request allows; None: it does not limit anything."""
+    bearer = _bearer(ctx)
+    return frozenset() if bearer is None else bearer.scopes
+
+
+def _bearer(ctx: ServerRequestContext[Any, Any]) -> Bearer | None:
+    user = getattr(ctx.request, "scope", {}).get("user")
+    return user.bearer if isinstance(user, BearerUser) else None
