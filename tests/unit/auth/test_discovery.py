@@ -3,7 +3,7 @@ import logging
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.auth.discovery import Discovery, is_safe
+from nextcloud_mcp_server.auth.discovery import Discovery, is_safe, refuse_pairwise
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
 from tests.issuer_stage import ISSUER, IdentityProvider, Time, answering, silent
 
@@ -185,3 +185,19 @@ def test_discovery_asks_nothing_before_it_is_needed() -> None:
     Discovery(ISSUER, provider.outgoing())
 
     assert provider.asked == []
+
+
+async def test_an_issuer_with_pairwise_subjects_needs_another_claim() -> None:
+    pairwise = (
+        await IdentityProvider(metadata={"subject_types_supported": ["pairwise"]}).discovery(Time()).get()
+    )
+    both = (
+        await IdentityProvider(metadata={"subject_types_supported": ["public", "pairwise"]})
+        .discovery(Time())
+        .get()
+    )
+
+    refuse_pairwise(pairwise, identity_claim="oid")
+    refuse_pairwise(both, identity_claim="sub")
+    with pytest.raises(ConfigurationError, match="OIDC_IDENTITY_CLAIM"):
+        refuse_pairwise(pairwise, identity_claim="sub")

@@ -1,4 +1,5 @@
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -90,6 +91,39 @@ async def test_a_call_that_the_headers_leave_out_is_refused() -> None:
 
     with pytest.raises(MCPError, match="leave out the tool write_note"):
         await made().middleware(ctx, everything)
+
+
+SCOPED = {
+    **TOOLS,
+    "read_note": replace(TOOLS["read_note"], scopes=frozenset({"notes:read"})),
+    "write_note": replace(TOOLS["write_note"], scopes=frozenset({"notes:read", "notes:write"})),
+}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "names"),
+    [
+        (None, {"connect", "read_note", "write_note", "read_file"}),
+        (frozenset[str](), {"connect", "read_file"}),
+        (frozenset({"notes:read"}), {"connect", "read_file", "read_note"}),
+        (frozenset({"notes:write"}), {"connect", "read_file"}),
+        (frozenset({"notes:read", "notes:write"}), {"connect", "read_note", "write_note", "read_file"}),
+    ],
+)
+async def test_the_token_decides_about_the_list_and_the_call_alike(
+    scopes: frozenset[str] | None, names: set[str]
+) -> None:
+    bus = InMemorySubscriptionBus()
+    availability = Availability(SCOPED, lambda _: "alice", bus, scopes=lambda _: scopes, monotonic=Time())
+    refused: set[str] = set()
+    for name in SCOPED:
+        try:
+            await availability.middleware(request(params={"name": name}), everything)
+        except MCPError:
+            refused.add(name)
+
+    assert await shown(availability, {}) == names
+    assert refused == set(SCOPED) - names
 
 
 async def test_what_is_no_list_passes_as_it_is() -> None:

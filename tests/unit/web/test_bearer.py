@@ -1,0 +1,308 @@
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.auth.verifier import Bearer
+from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.web.bearer import BearerLayer
+from nextcloud_mcp_server.web.metadata import Resource
+
+RESOURCE = Resource("https://mcp.test/mcp", ("https://id.test",), ("x/notes:read", "x/notes:write"))
+METADATA = 'resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"'
+NEEDS = {"read": frozenset({"notes:read"}), "both": frozenset({"notes:write", "notes:read"})}
+ALICE = {"Authorization": "Bearer alice"}
+
+
+@dataclass
+class App:
+    """What the layer lets through, and how it answers."""
+
+    seen: list[tuple[Request, bytes]] = field(default_factory=list[tuple[Request, bytes]])
+    asked: list[str] = field(default_factory=list[str])
+    scopes: frozenset[str] | None = frozenset({"notes:read"})
+    failure: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        self.seen.append((request, await request.body()))
+        await Response("through")(scope, receive, send)
+
+    async def verify(self, token: str) -> Bearer:
+        self.asked.append(token)
+        if self.failure is not None:
+            raise self.failure
+        if token != "alice":
+            raise TokenRefused("The token's signature does not fit.")
+        return Bearer(Principal("https://id.test", "alice"), "claude", self.scopes, 1000, {})
+
+    def layer(self, *, max_body_bytes: int = 10_000) -> BearerLayer:
+        return BearerLayer(
+            self,
+            resource=RESOURCE,
+            verify=self.verify,
+            needs=lambda name: NEEDS.get(name, frozenset()),
+            scope_prefix="x/",
+            max_body_bytes=max_body_bytes,
+        )
+
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.ASGITransport(self.layer()), base_url="https://mcp.test")
+
+
+@pytest.fixture
+def app() -> App:
+    return App()
+
+
+@pytest.fixture
+async def http(app: App) -> AsyncIterator[httpx2.AsyncClient]:
+    async with app.client() as client:
+        yield client
+
+
+def call(name: object, method: str = "tools/call") -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": name, "arguments": {}}}
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/mcpx", "/oauth/provision", "/.well-known/oauth-protected-resource/mcp"]
+)
+async def test_other_paths_are_let_through_as_they_are(app: App, http: httpx2.AsyncClient, path: str) -> None:
+    answer = await http.post(path, content=b"{")
+
+    assert answer.text == "through"
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert app.asked == []
+
+
+async def test_what_is_no_http_is_let_through(app: App) -> None:
+    async def nothing() -> Message:
+        raise NotImplementedError
+
+    async def ignore(_: Message) -> None: ...
+
+    passed: list[Scope] = []
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        passed.append(scope)
+
+    layer = BearerLayer(inner, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset())
+    await layer({"type": "lifespan"}, nothing, ignore)
+
+    assert passed == [{"type": "lifespan"}]
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/server"])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": ""}, {"Authorization": "Basic YTpi"}])
+async def test_who_brings_no_token_is_told_where_to_get_one_and_no_error(
+    app: App, http: httpx2.AsyncClient, path: str, headers: dict[str, str]
+) -> None:
+    answer = await http.get(path, headers=headers)
+
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == f'Bearer scope="x/notes:read x/notes:write", {METADATA}'
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert (app.seen, app.asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["Bearer", "Bearer ", "Bearer a b", "Bearer ü", 'Bearer "x"', "bearer " + "a" * 20_000, "Bearer bob"],
+)
+async def test_a_wrong_token_is_refused_in_the_same_words(http: httpx2.AsyncClient, value: str) -> None:
+    answer = await http.post("/mcp", headers=[(b"Authorization", value.encode())], json=call("read"))
+
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == (
+        'Bearer error="invalid_token", error_description="The access token is not valid here, or not any more.", '
+        f'scope="x/notes:read x/notes:write", {METADATA}'
+    )
+    assert answer.json()["error"] == "invalid_token"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/mcp", [("Authorization", "Bearer alice"), ("Authorization", "Bearer alice")]),
+        ("/mcp?access_token=alice", [("Authorization", "Bearer alice")]),
+        ("/mcp?access_token=alice", []),
+        ("/mcp?a=b&access%5Ftoken=", []),
+    ],
+)
+async def test_two_tokens_and_tokens_in_the_address_are_refused(
+    app: App, http: httpx2.AsyncClient, path: str, headers: list[tuple[str, str]]
+) -> None:
+    answer = await http.get(path, headers=headers)
+
+    assert answer.status_code == 400
+    assert 'error="invalid_request"' in answer.headers["WWW-Authenticate"]
+    assert (app.seen, app.asked) == ([], [])
+
+
+@pytest.mark.parametrize("failure", [IssuerUnavailable("down"), ConfigurationError("wrong")])
+async def test_an_issuer_that_is_down_is_no_fault_of_the_token(
+    app: App, http: httpx2.AsyncClient, failure: Exception
+) -> None:
+    app.failure = failure
+
+    answer = await http.get("/mcp", headers=ALICE)
+
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "10"
+    assert "WWW-Authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+async def test_a_token_opens_the_way_and_the_body_arrives_whole(
+    app: App, http: httpx2.AsyncClient, method: str
+) -> None:
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}' if method == "POST" else b""
+
+    answer = await http.request(method, "/mcp", headers={"Authorization": "bEARER  alice"}, content=body)
+
+    request, received = app.seen[0]
+    assert answer.text == "through"
+    assert answer.headers["Access-Control-Expose-Headers"].split(", ") == [
+        "WWW-Authenticate",
+        "Mcp-Session-Id",
+        "MCP-Protocol-Version",
+    ]
+    assert request.user.bearer.principal.subject == "alice"
+    assert request.auth.scopes == ["notes:read"]
+    assert received == body
+
+
+async def test_a_browser_is_answered_before_it_has_a_token(app: App, http: httpx2.AsyncClient) -> None:
+    answer = await http.options("/mcp", headers={"Origin": "https://inspector.test"})
+
+    assert answer.status_code == 204
+    assert answer.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE, OPTIONS"
+    assert app.asked == []
+
+
+async def test_a_call_beyond_the_token_names_all_it_needs(app: App, http: httpx2.AsyncClient) -> None:
+    answer = await http.post("/mcp", headers=ALICE, json=call("both"))
+
+    assert answer.status_code == 403
+    assert answer.headers["WWW-Authenticate"] == (
+        'Bearer error="insufficient_scope", error_description="The access token does not allow this call.", '
+        f'scope="x/notes:read x/notes:write", {METADATA}'
+    )
+    assert app.seen == []
+
+
+@pytest.mark.parametrize("message", [[call("read"), call("both")], [call("both")]])
+async def test_calls_in_a_batch_are_looked_at_too(http: httpx2.AsyncClient, message: object) -> None:
+    assert (await http.post("/mcp", headers=ALICE, json=message)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        call("read"),
+        call("unknown"),
+        call(7),
+        call("both", "prompts/get"),
+        {"method": "tools/call", "params": ["both"]},
+        {"method": "tools/call"},
+        [],
+        [7],
+        "both",
+        None,
+    ],
+)
+async def test_what_needs_no_more_than_the_token_allows_is_let_through(
+    http: httpx2.AsyncClient, message: object
+) -> None:
+    answer = await http.post("/mcp", headers=ALICE, content=json.dumps(message))
+
+    assert answer.text == "through"
+
+
+async def test_a_token_that_limits_nothing_allows_every_call(app: App, http: httpx2.AsyncClient) -> None:
+    app.scopes = None
+
+    assert (await http.post("/mcp", headers=ALICE, json=call("both"))).text == "through"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"a":NaN}', b'{"a":1,"a":2}', b'"\\ud800"', b"[" * 70 + b"]" * 70]
+)
+async def test_json_that_can_be_misread_is_refused(app: App, http: httpx2.AsyncClient, body: bytes) -> None:
+    answer = await http.post("/mcp", headers=ALICE, content=body)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == -32700
+    assert app.seen == []
+
+
+async def test_a_body_over_the_cap_is_refused_in_pieces_too(app: App, http: httpx2.AsyncClient) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 1000
+
+    answer = await http.post("/mcp", headers=ALICE, content=pieces())
+
+    assert answer.status_code == 413
+    assert app.seen == []
+
+
+async def test_a_client_that_leaves_while_it_sends_is_forgotten(app: App) -> None:
+    messages: list[Message] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(_: Message) -> None:
+        raise NotImplementedError
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer alice")],
+    }
+    await app.layer()(scope, receive, send)
+
+    assert app.seen == []
+
+
+async def test_the_application_still_learns_that_its_client_leaves(app: App) -> None:
+    messages: list[Message] = [
+        {"type": "http.request", "body": b"[]", "more_body": False},
+        {"type": "http.disconnect"},
+    ]
+    learned: list[Message] = []
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(_: Message) -> None:
+        raise NotImplementedError
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        learned.extend([await receive(), await receive()])
+
+    layer = BearerLayer(inner, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset())
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer alice")],
+    }
+    await layer(scope, receive, send)
+
+    assert [message["type"] for message in learned] == ["http.request", "http.disconnect"]
