@@ -155,8 +155,7 @@ class Consent:
 
     async def _replace_credential(self, change: Change, account_id: str) -> None:
         principal, new = change.account.principal, change.credential
-        # Locked where the database can: a refresh meanwhile would leave its new tokens behind.
-        query = select(*CREDENTIAL).where(owned_by(credentials.c, principal)).with_for_update()
+        query = select(*CREDENTIAL).where(owned_by(credentials.c, principal))
         row = (await self._connection.execute(query)).one_or_none()
         version = new.version
         if row is not None:

@@ -166,8 +166,7 @@ class GrantRepository:
         its uid stays pinned. When its key is missing the answer's sealed parts are empty, and the
         person has to delete the app password at Nextcloud.
         """
-        # Locked where the database can: a refresh meanwhile would leave its new tokens behind.
-        query = select_grants(false()).where(owned_by(accounts.c, principal)).with_for_update(of=credentials)
+        query = select_grants(false()).where(owned_by(accounts.c, principal))
         async with self._transactions.writing() as connection:
             row = (await connection.execute(query)).one_or_none()
             grant = None if row is None else open_grant_or_blank(self._transactions.keys, row)

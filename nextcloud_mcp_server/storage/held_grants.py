@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
-from nextcloud_mcp_server.storage.models import ACTIVE, elicitations, held_grants, kept, owned_by
+from nextcloud_mcp_server.storage.models import active, elicitations, held_grants, kept, owned_by
 from nextcloud_mcp_server.storage.outbox import insert_tokens
 from nextcloud_mcp_server.storage.records import HeldGrant, Principal
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
@@ -34,16 +34,11 @@ class HeldGrantRepository:
         When the visit has ended meanwhile, or is not this person's, it is discarded from the start.
         """
         elicitation_hash, now = hash_of(held.elicitation_id), self._transactions.now()
-        is_open = (
-            select(elicitations.c.id_hash)
-            .where(
-                elicitations.c.id_hash == elicitation_hash,
-                owned_by(elicitations.c, held.principal),
-                elicitations.c.state.in_(ACTIVE),
-                elicitations.c.expires_at > now,
-            )
-            # Two that come at once must not both look before either has stored.
-            .with_for_update()
+        is_open = select(elicitations.c.id_hash).where(
+            elicitations.c.id_hash == elicitation_hash,
+            owned_by(elicitations.c, held.principal),
+            active,
+            elicitations.c.expires_at > now,
         )
         async with self._transactions.writing() as connection:
             waits = await connection.scalar(is_open) is not None
@@ -91,19 +86,17 @@ class HeldGrantRepository:
             for row in (await connection.execute(query)).all():
                 with contextlib.suppress(Unsealable):
                     held = _held(keys, row)
-                    gone = await connection.execute(delete(held_grants).where(held_grants.c.id == row.id))
-                    # Another process may have been faster.
-                    if gone.rowcount == 1:
-                        await insert_tokens(
-                            connection,
-                            keys,
-                            principal=held.principal,
-                            nextcloud_url=nextcloud_url,
-                            provider=held.provider,
-                            tokens=held.tokens,
-                            due_at=now,
-                        )
-                        released += 1
+                    await connection.execute(delete(held_grants).where(held_grants.c.id == row.id))
+                    await insert_tokens(
+                        connection,
+                        keys,
+                        principal=held.principal,
+                        nextcloud_url=nextcloud_url,
+                        provider=held.provider,
+                        tokens=held.tokens,
+                        due_at=now,
+                    )
+                    released += 1
         return released
 
     def _waiting(self, elicitation_id: str, sign_in: str) -> ColumnElement[bool]:

@@ -62,10 +62,10 @@ class Renewal:
         if principal is None:
             return False
         sealed = seal_alternate(self._keys.at("credentials", principal, credential_id), tokens)
-        kept = await self._connection.execute(
+        await self._connection.execute(
             update(credentials).where(credentials.c.id == credential_id).values(alternate=sealed)
         )
-        return kept.rowcount == 1
+        return True
 
     async def release(self, credential_id: str, *, owner: str, retry_at: datetime | None) -> None:
         """See `GrantRepository.release`."""

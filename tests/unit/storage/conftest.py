@@ -14,9 +14,13 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Credential,
     Elicitation,
+    GrantLeg,
+    HeldGrant,
     LoginFlow,
     Permission,
     Principal,
+    SignedIn,
+    Tokens,
 )
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
@@ -177,6 +181,7 @@ def complete(
         credential_id: str = "credential-1",
         secret: str = "app-password",
         created_at: datetime | None = None,
+        tokens: Tokens | None = None,
         through: Database = database,
     ) -> bool:
         principal = elicitation.principal
@@ -195,12 +200,14 @@ def complete(
             credential=Credential(
                 id=credential_id,
                 account_id=f"account-of-{principal.subject}-{credential_id}",
-                provider="login_flow_v2",
+                provider="nextcloud_oauth2" if tokens else "login_flow_v2",
                 login_name=f"{uid}@example.org",
-                secret=SecretStr(secret),
+                secret=tokens.access_token if tokens else SecretStr(secret),
                 needs_reauth=False,
                 version=1,
                 created_at=created_at or now(),
+                refresh_token=tokens and tokens.refresh_token,
+                expires_at=tokens and tokens.expires_at,
             ),
             permission=Permission(
                 principal=principal,
@@ -211,5 +218,99 @@ def complete(
             ),
             audit=entry("grant", principal),
         )
+
+    return factory
+
+
+@pytest.fixture
+def tokens(now: Callable[[], datetime]) -> Callable[..., Tokens]:
+    """Make tokens whose access token lives for an hour."""
+
+    def factory(access: str = "access-1", refresh: str | None = "refresh-1") -> Tokens:
+        return Tokens(
+            access_token=SecretStr(access),
+            refresh_token=None if refresh is None else SecretStr(refresh),
+            expires_at=now() + timedelta(hours=1),
+        )
+
+    return factory
+
+
+@pytest.fixture
+def sign_in(
+    database: Database, alice: Principal, now: Callable[[], datetime]
+) -> Callable[..., Awaitable[SignedIn]]:
+    """Sign a person in, in the browser whose cookie holds this value."""
+
+    async def factory(token: str, principal: Principal = alice, *, uid: str | None = None) -> SignedIn:
+        signed_in = SignedIn(
+            principal=principal,
+            display_name=principal.subject.title(),
+            uid=uid,
+            created_at=now(),
+            expires_at=now() + timedelta(minutes=15),
+        )
+        await database.sign_ins.create(token, signed_in)
+        return signed_in
+
+    return factory
+
+
+@pytest.fixture
+def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[GrantLeg]]:
+    """Send the browser with this sign-in to the grant provider."""
+
+    async def factory(
+        elicitation: Elicitation,
+        *,
+        state: str = "state-1",
+        sign_in: str = "browser-1",
+        verifier: str | None = None,
+        nonce: str | None = None,
+    ) -> GrantLeg:
+        leg = GrantLeg(
+            state=SecretStr(state),
+            elicitation_id=elicitation.id,
+            principal=elicitation.principal,
+            scopes=elicitation.scopes,
+            redirect_uri="https://mcp.example.org/oauth/callback/nextcloud",
+            verifier=None if verifier is None else SecretStr(verifier),
+            nonce=None if nonce is None else SecretStr(nonce),
+            created_at=now(),
+            expires_at=now() + timedelta(minutes=10),
+        )
+        await database.grant_legs.create(leg, sign_in=sign_in)
+        return leg
+
+    return factory
+
+
+@pytest.fixture
+def hold(
+    database: Database, tokens: Callable[..., Tokens], now: Callable[[], datetime]
+) -> Callable[..., Awaitable[HeldGrant]]:
+    """Hold what Nextcloud gave, in the browser with this sign-in."""
+
+    async def factory(
+        elicitation: Elicitation,
+        *,
+        principal: Principal | None = None,
+        sign_in: str = "browser-1",
+        access: str = "access-1",
+        home_id: str | None = None,
+    ) -> HeldGrant:
+        held = HeldGrant(
+            elicitation_id=elicitation.id,
+            principal=principal or elicitation.principal,
+            scopes=elicitation.scopes,
+            provider="nextcloud_oauth2",
+            tokens=tokens(access, f"refresh of {access}"),
+            uid="alice",
+            display_name="Alice",
+            home_id=home_id,
+            expires_at=now() + timedelta(minutes=5),
+        )
+        await database.held_grants.hold(held, sign_in=sign_in)
+        return held
 
     return factory

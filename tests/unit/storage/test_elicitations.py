@@ -282,3 +282,14 @@ async def test_a_missing_key_disables_the_row_and_makes_room_for_a_new_one(
     shown = await database.elicitations.find(other.id)
     assert shown is not None
     assert shown.state is ElicitationState.EXPIRED
+
+
+async def test_those_who_were_turned_away_are_counted_for_each_request(
+    database: Database, ask: Ask, alice: Principal
+) -> None:
+    first, second = await ask(), await ask(alice, client_id="codex")
+
+    counts = [await database.elicitations.count_refusal(asked.id) for asked in (first, first, second)]
+
+    assert counts == [1, 2, 1]
+    assert await database.elicitations.count_refusal("unknown") == 0

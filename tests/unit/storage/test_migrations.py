@@ -1,0 +1,141 @@
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from alembic import command
+from pydantic import SecretStr
+from sqlalchemy import Connection, MetaData, inspect, select
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.migration import configuration
+from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
+from nextcloud_mcp_server.storage.records import (
+    AuditEntry,
+    Elicitation,
+    Grant,
+    LoginFlow,
+    LoginResult,
+    OutboxItem,
+    Principal,
+)
+
+Ask = Callable[..., Awaitable[Elicitation]]
+Complete = Callable[..., Awaitable[bool]]
+Open = Callable[..., Awaitable[Database]]
+Start = Callable[..., Awaitable[LoginFlow]]
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+ADDED = {
+    "credentials": {"refresh_token", "expires_at", "alternate", "retry_at", "lease_owner", "lease_until"},
+    "permissions": {"paused"},
+    "elicitations": {"refusals"},
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything that a database of the first schema can say."""
+
+    grants: list[Grant]
+    asked: Elicitation | None
+    flow: LoginFlow | None
+    audit: list[AuditEntry]
+    outbox: list[OutboxItem]
+
+
+@pytest.fixture
+async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
+    """Reach the test's database behind the server's back."""
+    engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
+    yield engine
+    await engine.dispose()
+
+
+async def read(database: Database, asked: Elicitation, principal: Principal) -> Content:
+    return Content(
+        grants=await database.grants.all(),
+        asked=await database.elicitations.find(asked.id),
+        flow=await database.login_flows.find(asked.id),
+        audit=await database.audit.recent(principal, 10),
+        outbox=await database.outbox.lease_due(owner="test", lease=timedelta(seconds=0)),
+    )
+
+
+def to_first_schema(connection: Connection) -> Rows:
+    command.downgrade(configuration(connection), "0001")
+    return rows(connection)
+
+
+def rows(connection: Connection) -> Rows:
+    """Read every row as it is stored, without the columns that came with the second schema."""
+    stored = MetaData()
+    stored.reflect(connection)
+    found: Rows = {}
+    for table in stored.sorted_tables:
+        kept = [column for column in table.c if column.name not in ADDED.get(table.name, ())]
+        if table.name != VERSION_TABLE:
+            found[table.name] = sorted([tuple(row) for row in connection.execute(select(*kept))], key=repr)
+    return found
+
+
+def columns(connection: Connection) -> dict[str, set[str]]:
+    inspector = inspect(connection)
+    return {
+        name: {column["name"] for column in inspector.get_columns(name)}
+        for name in inspector.get_table_names()
+    }
+
+
+async def test_a_database_of_the_first_schema_keeps_every_row(
+    *,
+    database: Database,
+    open_database: Open,
+    engine: AsyncEngine,
+    ask: Ask,
+    start: Start,
+    complete: Complete,
+    alice: Principal,
+    bob: Principal,
+) -> None:
+    await complete(await ask())
+    again = await ask(alice, "files:read")
+    await complete(again, await start(again), credential_id="credential-2", secret="another")
+    await complete(await ask(bob), uid="bob", credential_id="credential-3")
+    asked = await ask(alice, client_id="codex")
+    flow = await start(asked)
+    await database.login_flows.save_result(flow.id, LoginResult("alice", SecretStr("late")))
+    before = await read(database, asked, alice)
+    async with engine.begin() as connection:
+        stored = await connection.run_sync(to_first_schema)
+
+    upgraded = await open_database()
+
+    async with engine.connect() as connection:
+        kept = await connection.run_sync(rows)
+    assert {name: kept[name] for name in stored} == stored
+    assert all(stored.values())
+    assert await read(upgraded, asked, alice) == before
+    assert len(before.grants) == 2
+    assert len(before.outbox) == 1
+    assert [one.paused for one in await upgraded.grants.permissions(alice)] == [False]
+    assert await upgraded.elicitations.count_refusal(asked.id) == 1
+
+
+async def test_going_back_takes_away_what_came_and_nothing_else(
+    database: Database, engine: AsyncEngine
+) -> None:
+    await database.outbox.next_due_at()
+    async with engine.connect() as connection:
+        newest = await connection.run_sync(columns)
+    async with engine.begin() as connection:
+        await connection.run_sync(to_first_schema)
+        first = await connection.run_sync(columns)
+
+    new_tables = {"sign_ins", "grant_legs", "held_grants", "redemptions"}
+    assert set(newest) == {*metadata.tables, VERSION_TABLE}
+    assert set(newest) - set(first) == new_tables
+    assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED

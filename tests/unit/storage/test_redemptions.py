@@ -1,0 +1,35 @@
+from collections.abc import Callable
+from datetime import datetime
+
+from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.records import Principal
+
+
+async def test_failures_are_counted_by_person_by_browser_and_in_total(
+    database: Database, alice: Principal, bob: Principal, now: Callable[[], datetime]
+) -> None:
+    await database.redemptions.failed(alice, sign_in="browser-1")
+    await database.redemptions.failed(alice, sign_in="browser-2")
+    await database.redemptions.failed(bob, sign_in="browser-2")
+
+    count = database.redemptions.count
+    assert await count(since=now()) == 3
+    assert await count(since=now(), principal=alice) == 2
+    assert await count(since=now(), sign_in="browser-2") == 2
+    assert await count(since=now(), principal=alice, sign_in="browser-2") == 1
+    assert await count(since=now(), principal=bob, sign_in="browser-1") == 0
+
+
+async def test_old_failures_do_not_count_and_are_forgotten(
+    database: Database, alice: Principal, now: Callable[[], datetime], advance: Callable[[float], None]
+) -> None:
+    began = now()
+    await database.redemptions.failed(alice, sign_in="browser-1")
+    advance(60)
+    await database.redemptions.failed(alice, sign_in="browser-1")
+
+    recent = await database.redemptions.count(since=now())
+    await database.redemptions.purge(before=now())
+
+    assert recent == 1
+    assert await database.redemptions.count(since=began) == 1

@@ -1,0 +1,109 @@
+from collections.abc import Awaitable, Callable
+
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.records import Elicitation, GrantLeg, HeldGrant, Principal, SignedIn
+
+Ask = Callable[..., Awaitable[Elicitation]]
+Depart = Callable[..., Awaitable[GrantLeg]]
+Hold = Callable[..., Awaitable[HeldGrant]]
+Open = Callable[..., Awaitable[Database]]
+SignIn = Callable[..., Awaitable[SignedIn]]
+
+URL = "https://cloud.example.org"
+
+
+@pytest.mark.parametrize("uid", ["alice", None])
+async def test_a_browser_is_known_by_the_value_of_its_cookie(
+    database: Database, sign_in: SignIn, bob: Principal, uid: str | None
+) -> None:
+    first = await sign_in("browser-1", uid=uid)
+    second = await sign_in("browser-2", bob)
+
+    assert await database.sign_ins.find("browser-1") == first
+    assert await database.sign_ins.find("browser-2") == second
+    assert await database.sign_ins.find("browser-3") is None
+
+
+async def test_a_sign_in_ends_with_its_time(
+    database: Database, sign_in: SignIn, advance: Callable[[float], None]
+) -> None:
+    await sign_in("browser-1")
+
+    advance(15 * 60)
+
+    assert await database.sign_ins.find("browser-1") is None
+
+
+async def test_a_sign_in_whose_key_is_missing_counts_as_none(sign_in: SignIn, open_database: Open) -> None:
+    await sign_in("browser-1")
+    without_key = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
+
+    assert await without_key.sign_ins.find("browser-1") is None
+
+
+async def test_signing_out_ends_what_this_browser_started_and_nothing_else(
+    *, database: Database, sign_in: SignIn, ask: Ask, depart: Depart, hold: Hold
+) -> None:
+    await sign_in("browser-1")
+    other = await sign_in("browser-2")
+    asked = await ask()
+    await depart(asked, state="state-1", sign_in="browser-1")
+    leg = await depart(asked, state="state-2", sign_in="browser-2")
+    await hold(asked, sign_in="browser-1")
+
+    await database.sign_ins.delete("browser-1")
+
+    assert await database.sign_ins.find("browser-1") is None
+    assert await database.sign_ins.find("browser-2") == other
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_legs.take("state-2", sign_in="browser-2") == leg
+    assert await database.held_grants.find(asked.id, sign_in="browser-1") is None
+    assert await database.held_grants.release_due(nextcloud_url=URL) == 1
+
+
+async def test_signing_out_everywhere_ends_everything_of_that_person(
+    *, database: Database, sign_in: SignIn, ask: Ask, depart: Depart, hold: Hold, bob: Principal
+) -> None:
+    await sign_in("browser-1")
+    await sign_in("browser-2")
+    of_bob = await sign_in("browser-3", bob)
+    asked, asked_of_bob = await ask(), await ask(bob)
+    await depart(asked, state="state-1", sign_in="browser-1")
+    leg_of_bob = await depart(asked_of_bob, state="state-3", sign_in="browser-3")
+    await hold(asked, sign_in="browser-2")
+    held_of_bob = await hold(asked_of_bob, sign_in="browser-3")
+
+    ended = await database.sign_ins.delete_all(asked.principal)
+
+    assert ended == 2
+    assert await database.sign_ins.find("browser-1") is None
+    assert await database.sign_ins.find("browser-2") is None
+    assert await database.sign_ins.find("browser-3") == of_bob
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_legs.take("state-3", sign_in="browser-3") == leg_of_bob
+    assert await database.held_grants.find(asked.id, sign_in="browser-2") is None
+    assert await database.held_grants.find(asked_of_bob.id, sign_in="browser-3") == held_of_bob
+
+
+async def test_what_is_old_is_forgotten_and_what_is_not_stays(
+    *, database: Database, sign_in: SignIn, ask: Ask, depart: Depart, advance: Callable[[float], None]
+) -> None:
+    await sign_in("browser-1")
+    asked = await ask()
+    await depart(asked, state="state-1")
+    advance(15 * 60)
+    late = await sign_in("browser-2")
+    leg = await depart(asked, state="state-2")
+
+    await database.sign_ins.purge()
+
+    # Going back in time shows what is stored, whatever its time.
+    advance(-15 * 60)
+    assert await database.sign_ins.find("browser-1") is None
+    assert await database.sign_ins.find("browser-2") == late
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_legs.take("state-2", sign_in="browser-1") == leg
