@@ -7,9 +7,9 @@ import pytest
 from alembic import command
 from pydantic import SecretStr
 from sqlalchemy import Connection, MetaData, inspect, select
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.migration import configuration
 from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
 from nextcloud_mcp_server.storage.records import (
@@ -50,7 +50,7 @@ class Content:
 @pytest.fixture
 async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
     """Reach the test's database behind the server's back."""
-    engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
+    engine = backend_of(url).engine()
     yield engine
     await engine.dispose()
 
