@@ -1,13 +1,14 @@
 """From a caller to the Nextcloud account a tool may use, or to the visit that is needed first."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 #: A disconnect by another process is noticed within this time.
 CACHE_SECONDS = 5.0
+
+#: An access token that is refused so soon after it was renewed is not renewed again.
+RENEW_AGAIN_SECONDS = 60.0
 
 #: How long a disconnect waits for Nextcloud before it says that it will go on trying.
 REVOKE_SECONDS = 5.0
@@ -74,8 +78,12 @@ class Accounts(Protocol):
         """
         ...
 
-    async def reject(self, caller: Caller, opened: Opened) -> None:
-        """Stop using a credential that Nextcloud refused."""
+    async def reject(self, caller: Caller, opened: Opened) -> bool:
+        """Stop using what Nextcloud refused; True when `open` now finds something else to try once.
+
+        Raises:
+            NextcloudError: It may be renewed, but not now.
+        """
         ...
 
     async def decline(self, elicitation_id: str) -> None:
@@ -109,6 +117,8 @@ class GrantedAccounts:
         outbox: Outbox,
         audit: AuditLog,
         *,
+        broker: Broker | None = None,
+        account_url: str = "",
         monotonic: Callable[[], float] = anyio.current_time,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
@@ -117,10 +127,13 @@ class GrantedAccounts:
         self._provisioning = provisioning
         self._outbox = outbox
         self._audit = audit
+        self._broker = broker
+        self._account_url = account_url
         self._monotonic = monotonic
         self._revoke_seconds = revoke_seconds
         self._cache: dict[tuple[Principal, str], tuple[float, Opened]] = {}
         self._changes = 0
+        self._renewed: dict[str, tuple[float, int]] = {}
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
@@ -128,19 +141,42 @@ class GrantedAccounts:
         until, opened = self._cache.get(key, (0.0, None))
         if opened is None or until < self._monotonic() or not scopes <= opened.scopes:
             changes = self._changes
-            grant = await self._database.grants.find(*key)
+            self._cache.pop(key, None)
+            grant = await self._find(caller)
             opened = self._usable(grant)
-            if opened is None or not scopes <= opened.scopes:
-                self._cache.pop(key, None)
+            if grant is None or opened is None or not scopes <= opened.scopes:
                 raise await self._provisioning.ask(caller, scopes, grant=grant)
             # What was read before a disconnect must not be found after it.
             if changes == self._changes:
-                self._cache[key] = (self._monotonic() + CACHE_SECONDS, opened)
+                self._cache[key] = (self._monotonic() + self._keeping(grant.credential), opened)
         return opened
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Look at the database again before the next call: a person has changed something."""
         self._cache.clear()
         self._changes += 1
+
+    async def _find(self, caller: Caller) -> Grant | None:
+        """Read what the caller was granted, with an access token that works where there is one."""
+        grant = await self._database.grants.find(caller.principal, caller.client_id)
+        if grant is None or grant.permission is None:
+            return grant
+        if grant.permission.paused:
+            raise MissingScope(
+                "The person has paused this assistant's access to Nextcloud; only they can let it go on, "
+                f"at {self._account_url}. Do not retry before they say so."
+            )
+        if self._broker is None:
+            return grant
+        credential = await self._broker.fresh(grant)
+        return None if credential is None else replace(grant, credential=credential)
+
+    def _keeping(self, credential: Credential) -> float:
+        """Say for how many seconds an opened account may be used without another look."""
+        if credential.expires_at is None:
+            return CACHE_SECONDS
+        left = (credential.expires_at - self._provisioning.now()).total_seconds()
+        return min(max(left, 0.0), CACHE_SECONDS)
 
     def _usable(self, grant: Grant | None) -> Opened | None:
         if grant is None or grant.permission is None or grant.credential.needs_reauth:
@@ -150,9 +186,35 @@ class GrantedAccounts:
         scopes = grant.permission.scopes & self._provisioning.bound
         return Opened(account, scopes, credential.id, credential.version)
 
-    async def reject(self, caller: Caller, opened: Opened) -> None:
+    async def reject(self, caller: Caller, opened: Opened) -> bool:
         """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
-        self._forget()
+        self.forget()
+        if await self._renew(caller, opened):
+            return True
+        await self._stop(caller, opened)
+        return False
+
+    async def _renew(self, caller: Caller, opened: Opened) -> bool:
+        """Replace a refused access token; False when there is no way to, or that was just tried."""
+        grant = await self._database.grants.find(caller.principal, caller.client_id)
+        if self._broker is None or grant is None or grant.credential.id != opened.credential_id:
+            return False
+        now, credential_id = self._monotonic(), opened.credential_id
+        recent = {one: made for one, made in self._renewed.items() if now < made[0] + RENEW_AGAIN_SECONDS}
+        self._renewed = recent
+        if credential_id in recent and recent[credential_id][1] == opened.version:
+            # Nextcloud refuses what it has just given; more of the same would be a loop.
+            return False
+        if grant.credential.version != opened.version:
+            # Somebody else was faster.
+            return grant.credential.refresh_token is not None and not grant.credential.needs_reauth
+        credential = await self._broker.renew(grant)
+        if credential is None or credential.version == opened.version or credential.needs_reauth:
+            return False
+        self._renewed[credential_id] = (now, credential.version)
+        return True
+
+    async def _stop(self, caller: Caller, opened: Opened) -> None:
         if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
@@ -194,7 +256,7 @@ class GrantedAccounts:
             result="done",
         )
         grant = await self._database.grants.disconnect(caller.principal, audit=audit)
-        self._forget()
+        self.forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
         if not grant.credential.secret:
@@ -244,9 +306,10 @@ class OperatorAccounts:
         account = self._nextcloud.account(self._credential, uid=user.uid)
         return Opened(account, self._bound, "operator", 1)
 
-    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
+    async def reject(self, caller: Caller, opened: Opened) -> bool:  # noqa: ARG002 - see `Accounts.reject`
         """See `Accounts.reject`: stays refused until the server is started with another one."""
         self._refused = True
+        return False
 
     async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
         """See `Accounts.decline`; nothing is asked for here."""

@@ -1,16 +1,26 @@
 """Work that must happen at Nextcloud even after a crash: ending credentials nobody needs any more."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
 
-from nextcloud_mcp_server.auth.provider import GrantProvider
-from nextcloud_mcp_server.errors import NextcloudError, Throttled
-from nextcloud_mcp_server.storage.records import OutboxItem, Principal
+from nextcloud_mcp_server.auth.exchange import REQUEST_SECONDS, THROTTLED
+from nextcloud_mcp_server.auth.provider import GrantProvider, RedirectProvider
+from nextcloud_mcp_server.errors import (
+    GrantDead,
+    NextcloudError,
+    ServerFault,
+    Throttled,
+    TimedOut,
+    Unavailable,
+)
+from nextcloud_mcp_server.storage.records import OutboxItem, Principal, Tokens
+from nextcloud_mcp_server.storage.tokens import REVOKE_TOKENS, dump_tokens, load_tokens
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -18,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=120)
 IDLE_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 5.0
 SLOWEST_RETRY_SECONDS = 3600.0
@@ -29,7 +39,7 @@ class Outbox:
     """Sends what the outbox holds, and tries again until Nextcloud has taken it.
 
     `within` limits it to one person, for the same reason as in `Poller`: an app password must only
-    go to the Nextcloud that made it.
+    go to the Nextcloud that made it. `redirects` are the providers whose tokens it can end, by name.
     """
 
     def __init__(
@@ -39,9 +49,13 @@ class Outbox:
         *,
         clock: Callable[[], datetime],
         within: Principal | None,
+        redirects: Mapping[str, RedirectProvider] | None = None,
+        refresh_seconds: float = REQUEST_SECONDS,
     ) -> None:
         self._database = database
         self._provider = provider
+        self._redirects = redirects or {}
+        self._refresh_seconds = refresh_seconds
         self._clock = clock
         self._within = within
         self._owner = str(uuid4())
@@ -80,13 +94,49 @@ class Outbox:
         return await self._database.outbox.holds(principal)
 
     async def _send(self, item: OutboxItem) -> None:
+        of_tokens = item.kind == REVOKE_TOKENS
         try:
-            await self._provider.revoke(login_name=item.login_name, secret=item.secret)
+            if of_tokens:
+                await self._end_tokens(item)
+            else:
+                await self._provider.revoke(login_name=item.login_name, secret=item.secret)
         except NextcloudError as error:
             logger.warning("an access could not be ended at Nextcloud yet: %s", error)
             seconds = min(FIRST_RETRY_SECONDS * 2.0 ** min(item.attempts, 20), SLOWEST_RETRY_SECONDS)
             if isinstance(error, Throttled):
-                seconds = max(seconds, error.retry_after_seconds or THROTTLED_SECONDS)
+                least = THROTTLED.total_seconds() if of_tokens else THROTTLED_SECONDS
+                seconds = max(seconds, error.retry_after_seconds or least)
             await self._database.outbox.retry(item.id, self._clock() + timedelta(seconds=seconds))
         else:
             await self._database.outbox.done(item.id)
+
+    async def _end_tokens(self, item: OutboxItem) -> None:
+        provider, tokens = self._redirects.get(item.login_name), load_tokens(item.secret)
+        if provider is None:
+            raise Unavailable(
+                f"it was given by way of {item.login_name}, which the settings no longer name; the person "
+                "can end it in Nextcloud under Settings > Security."
+            )
+        alive = tokens.expires_at is None or self._clock() < tokens.expires_at
+        if alive and await provider.revoke(tokens):
+            return
+        # Only a living access token can end what it belongs to, so a dead one is replaced first.
+        renewed = await self._renewed(provider, tokens, item)
+        if renewed is not None and not await provider.revoke(renewed):
+            raise ServerFault("Nextcloud does not accept the access token that it has just given.")
+
+    async def _renewed(self, provider: RedirectProvider, tokens: Tokens, item: OutboxItem) -> Tokens | None:
+        """Refresh, and store the answer before it is used; None when there is nothing left to end."""
+        if tokens.refresh_token is None:
+            return None
+        # The old refresh token is used up: cut off here, the new one would live on, known to nobody.
+        with anyio.move_on_after(self._refresh_seconds, shield=True) as limit:
+            try:
+                answer = await provider.refresh(tokens.refresh_token)
+            except GrantDead:
+                return None
+            limit.deadline = float("inf")
+            renewed = replace(answer, refresh_token=answer.refresh_token or tokens.refresh_token)
+            await self._database.outbox.replace_secret(item, dump_tokens(renewed))
+            return renewed
+        raise TimedOut("Nextcloud did not answer in time.")

@@ -123,8 +123,8 @@ class RedirectProvider(Protocol):
         """
         ...
 
-    async def revoke(self, tokens: Tokens) -> None:
-        """End what these tokens belong to; dead ones count as ended.
+    async def revoke(self, tokens: Tokens) -> bool:
+        """End what these tokens belong to; False when a refresh has to give a living access token first.
 
         Raises:
             NextcloudError: Not now; try again later.

@@ -13,6 +13,7 @@ from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
+from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
@@ -30,6 +31,12 @@ class Account:
         self.trash = TrashClient(http)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
+        self._http = http
+
+    @property
+    def changes(self) -> int:
+        """Count what was done here so far that was not reading."""
+        return self._http.changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,11 @@ class Nextcloud:
     def login(self) -> LoginFlowClient:
         """Where people are asked to sign in."""
         return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url)
+
+    @property
+    def oauth2(self) -> OAuth2Client:
+        """Where people give access through Nextcloud's own app `oauth2`."""
+        return OAuth2Client(self._anonymous, public_url=self._public_url or self._url)
 
     async def whoami(self, credential: NextcloudCredential) -> User:
         """Ask whose credential this is."""

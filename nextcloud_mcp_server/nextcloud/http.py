@@ -26,6 +26,7 @@ _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_ASKING = {"Accept-Encoding": "gzip", "Accept": "application/json, */*;q=0.5"}
 _BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 
 
@@ -122,7 +123,7 @@ class NextcloudHttp:
     """Sends one person's requests; `uid` is "" while it is not known yet or nobody is signed in.
 
     `public_url` is the address that browsers use, where it differs from `base`: Nextcloud refuses
-    requests whose Host it does not know.
+    requests whose Host it does not know. `changes` counts what was done that was not reading.
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class NextcloudHttp:
         self.base = base
         self._pool = pool
         self._auth = _auth(credential)
+        self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
     async def request(
@@ -152,10 +154,12 @@ class NextcloudHttp:
         timeout_seconds: float | None = None,
         max_bytes: int = _MAX_BYTES,
         sentences: Mapping[int, str] | None = None,
+        answers: frozenset[int] = frozenset(),
     ) -> httpx2.Response:
         """Send one request and read its whole answer; readings are repeated when that may help.
 
-        `path` is percent-encoded and starts with "/"; `sentences` replaces error wordings by status.
+        `path` is percent-encoded and starts with "/"; `sentences` replaces error wordings by status,
+        and the statuses in `answers` are returned for the caller to read.
 
         Raises:
             NextcloudError: A status ≥ 400, an answer for another person, or trouble on the way.
@@ -167,12 +171,9 @@ class NextcloudHttp:
                 path,
                 timeout_seconds=timeout_seconds or _REQUEST_SECONDS,
                 sentences=sentences or {},
+                answers=answers,
                 params=params,
-                headers={
-                    "Accept-Encoding": "gzip",
-                    "Accept": "application/json, */*;q=0.5",
-                    **(headers or {}),
-                },
+                headers={**_ASKING, **(headers or {})},
                 json=json,
                 content=content,
             )
@@ -235,6 +236,7 @@ class NextcloudHttp:
         timeout_seconds: float,
         sentences: Mapping[int, str],
         headers: Mapping[str, str],
+        answers: frozenset[int] = frozenset(),
         **options: Any,  # noqa: ANN401  # what httpx2 takes: params, json, content
     ) -> AsyncGenerator[httpx2.Response]:
         url = f"{self.base}{_checked(path)}"
@@ -245,8 +247,10 @@ class NextcloudHttp:
                 response = await self._send(method, url, headers=headers, **options)
                 try:
                     self._check_person(response)
-                    if response.status_code >= httpx2.codes.BAD_REQUEST:
+                    status = response.status_code
+                    if status >= httpx2.codes.BAD_REQUEST and status not in answers:
                         await _refuse(response, sentences)
+                    self.changes += method not in _READING
                     yield response
                 finally:
                     await response.aclose()

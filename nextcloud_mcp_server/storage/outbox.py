@@ -14,13 +14,11 @@ from nextcloud_mcp_server.storage import lease as leases
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.models import outbox, owned_by
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal, Tokens
-from nextcloud_mcp_server.storage.tokens import dump_tokens
+from nextcloud_mcp_server.storage.tokens import REVOKE_TOKENS, dump_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: Kinds of work. The first needs the login name and the app password.
+#: A kind of work; it needs the login name and the app password. `REVOKE_TOKENS` is the other one.
 DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
-#: Here `login_name` is the name of the grant provider and `secret` is what `dump_tokens` writes.
-REVOKE_TOKENS = "revoke_tokens"
 
 
 class OutboxRepository:
@@ -73,6 +71,14 @@ class OutboxRepository:
         """Forget work that was done, and its secret with it."""
         async with self._transactions.writing() as connection:
             await connection.execute(delete(outbox).where(outbox.c.id == item_id))
+
+    async def replace_secret(self, item: OutboxItem, secret: SecretStr) -> None:
+        """Store what the work needs from now on, such as tokens that were refreshed to be ended."""
+        sealed = self._transactions.keys.at("outbox", item.principal, item.id).seal(
+            "secret", secret.get_secret_value()
+        )
+        async with self._transactions.writing() as connection:
+            await connection.execute(update(outbox).where(outbox.c.id == item.id).values(secret=sealed))
 
     async def retry(self, item_id: str, next_try_at: datetime) -> None:
         """Count a failed attempt and give the work back until then."""

@@ -52,7 +52,15 @@ class Renewal:
         swapped = await self._connection.execute(
             update(credentials)
             .where(credentials.c.id == credential_id, credentials.c.version == version)
-            .values(**token_values(seal, tokens), **_FREE, version=version + 1, alternate=None, retry_at=None)
+            .values(
+                **token_values(seal, tokens),
+                **_FREE,
+                version=version + 1,
+                # An alternate that worked brings back what was given up.
+                needs_reauth=False,
+                alternate=None,
+                retry_at=None,
+            )
         )
         return swapped.rowcount == 1
 

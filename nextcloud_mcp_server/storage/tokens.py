@@ -10,6 +10,9 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.storage.records import Credential, Tokens
 
+#: A kind of the outbox's work: `login_name` is the provider's name, `secret` what `dump_tokens` writes.
+REVOKE_TOKENS = "revoke_tokens"
+
 
 def dump_tokens(tokens: Tokens) -> SecretStr:
     """Write tokens as JSON, to be sealed."""

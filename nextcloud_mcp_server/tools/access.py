@@ -1,5 +1,6 @@
 """What the connection tools get instead of an account: the way to consent itself."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +38,11 @@ class Access:
     async def server(self) -> ServerCapabilities | None:
         """Ask the person's Nextcloud what it has; None when it cannot be asked right now."""
         opened = await self.open(frozenset())
-        try:
-            return await opened.account.capabilities.get()
-        except CredentialRejected:
-            await self.core.accounts.reject(self.caller, opened)
-        except NextcloudError:
-            pass
+        with suppress(NextcloudError):
+            try:
+                return await opened.account.capabilities.get()
+            except CredentialRejected:
+                await self.core.accounts.reject(self.caller, opened)
         return None
 
     async def connection(self) -> Connection:

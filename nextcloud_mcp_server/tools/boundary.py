@@ -23,6 +23,7 @@ from nextcloud_mcp_server.errors import (
     InvalidInput,
     NextcloudMcpError,
     NotFound,
+    Unavailable,
 )
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer
@@ -177,18 +178,33 @@ class GuardedTool(Tool):
         opened = await call.core.accounts.open(call.caller, spec.scopes)
         self._refuse_missing_app(call)
         try:
-            value = await self._body(call, opened, arguments)
-        except CredentialRejected:
-            # One 401 stops a credential; opening once more says what to do about it.
-            await call.core.accounts.reject(call.caller, opened)
-            await call.core.accounts.open(call.caller, spec.scopes)
-            raise
+            value, opened = await self._attempt(call, opened, arguments)
         except NotFound:
             # Perhaps because the app is not there.
             self._learn_apps(call, opened)
             raise
         self._learn_apps(call, opened)
         return answer.result(value)
+
+    async def _attempt(
+        self, call: _Call, opened: Opened, arguments: dict[str, Any], *, again: bool = False
+    ) -> tuple[Result, Opened]:
+        """Run the body; once more with a renewed credential, where nothing has happened yet."""
+        accounts, changes = call.core.accounts, opened.account.changes
+        try:
+            return await self._body(call, opened, arguments), opened
+        except CredentialRejected:
+            renewed = await accounts.reject(call.caller, opened)
+            # One 401 stops a credential; opening once more says what to do about it.
+            another = await accounts.open(call.caller, self._spec.scopes)
+            if again or not renewed:
+                raise
+            if opened.account.changes != changes:
+                raise Unavailable(
+                    "The access to Nextcloud had to be renewed in the middle of this, and a part of it was "
+                    "done already. Read again what was changed before you repeat anything."
+                ) from None
+        return await self._attempt(call, another, arguments, again=True)
 
     async def _body(self, call: _Call, opened: Opened, arguments: dict[str, Any]) -> Result:
         result = "failed"

@@ -8,6 +8,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.integration.world import Asked, World, open_world
 from tests.memory_consent import ORIGIN, MemoryConsent, application
+from tests.oauth_stage import Office, Replica, office_of
 
 
 @pytest.fixture
@@ -52,3 +53,13 @@ async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[Stage]:
 @pytest.fixture
 async def process(stage: Stage) -> Process:
     return await stage.process()
+
+
+@pytest.fixture
+def office(stage: Stage) -> Office:
+    return office_of(stage)
+
+
+@pytest.fixture
+async def replica(office: Office) -> Replica:
+    return await office.replica()

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
+from tests.oauth_stage import Office, Replica, office_of
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,13 @@ async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[Stage]:
 @pytest.fixture
 async def process(stage: Stage) -> Process:
     return await stage.process()
+
+
+@pytest.fixture
+def office(stage: Stage) -> Office:
+    return office_of(stage)
+
+
+@pytest.fixture
+async def replica(office: Office) -> Replica:
+    return await office.replica()

@@ -1,0 +1,125 @@
+"""Nextcloud's own app `oauth2`, which every Nextcloud has: a code, tokens, and a refresh that rotates.
+
+    POST /index.php/apps/oauth2/api/v1/token
+    200 {"access_token", "token_type", "expires_in": 3600, "refresh_token", "user_id"}
+    400 {"error": "invalid_request"}    the code or refresh token is not known (any more)
+    400 {"error": "invalid_client"}     it is known, but we are not who it was made for
+    429 (a page)                        ten failures came from our address
+
+It knows neither PKCE nor scopes, and sends the browser to the registered address only
+(apps/oauth2/lib/Controller/OauthApiController.php).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import urlencode
+
+import httpx2
+from pydantic import Field, SecretStr, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+
+_AUTHORIZE = "/index.php/apps/oauth2/authorize"
+_TOKEN = "/index.php/apps/oauth2/api/v1/token"  # noqa: S105 - a path
+_MAX_BYTES = 65_536
+_REFUSALS = frozenset({400, 401})
+
+#: Nextcloud slows failures down by up to 25 s before it answers; what takes longer is lost.
+SECONDS = 25.0
+
+
+class TokenAnswer(Answer):
+    """What the token endpoint answers."""
+
+    access_token: SecretStr = Field(min_length=1)
+    refresh_token: SecretStr | None = Field(default=None, min_length=1)
+    expires_in: int | None = Field(default=None, ge=0, le=315_360_000)
+    user_id: str | None = None
+
+
+class OAuth2Client:
+    """Asks for tokens at the configured address, and sends browsers to the public one."""
+
+    def __init__(self, http: NextcloudHttp, *, public_url: NextcloudUrl) -> None:
+        self._http = http
+        self._public_url = public_url
+
+    def authorize_url(self, *, client_id: str, state: str) -> str:
+        """Make the address at which a person confirms; Nextcloud itself knows where to send them after."""
+        query = urlencode({"client_id": client_id, "response_type": "code", "state": state})
+        return f"{self._public_url}{_AUTHORIZE}?{query}"
+
+    async def redeem(self, *, client_id: str, client_secret: SecretStr, code: SecretStr) -> TokenAnswer:
+        """Exchange a code.
+
+        Raises:
+            GrantRefused: It is wrong, used or too old.
+            Throttled: Too many failures came from our address.
+        """
+        form = {"grant_type": "authorization_code", "code": code.get_secret_value()}
+        refused = errors.GrantRefused(
+            "Nextcloud did not accept the confirmation: it was used already, or is too old. "
+            "Ask your assistant again for a new link."
+        )
+        return await self._token(form, client_id, client_secret, refused)
+
+    async def refresh(
+        self, *, client_id: str, client_secret: SecretStr, refresh_token: SecretStr
+    ) -> TokenAnswer:
+        """Exchange a refresh token for the next pair; the old one is dead at that moment.
+
+        Raises:
+            GrantDead: It is not known, or not any more.
+            Throttled: Too many failures came from our address.
+        """
+        form = {"grant_type": "refresh_token", "refresh_token": refresh_token.get_secret_value()}
+        dead = errors.GrantDead("Nextcloud no longer accepts the access given earlier.")
+        return await self._token(form, client_id, client_secret, dead)
+
+    async def _token(
+        self,
+        form: Mapping[str, str],
+        client_id: str,
+        client_secret: SecretStr,
+        refused: errors.NextcloudError,
+    ) -> TokenAnswer:
+        # In the body and not as Basic authentication, which Nextcloud would try as somebody's login.
+        body = {**form, "client_id": client_id, "client_secret": client_secret.get_secret_value()}
+        response = await self._http.request(
+            "POST",
+            _TOKEN,
+            content=urlencode(body),
+            headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"},
+            timeout_seconds=SECONDS,
+            max_bytes=_MAX_BYTES,
+            answers=_REFUSALS,
+        )
+        if response.status_code in _REFUSALS:
+            raise _refusal(response, refused)
+        return decoded(response, TypeAdapter(TokenAnswer))
+
+
+def _refusal(response: httpx2.Response, refused: errors.NextcloudError) -> errors.NextcloudError:
+    match _error(response):
+        case "invalid_request" | "invalid_grant":
+            return refused
+        case "invalid_client":
+            return errors.Forbidden(
+                "Nextcloud does not accept this server's OAuth client. The operator should check "
+                "NEXTCLOUD_OAUTH_CLIENT_ID and NEXTCLOUD_OAUTH_CLIENT_SECRET."
+            )
+        case _:
+            # Such as a host that Nextcloud does not know: nothing that is about these tokens.
+            return refusal.from_response(response, {})
+
+
+def _error(response: httpx2.Response) -> object:
+    try:
+        body: object = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
