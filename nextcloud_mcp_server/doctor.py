@@ -15,7 +15,7 @@ from typing import Protocol
 
 import httpx2
 
-from nextcloud_mcp_server.database_file import database_file, schema_version
+from nextcloud_mcp_server.database_file import database_file, schema_of
 from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_checks import LOOPBACK_HOSTS
@@ -69,7 +69,7 @@ class Nextcloud(Protocol):
 
 
 def look_here(settings: Settings) -> Iterator[Finding]:
-    """Check what needs no network: settings, files, database, packages."""
+    """Check what needs no network: settings, files, packages."""
     for sentence in settings.warnings:
         yield Finding(Verdict.WARN, "settings", sentence)
     if not settings.warnings:
@@ -77,7 +77,18 @@ def look_here(settings: Settings) -> Iterator[Finding]:
     yield from _packages()
     yield _data_folder(settings.data_path)
     yield _keys(settings)
-    yield _database(settings)
+
+
+async def look_at_database(settings: Settings) -> Finding:
+    """Check that the database can be read, and change nothing."""
+    shown = database_file(settings) or "PostgreSQL"
+    try:
+        version = await schema_of(settings)
+    except (NextcloudMcpError, sqlite3.Error) as error:
+        return Finding(Verdict.FAIL, "database", str(error))
+    if version is None:
+        return Finding(Verdict.OK, "database", f"{shown} is set up at first use")
+    return Finding(Verdict.OK, "database", f"{shown}, schema {version}")
 
 
 async def look_there(
@@ -182,17 +193,6 @@ def _keys(settings: Settings) -> Finding:
             Verdict.WARN, "keys", f"others can read {settings.key_file}: run chmod 600 {settings.key_file}"
         )
     return Finding(Verdict.OK, "keys", str(settings.key_file))
-
-
-def _database(settings: Settings) -> Finding:
-    file = database_file(settings)
-    try:
-        version = schema_version(file)
-    except (NextcloudMcpError, sqlite3.Error) as error:
-        return Finding(Verdict.FAIL, "database", str(error))
-    if version is None:
-        return Finding(Verdict.OK, "database", f"{file} is set up at first use")
-    return Finding(Verdict.OK, "database", f"{file}, schema {version}")
 
 
 def _readable_by_others(path: Path) -> bool:

@@ -7,7 +7,7 @@ import anyio
 import typer
 
 from nextcloud_mcp_server import logs
-from nextcloud_mcp_server.doctor import Finding, Verdict, look_here, look_there
+from nextcloud_mcp_server.doctor import Finding, Verdict, look_at_database, look_here, look_there
 from nextcloud_mcp_server.doctor_sign_in import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -24,6 +24,7 @@ def check(settings: Settings) -> int:
     # Refuses what serving would refuse.
     select(settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only)
     failed = report(look_here(settings))
+    failed |= report([anyio.run(look_at_database, settings)])
     if settings.nextcloud_host is None:
         missing = "none is set: use --nextcloud https://cloud.example.org or NEXTCLOUD_HOST."
         failed |= report([Finding(Verdict.FAIL, "Nextcloud", missing)])
