@@ -21,9 +21,11 @@ app = typer.Typer(
 grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
 db = typer.Typer(no_args_is_help=True, help="Look after the database.")
 keys = typer.Typer(no_args_is_help=True, help="Make keys.")
+setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people (MODE=oidc).")
 app.add_typer(grants, name="grants")
 app.add_typer(db, name="db")
 app.add_typer(keys, name="keys")
+app.add_typer(setup, name="setup")
 
 NextcloudOption = Annotated[
     str | None,
@@ -192,6 +194,26 @@ def config(
         no_local_auth=no_local_auth or None,
     )
     run(settings, client, http=http)
+
+
+@setup.command("nextcloud")
+def setup_nextcloud(
+    *,
+    nextcloud: NextcloudOption = None,
+    server_url: Annotated[
+        str | None,
+        typer.Option(
+            "--server-url",
+            metavar="URL",
+            help="This server's public address (or NEXTCLOUD_MCP_SERVER_URL).",
+        ),
+    ] = None,
+) -> None:
+    """Register this server at Nextcloud (asks for an administrator's app password) and print its settings."""
+    from nextcloud_mcp_server.commands.setup import setup_nextcloud as run
+    from nextcloud_mcp_server.settings import load_draft
+
+    run(load_draft(nextcloud_host=nextcloud, nextcloud_mcp_server_url=server_url))
 
 
 @app.command()

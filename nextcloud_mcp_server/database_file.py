@@ -1,4 +1,4 @@
-"""Reads the schema's version from a database file, without opening it for writing."""
+"""Reads the schema's version from the database, without opening it for writing."""
 
 import sqlite3
 from contextlib import closing
@@ -10,9 +10,26 @@ from nextcloud_mcp_server.settings import Settings
 _VERSION_QUERY = "SELECT version_num FROM nextcloud_mcp_version"
 
 
-def database_file(settings: Settings) -> Path:
-    """Find the file behind the database's address."""
-    return Path(settings.database_address.partition(":///")[2].partition("?")[0])
+def database_file(settings: Settings) -> Path | None:
+    """Find the file behind the database's address; None for a database that is a server."""
+    scheme, _, rest = settings.database_address.partition("://")
+    return Path(rest.removeprefix("/").partition("?")[0]) if scheme.startswith("sqlite") else None
+
+
+async def schema_of(settings: Settings) -> str | None:
+    """Read the version of the schema; None when there is none yet.
+
+    Raises:
+        ConfigurationError: The address names no database, or its driver is missing.
+        StorageError: The database cannot be read.
+    """
+    file = database_file(settings)
+    if file is not None:
+        return schema_version(file)
+    # Everything behind it takes a quarter of a second.
+    from nextcloud_mcp_server.storage.engine import postgres_version  # noqa: PLC0415 - see above
+
+    return await postgres_version(settings.database_address)
 
 
 def schema_version(file: Path) -> str | None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import httpx2
 
-from nextcloud_mcp_server.database_file import database_file, schema_version
+from nextcloud_mcp_server.database_file import database_file, schema_of
 from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_checks import LOOPBACK_HOSTS
@@ -69,7 +69,7 @@ class Nextcloud(Protocol):
 
 
 def look_here(settings: Settings) -> Iterator[Finding]:
-    """Check what needs no network: settings, files, database, packages."""
+    """Check what needs no network: settings, files, packages."""
     for sentence in settings.warnings:
         yield Finding(Verdict.WARN, "settings", sentence)
     if not settings.warnings:
@@ -77,13 +77,34 @@ def look_here(settings: Settings) -> Iterator[Finding]:
     yield from _packages()
     yield _data_folder(settings.data_path)
     yield _keys(settings)
-    yield _database(settings)
+
+
+async def look_at_database(settings: Settings) -> Finding:
+    """Check that the database can be read, and change nothing."""
+    shown = database_file(settings) or "PostgreSQL"
+    try:
+        version = await schema_of(settings)
+    except (NextcloudMcpError, sqlite3.Error) as error:
+        return Finding(Verdict.FAIL, "database", str(error))
+    if version is None:
+        return Finding(Verdict.OK, "database", f"{shown} is set up at first use")
+    return Finding(Verdict.OK, "database", f"{shown}, schema {version}")
 
 
 async def look_there(
-    nextcloud: Nextcloud, pool: httpx2.AsyncClient, *, base: str, clock: Callable[[], datetime]
+    nextcloud: Nextcloud,
+    pool: httpx2.AsyncClient,
+    *,
+    base: str,
+    clock: Callable[[], datetime],
+    many_people: bool = False,
+    host: str | None = None,
 ) -> list[Finding]:
-    """Check the Nextcloud: is it one, can we reach it safely, does it let us in."""
+    """Check the Nextcloud: is it one, can we reach it safely, does it let us in.
+
+    `many_people` says that everybody shares our address, so that one can shut out all; `host` is the
+    name that Nextcloud goes by, where `base` has another.
+    """
     try:
         info = await nextcloud.server_info()
     except TlsFailed as error:
@@ -101,11 +122,13 @@ async def look_there(
         )
     found.append(_tls(base))
     try:
-        status = await pool.get(f"{base}/status.php")
+        headers = {} if host is None else {"Host": host}
+        status = await pool.get(f"{base}/status.php", headers=headers)
         found.append(_clock(status, clock()))
-        found.append(_pretty(await pool.get(f"{base}/login")))
+        found.append(_pretty(await pool.get(f"{base}/login", headers=headers)))
         capabilities = f"{base}/ocs/v2.php/cloud/capabilities?format=json"
-        found.append(_throttling(await pool.get(capabilities, headers={"OCS-APIRequest": "true"})))
+        answer = await pool.get(capabilities, headers={"OCS-APIRequest": "true", **headers})
+        found.append(_throttling(answer, many_people=many_people))
     except httpx2.HTTPError:
         found.append(
             Finding(Verdict.FAIL, "network", "the connection broke off while checking: run doctor again.")
@@ -172,17 +195,6 @@ def _keys(settings: Settings) -> Finding:
     return Finding(Verdict.OK, "keys", str(settings.key_file))
 
 
-def _database(settings: Settings) -> Finding:
-    file = database_file(settings)
-    try:
-        version = schema_version(file)
-    except (NextcloudMcpError, sqlite3.Error) as error:
-        return Finding(Verdict.FAIL, "database", str(error))
-    if version is None:
-        return Finding(Verdict.OK, "database", f"{file} is set up at first use")
-    return Finding(Verdict.OK, "database", f"{file}, schema {version}")
-
-
 def _readable_by_others(path: Path) -> bool:
     # Windows answers 0o777 for everything; rights are kept in access lists there.
     return sys.platform != "win32" and bool(path.stat().st_mode & _OTHERS)
@@ -224,7 +236,7 @@ def _pretty(login: httpx2.Response) -> Finding:
     return Finding(Verdict.OK, "pretty URLs", "on")
 
 
-def _throttling(capabilities: httpx2.Response) -> Finding:
+def _throttling(capabilities: httpx2.Response, *, many_people: bool) -> Finding:
     # Asked without a login: a failed one would be counted against us.
     try:
         throttle = capabilities.json()["ocs"]["data"]["capabilities"]["bruteforce"]
@@ -233,10 +245,11 @@ def _throttling(capabilities: httpx2.Response) -> Finding:
         return Finding(Verdict.OK, "throttling", "Nextcloud says nothing about it")
     if allowed:
         return Finding(Verdict.OK, "throttling", "our address is on Nextcloud's allow list")
-    advice = (
-        "Wait for 30 minutes, find who logs in from here with a wrong password, or have the administrator "
-        "put our address on the allow list (Administration → Security → Brute-force IP whitelist)."
+    allow = (
+        "have the administrator put our address on the allow list (Administration settings → Security → "
+        "Brute-force IP whitelist), and never that of a proxy or gateway that others come through too."
     )
+    advice = f"Wait for 30 minutes, find who logs in from here with a wrong password, or {allow}"
     if delay >= _THROTTLED_MILLISECONDS:
         return Finding(Verdict.FAIL, "throttling", f"Nextcloud refuses all logins from our address. {advice}")
     if delay:
@@ -244,5 +257,12 @@ def _throttling(capabilities: httpx2.Response) -> Finding:
             Verdict.WARN,
             "throttling",
             f"failed logins from our address slow us by {delay / 1000:g} s. {advice}",
+        )
+    if many_people:
+        return Finding(
+            Verdict.WARN,
+            "throttling",
+            "everybody's requests come from our address, which is not on Nextcloud's allow list, so ten failures "
+            f"of anybody's stop all: {allow}",
         )
     return Finding(Verdict.OK, "throttling", "no failed logins from our address")

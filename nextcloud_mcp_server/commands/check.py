@@ -7,7 +7,8 @@ import anyio
 import typer
 
 from nextcloud_mcp_server import logs
-from nextcloud_mcp_server.doctor import Finding, Verdict, look_here, look_there
+from nextcloud_mcp_server.doctor import Finding, Verdict, look_at_database, look_here, look_there
+from nextcloud_mcp_server.doctor_sign_in import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -23,6 +24,7 @@ def check(settings: Settings) -> int:
     # Refuses what serving would refuse.
     select(settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only)
     failed = report(look_here(settings))
+    failed |= report([anyio.run(look_at_database, settings)])
     if settings.nextcloud_host is None:
         missing = "none is set: use --nextcloud https://cloud.example.org or NEXTCLOUD_HOST."
         failed |= report([Finding(Verdict.FAIL, "Nextcloud", missing)])
@@ -45,5 +47,19 @@ def report(findings: Iterable[Finding]) -> bool:
 async def _ask(settings: Settings, address: str) -> list[Finding]:
     url = NextcloudUrl.parse(address)
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
+    many_people = settings.mode == "oidc"
     async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
-        return await look_there(Nextcloud(url, pool), pool, base=str(url), clock=lambda: datetime.now(UTC))
+        found = await look_there(
+            Nextcloud(url, pool, public_url=public_url),
+            pool,
+            base=str(url),
+            clock=lambda: datetime.now(UTC),
+            many_people=many_people,
+            host=None if public_url is None else public_url.netloc,
+        )
+        if many_people:
+            found += await look_at_sign_in(settings, pool)
+            found += await look_at_grants(settings, pool)
+            found.append(await look_at_own_address(settings, pool))
+        return found

@@ -13,6 +13,9 @@ from nextcloud_mcp_server.storage.crypto import new_key
 
 def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
     """Print the text to stdout, and where it goes to stderr."""
+    if settings.mode == "oidc":
+        _print_address(settings, client)
+        return
     if http:
         # The SDK behind it takes most of a second, which the other form need not wait for.
         from nextcloud_mcp_server.app import bearer_secret  # noqa: PLC0415 - see above
@@ -25,6 +28,18 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
     result(found.text)
     if http and not settings.no_local_auth:
         say("It holds the secret of your server: keep it to yourself.")
+
+
+def _print_address(settings: Settings, client: ChatClient) -> None:
+    """Print how each person adds a server for many people; nothing secret is in it."""
+    if client is ChatClient.CLAUDE_DESKTOP:
+        say("Settings → Connectors → Add custom connector, with this address:")
+        result(settings.resource_url)
+    else:
+        found = snippet(client, ServerAddress(url=settings.resource_url, secret=None))
+        say(found.place)
+        result(found.text)
+    say("The client then opens a browser to sign in.")
 
 
 def print_key() -> None:

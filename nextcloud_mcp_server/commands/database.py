@@ -4,7 +4,7 @@ import anyio
 
 from nextcloud_mcp_server import core, logs
 from nextcloud_mcp_server.commands.console import result
-from nextcloud_mcp_server.database_file import database_file, schema_version
+from nextcloud_mcp_server.database_file import schema_of
 from nextcloud_mcp_server.settings import Settings
 
 
@@ -22,4 +22,4 @@ async def _upgrade(settings: Settings) -> None:
 
 def current(settings: Settings) -> None:
     """Print the schema's version, without touching anything."""
-    result(schema_version(database_file(settings)) or "no schema yet: it is made at first use")
+    result(anyio.run(schema_of, settings) or "no schema yet: it is made at first use")

@@ -61,6 +61,10 @@ def greeting(settings: Settings, port: int) -> str:
         f"Nextcloud MCP server, listening on {mcp_url(settings, port)}",
         f"Nextcloud: {behind}",
     ]
+    if settings.mode == "oidc":
+        lines.append(f"People sign in at {settings.oidc_issuer}.")
+        lines.append(f"To connect a client: add {settings.resource_url} to it as a remote MCP server.")
+        return "\n".join(lines)
     if settings.no_local_auth:
         lines.append("No secret is asked for: everybody on this computer can call (--no-local-auth).")
     else:

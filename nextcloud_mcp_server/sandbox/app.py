@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nextcloud_mcp_server.sandbox.admin_page import AdminPage
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.dav import dav_routes
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
@@ -117,6 +118,7 @@ class Sandbox:
         routes = [
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
+            *AdminPage(self.context, self._gate, self.throttle).routes(),
             *dav_routes(self.context),
             Route(f"{CONTROL_PATH}faults", self._add_fault, methods=["POST"]),
             Route(f"{CONTROL_PATH}faults", self._clear_faults, methods=["DELETE"]),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -20,6 +21,9 @@ from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
 from nextcloud_mcp_server.storage.transaction import Backend, Transactions, translated
+
+if TYPE_CHECKING:
+    from nextcloud_mcp_server.storage.postgres import Postgres
 
 _POSTGRES = frozenset({"postgresql+asyncpg", "postgresql", "postgres"})
 
@@ -75,8 +79,20 @@ def backend_of(url: str) -> Backend:
         ConfigurationError: The URL names no database that this program can use.
         StorageError: The file it names cannot be opened.
     """
-    if url.partition("://")[0] not in _POSTGRES:
-        return Sqlite(url)
+    return _postgres(url) if url.partition("://")[0] in _POSTGRES else Sqlite(url)
+
+
+async def postgres_version(url: str) -> str | None:
+    """Read the schema's version in PostgreSQL, and change nothing; None when there is none yet.
+
+    Raises:
+        ConfigurationError: The URL names no database that this program can use.
+        StorageError: The database cannot be reached.
+    """
+    return await _postgres(url).version()
+
+
+def _postgres(url: str) -> "Postgres":
     try:
         # One person's server does not need the driver.
         from nextcloud_mcp_server.storage.postgres import Postgres  # noqa: PLC0415 (see above)

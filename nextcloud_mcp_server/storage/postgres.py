@@ -73,6 +73,20 @@ class Postgres:
                 f"PostgreSQL cannot be used ({error or type(error).__name__}). {self.advice}"
             ) from None
 
+    async def version(self) -> str | None:
+        """Read the schema's version, and change nothing; None when there is nothing of ours yet.
+
+        Raises:
+            StorageError: The database cannot be reached.
+        """
+        connection = await self.connect()
+        try:
+            if await connection.fetchval("SELECT to_regclass($1)", VERSION_TABLE) is None:
+                return None
+            return await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
+        finally:
+            await connection.close()
+
     def begin_writing(self, connection: Connection) -> None:
         """Take the one lock of those who write; it ends with the transaction.
 

@@ -60,6 +60,7 @@ def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int,
         "db upgrade",
         "db current",
         "keys new",
+        "setup nextcloud",
         "config",
         "doctor",
     ],
@@ -193,6 +194,61 @@ def test_the_greeting_names_the_sandbox_and_the_missing_secret() -> None:
     assert "sandbox Nextcloud (alice and bob" in text
     assert "No secret is asked for" in text
     assert "config claude-code --http --sandbox (" in text
+
+
+MANY_PEOPLE = {
+    "MODE": "oidc",
+    "NEXTCLOUD_HOST": CLOUD,
+    "NEXTCLOUD_MCP_SERVER_URL": "https://mcp.example.org",
+    "TOKEN_ENCRYPTION_KEYS": "a-key",
+    "OIDC_ISSUER": "https://id.example.org",
+    "OIDC_CLIENT_ID": "nextcloud-mcp",
+    "NEXTCLOUD_OAUTH_CLIENT_ID": "at-nextcloud",
+    "NEXTCLOUD_OAUTH_CLIENT_SECRET": "of-nextcloud",
+}
+
+
+@pytest.fixture
+def many_people(monkeypatch: Patch) -> None:
+    for name, text in MANY_PEOPLE.items():
+        monkeypatch.setenv(name, text)
+
+
+@pytest.mark.usefixtures("many_people")
+def test_the_greeting_for_many_people_names_the_public_address_and_who_signs_them_in() -> None:
+    text = greeting(load(), 8765)
+
+    assert "https://mcp.example.org/mcp" in text
+    assert "People sign in at https://id.example.org." in text
+    assert "secret" not in text
+
+
+@pytest.mark.usefixtures("many_people")
+@pytest.mark.parametrize(
+    ("client", "line"),
+    [
+        ("claude-code", "claude mcp add --transport http nextcloud https://mcp.example.org/mcp"),
+        ("claude-desktop", "https://mcp.example.org/mcp"),
+    ],
+)
+def test_the_configuration_for_many_people_holds_the_address_and_no_secret(
+    client: str, line: str, monkeypatch: Patch, capsys: Capture
+) -> None:
+    code, out, err = run(["config", client], monkeypatch, capsys)
+
+    assert (code, out) == (0, f"{line}\n")
+    assert "opens a browser to sign in" in err
+
+
+@pytest.mark.usefixtures("many_people")
+def test_setup_for_nextcloud_asks_before_anything_is_sent(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+
+    code, out, err = run(["setup", "nextcloud"], monkeypatch, capsys)
+
+    assert (code, out) == (2, "")
+    assert "with the redirect URI https://mcp.example.org/oauth/callback/nextcloud" in err
+    assert "of-nextcloud" not in err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.commands.check import check, report
-from nextcloud_mcp_server.doctor import Finding, Verdict, look_here, look_there
+from nextcloud_mcp_server.doctor import Finding, Verdict, look_at_database, look_here, look_there
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -66,11 +66,15 @@ def cloud(
     return handler
 
 
-async def examined(handler: Handler, base: str = CLOUD) -> dict[str, Finding]:
+async def examined(
+    handler: Handler, base: str = CLOUD, *, many_people: bool = False, host: str | None = None
+) -> dict[str, Finding]:
     pool = open_pool(ca_bundle=None, user_agent="doctor", transport=httpx2.MockTransport(handler))
     async with pool:
         nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
-        found = await look_there(nextcloud, pool, base=base, clock=lambda: NOW)
+        found = await look_there(
+            nextcloud, pool, base=base, clock=lambda: NOW, many_people=many_people, host=host
+        )
     return {finding.topic: finding for finding in found}
 
 
@@ -185,11 +189,35 @@ async def test_throttling_of_our_address_is_seen_without_a_login(
     assert found["throttling"].verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("allowed", "verdict"),
+    [(False, Verdict.WARN), (True, Verdict.OK)],
+)
+async def test_an_address_that_many_people_share_should_be_on_the_allow_list(
+    *, allowed: bool, verdict: Verdict
+) -> None:
+    found = await examined(cloud(throttle={"delay": 0, "allow-listed": allowed}), many_people=True)
+
+    assert found["throttling"].verdict is verdict
+
+
+async def test_an_internal_address_is_asked_under_the_public_name() -> None:
+    healthy, names = cloud(), set[str]()
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        names.add(request.headers["Host"])
+        return healthy(request)
+
+    await examined(handler, "http://nextcloud.internal", host="cloud.example.org")
+
+    assert "cloud.example.org" in names
+
+
 def test_a_fresh_computer_has_nothing_to_complain_about() -> None:
     found = here(load(nextcloud_host=CLOUD))
 
     assert {finding.verdict for finding in found.values()} == {Verdict.OK}
-    assert set(found) == {"settings", "packages", "data folder", "keys", "database"}
+    assert set(found) == {"settings", "packages", "data folder", "keys"}
 
 
 def test_a_misspelt_setting_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +269,24 @@ def test_given_keys_that_are_good_are_fine(tmp_path: Path) -> None:
     assert here(load(token_encryption_keys=tuple(texts)))["keys"].verdict is Verdict.OK
 
 
-def test_a_damaged_database_fails_with_what_to_do(tmp_path: Path) -> None:
+async def test_a_database_that_is_not_there_yet_is_fine() -> None:
+    finding = await look_at_database(load())
+
+    assert finding.verdict is Verdict.OK
+    assert "is set up at first use" in finding.text
+
+
+async def test_a_database_server_that_is_away_fails_without_its_password() -> None:
+    finding = await look_at_database(load(database_url="postgresql://mcp:hunter2@127.0.0.1:9/mcp"))
+
+    assert finding.verdict is Verdict.FAIL
+    assert "hunter2" not in finding.text
+
+
+async def test_a_damaged_database_fails_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(b"no database at all, though long enough for one. " * 30)
 
-    finding = here(load(database_url=f"sqlite:///{tmp_path / 'x.db'}"))["database"]
+    finding = await look_at_database(load(database_url=f"sqlite:///{tmp_path / 'x.db'}"))
 
     assert finding.verdict is Verdict.FAIL
     assert "backup" in finding.text
@@ -311,3 +353,31 @@ def test_an_unreachable_address_is_reported_through_the_real_network(
     assert code == 1
     assert lines[-1].startswith("fail  Nextcloud")
     assert all(line.startswith(("ok  ", "warn", "fail")) for line in lines)
+
+
+def test_for_many_people_the_identity_provider_and_the_clients_are_looked_at_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nowhere = "http://127.0.0.1:9"
+    settings = load(
+        mode="oidc",
+        nextcloud_host=nowhere,
+        nextcloud_public_url="http://127.0.0.1:9/public",
+        nextcloud_mcp_server_url="http://127.0.0.1:10",
+        token_encryption_keys=tuple(load_or_create_key_file(load().open_data_dir() / "other.key")[0]),
+        oidc_issuer=nowhere,
+        oidc_client_id="nextcloud-mcp",
+        nextcloud_oauth_client_id="at-nextcloud",
+        nextcloud_oauth_client_secret="a-secret",
+    )
+
+    code = check(settings)
+
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "fail  Nextcloud: " in out
+    assert "fail  identity provider: " in out
+    assert "fail  OAuth2 client: " in out
+    assert "warn  public address: " in out
+    assert "warn  own address: " in out
+    assert "a-secret" not in out

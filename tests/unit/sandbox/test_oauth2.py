@@ -1,3 +1,5 @@
+import base64
+import json
 import re
 from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
@@ -501,3 +503,46 @@ async def test_a_bearer_of_a_trusted_issuer_acts_as_that_person(
     statuses = [await whoami(anybody, token) for token in ("for alice", "for nobody", "for bob", "bogus")]
 
     assert statuses == [200, 401, 401, 401]
+
+
+SECURITY = "/index.php/settings/admin/security"
+
+
+async def test_the_security_page_lists_the_clients_without_their_secrets(
+    anybody: httpx2.AsyncClient, sandbox: Sandbox, client: OAuthClient
+) -> None:
+    sandbox.add_user("admin", admin=True)
+
+    page = await anybody.get(SECURITY, auth=("admin", "admin"))
+
+    found = re.search(r'id="initial-state-oauth2-clients" value="([^"]+)"', page.text)
+    assert found is not None
+    assert json.loads(base64.b64decode(found[1])) == [
+        {
+            "id": client.id,
+            "name": "mcp.example.org",
+            "redirectUri": CALLBACK,
+            "clientId": client.client_id,
+            "clientSecret": "",
+        }
+    ]
+
+
+async def test_the_security_page_is_for_administrators(
+    anybody: httpx2.AsyncClient, alice: httpx2.AsyncClient
+) -> None:
+    assert (await alice.get(SECURITY)).status_code == 403
+    assert (await anybody.get(SECURITY)).status_code == 401
+
+
+async def test_without_the_app_the_security_page_tells_of_no_clients(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    sandbox = Sandbox(apps={"files"})
+    sandbox.add_user("admin", admin=True)
+
+    async with connect(sandbox, auth=("admin", "admin")) as admin:
+        page = await admin.get(SECURITY)
+
+    assert "initial-state-bruteforcesettings-remote-address" in page.text
+    assert "oauth2-clients" not in page.text

@@ -8,7 +8,8 @@ import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.engine import Database, backend_of
+from nextcloud_mcp_server.storage.engine import Database, backend_of, postgres_version
+from nextcloud_mcp_server.storage.models import SCHEMA_VERSION
 from nextcloud_mcp_server.storage.postgres import WRITE_LOCK, Postgres
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions, translated
@@ -164,3 +165,14 @@ async def test_a_process_that_hangs_while_it_writes_loses_its_turn(url: str, ask
         await ask()
 
     await hanging.close()
+
+
+async def test_the_schema_s_version_is_read_without_making_one(
+    url: str, keys: KeyRing, now: Callable[[], datetime]
+) -> None:
+    before = await postgres_version(url)
+    database = await Database.open(url, keys=keys, clock=now)
+    await database.aclose()
+
+    assert before is None
+    assert await postgres_version(url) == SCHEMA_VERSION

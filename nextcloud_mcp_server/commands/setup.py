@@ -1,0 +1,169 @@
+"""Registers this server at Nextcloud, with an administrator's app password that is typed once and not kept."""
+
+import getpass
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import typer
+from pydantic import SecretStr
+
+from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.commands.console import result, say
+from nextcloud_mcp_server.errors import ConfigurationError, CredentialRejected, NextcloudError
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.oauth2_admin import (
+    MadeClient,
+    OAuth2Admin,
+    SecurityPage,
+    registered_redirect,
+)
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.settings import Draft
+
+_PLACE = "Administration settings → Security → OAuth 2.0 clients"
+_ALLOW_LIST = "Administration settings → Security → Brute-force IP whitelist (app “Brute-force settings”)"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was made, and what the page on security told on the way."""
+
+    made: MadeClient
+    page: SecurityPage
+    own_address: str | None
+
+
+def setup_nextcloud(
+    settings: Draft,
+    ask: Callable[[], BasicCredential] | None = None,
+    *,
+    transport: httpx2.AsyncBaseTransport | None = None,
+) -> None:
+    """Register a client, and print the settings for it to stdout."""
+    logs.set_up("error")
+    say(
+        f"This registers the client “{client_name(settings)}” at {settings.require_nextcloud()}, "
+        f"with the redirect URI {settings.grant_callback_url}."
+    )
+    credential = (ask or ask_for_credential)()
+    outcome = anyio.run(_run, settings, credential, transport)
+    result(f"NEXTCLOUD_OAUTH_CLIENT_ID={outcome.made.client_id}")
+    result(f"NEXTCLOUD_OAUTH_CLIENT_SECRET={outcome.made.client_secret.get_secret_value()}")
+    say(
+        "\nPut these two into this server's environment (the secret is not shown again), then run "
+        "'nextcloud-mcp-server doctor'. Delete the app password you used, if you made it for this: personal "
+        "settings → Security → Devices & sessions."
+    )
+    say(f"\n{about_address(outcome.page, outcome.own_address)}")
+
+
+def client_name(settings: Draft) -> str:
+    """Name the client after our host: Nextcloud deletes a client's tokens by its name."""
+    return f"Nextcloud MCP server at {urlsplit(settings.server_url).netloc}"
+
+
+def ask_for_credential() -> BasicCredential:
+    """Ask for the administrator's name and app password; nothing of it is shown, kept or in a command line.
+
+    Raises:
+        ConfigurationError: Nothing was typed.
+    """
+    if sys.stdin.isatty():
+        say("Make an app password as an administrator: personal settings → Security → Devices & sessions.")
+        name = str(typer.prompt("Administrator's login name", err=True))
+        secret = getpass.getpass("App password (not shown): ").strip()
+    else:
+        name, secret = (sys.stdin.readline().strip() for _ in range(2))
+    if not name or not secret:
+        raise ConfigurationError(
+            "A login name and an app password are needed: type them, or send them as two lines to stdin."
+        )
+    return BasicCredential(name, SecretStr(secret))
+
+
+async def _run(
+    settings: Draft, credential: BasicCredential, transport: httpx2.AsyncBaseTransport | None
+) -> Outcome:
+    url = NextcloudUrl.parse(settings.require_nextcloud())
+    public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
+    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    agent = "Nextcloud MCP server (setup)"
+    async with open_pool(ca_bundle=bundle, user_agent=agent, transport=transport) as pool:
+        nextcloud = Nextcloud(url, pool, public_url=public_url)
+        await nextcloud.server_info()
+        try:
+            uid = (await nextcloud.whoami(credential)).uid
+        except CredentialRejected:
+            raise CredentialRejected(
+                "Nextcloud does not accept this name and app password. Nothing was made; failed logins are counted "
+                "against this computer's address, so look twice before you try again."
+            ) from None
+        admin = OAuth2Admin(pool, url, credential=credential, uid=uid, public_url=public_url)
+        page = await admin.look()
+        _refuse_second(settings, page)
+        own = await own_address(pool, str(url))
+        made = await admin.register(name=client_name(settings), redirect_uri=settings.grant_callback_url)
+        registered = await registered_redirect(pool, url, made.client_id, public_url=public_url)
+        if registered != settings.grant_callback_url:
+            raise NextcloudError(
+                "Nextcloud made the client, but does not answer for it as expected: look for "
+                f"“{client_name(settings)}” under {_PLACE}, delete it, and run this again."
+            )
+        return Outcome(made, page, own)
+
+
+def _refuse_second(settings: Draft, page: SecurityPage) -> None:
+    name = client_name(settings)
+    if page.clients is None:
+        say(f"Nextcloud did not tell which clients there are: see that no other “{name}” is under {_PLACE}.")
+    elif any(client.name == name for client in page.clients):
+        raise ConfigurationError(
+            f"A client “{name}” is registered already, and its secret cannot be read again: keep the settings that "
+            f"belong to it, or delete it under {_PLACE} (which ends every connection made with it) and run this again."
+        )
+
+
+async def own_address(pool: httpx2.AsyncClient, base: str) -> str | None:
+    """Find the address from which our connections to Nextcloud leave this computer, if that can be told."""
+    try:
+        async with pool.stream("GET", f"{base}/status.php") as response:
+            stream = response.extensions.get("network_stream")
+            local: tuple[str, int] | None = stream.get_extra_info("client_addr") if stream else None
+    except httpx2.HTTPError:
+        return None
+    return local[0] if local else None
+
+
+def about_address(page: SecurityPage, own: str | None) -> str:
+    """Say which address to put on the allow list, and which never."""
+    why = (
+        "Nextcloud counts failed logins by address, and everybody here shares this server's: on the allow list, one "
+        "person's trouble cannot shut out the others."
+    )
+    if page.allow_listed:
+        return f"Nextcloud sees this computer as {page.our_address}, which is on its allow list already."
+    if page.our_address is None:
+        return (
+            f"{why} Nextcloud did not say under which address it sees this computer (the app “Brute-force settings” "
+            f"shows it): find it in Nextcloud's log, then add it under {_ALLOW_LIST}. Never add the address of a "
+            "proxy or gateway that others come through too."
+        )
+    if page.our_address == own:
+        mask = ip_address(page.our_address).max_prefixlen
+        return (
+            f"{why} Nextcloud sees this computer under its own address: add {page.our_address}, mask {mask}, under "
+            f"{_ALLOW_LIST}. Run this where the server runs: another computer has another address."
+        )
+    return (
+        f"{why} Nextcloud sees this computer as {page.our_address}, which is not its own address"
+        f"{f' ({own})' if own else ''}, but probably that of a proxy or gateway. Do NOT add it when others come "
+        "through it too: they could then guess passwords without end. Have Nextcloud see the real address instead "
+        "(`trusted_proxies` in its config.php, or a direct way between the two), then run "
+        f"'nextcloud-mcp-server doctor', and add that one under {_ALLOW_LIST}."
+    )

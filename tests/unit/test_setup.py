@@ -1,0 +1,299 @@
+import io
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+
+import httpx2
+import pytest
+from pydantic import SecretStr, TypeAdapter
+
+from nextcloud_mcp_server.commands.setup import (
+    about_address,
+    ask_for_credential,
+    client_name,
+    own_address,
+    setup_nextcloud,
+)
+from nextcloud_mcp_server.errors import (
+    ConfigurationError,
+    CredentialRejected,
+    Forbidden,
+    NextcloudError,
+    NotFound,
+    Unreachable,
+)
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.oauth2_admin import RegisteredClient, SecurityPage, registered_redirect
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
+from nextcloud_mcp_server.settings import Draft, load_draft
+from nextcloud_mcp_server.settings_names import known_variables
+
+CLOUD = "http://127.0.0.1:8080"
+MCP = "https://mcp.example.org"
+REDIRECT = f"{MCP}/oauth/callback/nextcloud"
+NAME = "Nextcloud MCP server at mcp.example.org"
+
+Capture = pytest.CaptureFixture[str]
+Handler = Callable[[httpx2.Request], httpx2.Response]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in known_variables():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def sandbox() -> Sandbox:
+    return Sandbox.demo()
+
+
+def draft(**overrides: object) -> Draft:
+    return load_draft(nextcloud_host=CLOUD, nextcloud_mcp_server_url=MCP, **overrides)
+
+
+def credential_of(sandbox: Sandbox, uid: str = "admin") -> Callable[[], BasicCredential]:
+    app_password = sandbox.state.new_app_password(sandbox.state.users[uid])
+    return lambda: BasicCredential(uid, SecretStr(app_password.secret))
+
+
+def changed(sandbox: Sandbox, path: str, answer: Handler) -> httpx2.AsyncBaseTransport:
+    """The sandbox, with one path answered otherwise."""
+    inner = httpx2.ASGITransport(sandbox.app)
+
+    class Changed(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == path:
+                return answer(request)
+            return await inner.handle_async_request(request)
+
+    return Changed()
+
+
+def set_up(sandbox: Sandbox, settings: Draft | None = None, *, uid: str = "admin") -> None:
+    transport = httpx2.ASGITransport(sandbox.app)
+    setup_nextcloud(settings or draft(), credential_of(sandbox, uid), transport=transport)
+
+
+def test_the_client_is_made_and_its_settings_alone_go_to_stdout(sandbox: Sandbox, capsys: Capture) -> None:
+    set_up(sandbox)
+
+    (client,) = sandbox.state.oauth_clients
+    out, err = capsys.readouterr()
+    assert (client.name, client.redirect_uri) == (NAME, REDIRECT)
+    assert out.splitlines() == [
+        f"NEXTCLOUD_OAUTH_CLIENT_ID={client.client_id}",
+        f"NEXTCLOUD_OAUTH_CLIENT_SECRET={client.client_secret}",
+    ]
+    assert client.client_secret not in err
+    assert "Nextcloud sees this computer as 127.0.0.1" in err
+    assert "then run 'nextcloud-mcp-server doctor'" in err
+
+
+def test_what_was_typed_is_in_no_output(sandbox: Sandbox, capsys: Capture) -> None:
+    typed = credential_of(sandbox)
+    setup_nextcloud(draft(), typed, transport=httpx2.ASGITransport(sandbox.app))
+
+    out, err = capsys.readouterr()
+    assert typed().secret.get_secret_value() not in out + err
+
+
+def test_no_request_of_setup_counts_as_failed(sandbox: Sandbox) -> None:
+    set_up(sandbox)
+
+    assert sandbox.throttle.delay_ms("127.0.0.1") == 0
+    assert sandbox.token_throttle.delay_ms("127.0.0.1") == 0
+
+
+def test_a_second_client_of_the_same_name_is_refused_with_how_to_delete_the_first(sandbox: Sandbox) -> None:
+    set_up(sandbox)
+
+    with pytest.raises(ConfigurationError, match="is registered already") as caught:
+        set_up(sandbox)
+
+    assert "or delete it under Administration settings → Security → OAuth 2.0 clients" in str(caught.value)
+    assert len(sandbox.state.oauth_clients) == 1
+
+
+def test_a_client_of_another_server_is_no_obstacle(sandbox: Sandbox) -> None:
+    sandbox.state.new_oauth_client("Nextcloud MCP server at other.example.org", "https://other.example.org/x")
+
+    set_up(sandbox)
+
+    assert len(sandbox.state.oauth_clients) == 2
+
+
+def test_a_page_that_does_not_list_the_clients_is_said_and_the_client_made(
+    sandbox: Sandbox, capsys: Capture
+) -> None:
+    page = '<input type="hidden" id="initial-state-oauth2-clients" value="bm8ganNvbg==">'
+    transport = changed(
+        sandbox, "/index.php/settings/admin/security", lambda _: httpx2.Response(200, html=page)
+    )
+
+    setup_nextcloud(draft(), credential_of(sandbox), transport=transport)
+
+    err = capsys.readouterr().err
+    assert f"see that no other “{NAME}” is under Administration settings" in err
+    assert "Nextcloud did not say under which address it sees this computer" in err
+    assert len(sandbox.state.oauth_clients) == 1
+
+
+def test_a_wrong_password_makes_nothing_and_says_that_it_was_counted(sandbox: Sandbox) -> None:
+    transport = httpx2.ASGITransport(sandbox.app)
+
+    with pytest.raises(CredentialRejected, match="Nothing was made; failed logins are counted"):
+        setup_nextcloud(draft(), lambda: BasicCredential("admin", SecretStr("wrong")), transport=transport)
+
+    assert sandbox.state.oauth_clients == []
+
+
+def test_somebody_who_is_no_administrator_is_told_so(sandbox: Sandbox) -> None:
+    with pytest.raises(Forbidden, match="it is no administrator's"):
+        set_up(sandbox, uid="alice")
+
+
+def test_a_nextcloud_without_oauth2_is_named_as_such() -> None:
+    sandbox = Sandbox.demo(apps=DEFAULT_APPS - {"oauth2"})
+
+    with pytest.raises(NotFound, match="The app “oauth2” is not installed or not enabled"):
+        set_up(sandbox)
+
+
+def test_a_client_that_is_not_answered_for_as_made_is_an_error(sandbox: Sandbox) -> None:
+    transport = changed(sandbox, "/index.php/apps/oauth2/authorize", lambda _: httpx2.Response(200, html="?"))
+
+    with pytest.raises(NextcloudError, match=f"look for “{NAME}” under"):
+        setup_nextcloud(draft(), credential_of(sandbox), transport=transport)
+
+
+def test_an_internal_address_is_asked_under_the_public_name(sandbox: Sandbox) -> None:
+    sandbox.state.trusted_domains = frozenset({"cloud.example.org"})
+
+    set_up(sandbox, draft(nextcloud_public_url="https://cloud.example.org"))
+
+    assert len(sandbox.state.oauth_clients) == 1
+
+
+def test_the_name_holds_the_host_of_this_server() -> None:
+    assert client_name(draft(elicitation_callback_url=f"{MCP}/oauth/callback")) == NAME
+
+
+def test_name_and_password_can_come_from_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("admin\naaaaa-bbbbb\n"))
+
+    assert ask_for_credential() == BasicCredential("admin", SecretStr("aaaaa-bbbbb"))
+
+
+def test_an_empty_pipe_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("admin\n"))
+
+    with pytest.raises(ConfigurationError, match="send them as two lines to stdin"):
+        ask_for_credential()
+
+
+def test_at_a_terminal_both_are_asked_for_and_the_password_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def unseen(prompt: str) -> str:
+        assert "not shown" in prompt
+        return "aaaaa-bbbbb"
+
+    monkeypatch.setattr("sys.stdin", Terminal("admin\n"))
+    monkeypatch.setattr("getpass.getpass", unseen)
+
+    found = ask_for_credential()
+
+    out, err = capsys.readouterr()
+    assert found == BasicCredential("admin", SecretStr("aaaaa-bbbbb"))
+    assert "aaaaa" not in out + err
+
+
+@pytest.mark.parametrize(
+    ("page", "own", "sentence"),
+    [
+        (
+            SecurityPage((), "192.0.2.7", True),
+            "192.0.2.7",
+            "sees this computer as 192.0.2.7, which is on its allow list already.",
+        ),
+        (
+            SecurityPage((), "192.0.2.7", False),
+            "192.0.2.7",
+            "add 192.0.2.7, mask 32, under Administration settings",
+        ),
+        (SecurityPage((), "2001:db8::7", None), "2001:db8::7", "add 2001:db8::7, mask 128, under"),
+        (
+            SecurityPage((), "10.0.0.1", False),
+            "192.0.2.7",
+            "which is not its own address (192.0.2.7), but probably that of a proxy",
+        ),
+        (
+            SecurityPage((), "10.0.0.1", False),
+            None,
+            "which is not its own address, but probably that of a proxy or gateway. Do NOT",
+        ),
+        (
+            SecurityPage((), None, None),
+            "192.0.2.7",
+            "Never add the address of a proxy or gateway that others come through too.",
+        ),
+    ],
+)
+def test_the_address_to_allow_is_ours_and_never_a_proxy_s(
+    page: SecurityPage, own: str | None, sentence: str
+) -> None:
+    assert sentence in about_address(page, own)
+
+
+class Stream:
+    """As much of a connection as is looked at."""
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return {"client_addr": ("192.0.2.7", 4711)}[name]
+
+
+async def test_our_own_address_is_the_one_the_connection_leaves_from() -> None:
+    def connected(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, extensions={"network_stream": Stream()})
+
+    def broken(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadError("gone", request=request)
+
+    found = [await _own(connected), await _own(lambda _: httpx2.Response(200)), await _own(broken)]
+
+    assert found == ["192.0.2.7", None, None]
+    assert ip_address("192.0.2.7").max_prefixlen == 32
+
+
+async def _own(handler: Handler) -> str | None:
+    async with open_pool(ca_bundle=None, user_agent="setup", transport=httpx2.MockTransport(handler)) as pool:
+        return await own_address(pool, CLOUD)
+
+
+async def test_where_a_client_s_answers_go_cannot_be_asked_of_a_nextcloud_that_is_away() -> None:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused", request=request)
+
+    def garbled(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.DecodingError("garbled", request=request)
+
+    for handler in (refuse, garbled):
+        pool = open_pool(ca_bundle=None, user_agent="setup", transport=httpx2.MockTransport(handler))
+        async with pool:
+            with pytest.raises(Unreachable):
+                await registered_redirect(pool, NextcloudUrl.parse(CLOUD), "x")
+
+
+def test_a_listed_client_is_read_as_nextcloud_writes_it() -> None:
+    listed = '[{"id":2,"name":"rec oauth2","redirectUri":"http://client.test/callback","clientId":"x","clientSecret":""}]'
+
+    (client,) = TypeAdapter(tuple[RegisteredClient, ...]).validate_json(listed)
+
+    assert (client.id, client.name, client.redirect_uri) == (2, "rec oauth2", "http://client.test/callback")
