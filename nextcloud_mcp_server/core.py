@@ -107,6 +107,28 @@ def nextcloud_url(settings: Settings) -> NextcloudUrl:
     return NextcloudUrl.parse(settings.require_nextcloud())
 
 
+def public_url_of(settings: Settings) -> NextcloudUrl | None:
+    """Read the address that browsers know Nextcloud by, where it differs."""
+    return NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
+
+
+def policy_of(settings: Settings, page_url: Callable[[str], str] | None) -> Policy:
+    """Put together what the settings say about consent."""
+    url = nextcloud_url(settings)
+    bound = offered(settings.enabled_toolsets, read_only=settings.read_only)
+    return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url)
+
+
+def open_pool_of(settings: Settings, outside: "Outside") -> httpx2.AsyncClient:
+    """Open connections to Nextcloud, or to the identity provider, with the settings' certificates.
+
+    Raises:
+        ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
+    """
+    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    return open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
+
+
 @asynccontextmanager
 async def open_database(
     settings: Settings, *, clock: Callable[[], datetime] = now
@@ -144,16 +166,14 @@ async def open_core(
         StorageError: The database cannot be used.
     """
     clock = outside.clock
-    url = nextcloud_url(settings)
-    public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
-    bound = offered(settings.enabled_toolsets, read_only=settings.read_only)
-    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
-    pool = open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
-    async with open_database(settings, clock=clock) as database, pool:
-        nextcloud = Nextcloud(url, pool, public_url=public_url)
+    policy = policy_of(settings, page_url)
+    async with (
+        open_database(settings, clock=clock) as database,
+        open_pool_of(settings, outside) as pool,
+    ):
+        nextcloud = Nextcloud(nextcloud_url(settings), pool, public_url=public_url_of(settings))
         provider = LoginFlowProvider(nextcloud, database, clock=clock)
-        policy = Policy(str(url), _host(public_url or url), bound, page_url)
-        person = personal(str(url))
+        person = personal(policy.nextcloud_url)
         provisioning = Provisioning(
             database, provider, policy, clock=clock, on_finished=pending.finish, within=person
         )
@@ -171,14 +191,14 @@ async def open_core(
         work = (poller.run, outbox.run, audit.run)
         if settings.operator_credential is None:
             accounts = GrantedAccounts(database, nextcloud, provisioning, outbox, audit)
-            yield Core(database, nextcloud, accounts, provisioning, audit, bound, work)
+            yield Core(database, nextcloud, accounts, provisioning, audit, policy.bound, work)
         else:
             login_name, secret = settings.operator_credential
             logger.warning(
                 "acting as %s with the app password from the settings, for every client", login_name
             )
-            operator = OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=bound)
-            yield Core(database, nextcloud, operator, None, audit, bound, work)
+            operator = OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=policy.bound)
+            yield Core(database, nextcloud, operator, None, audit, policy.bound, work)
 
 
 class LazyCore:
@@ -239,11 +259,9 @@ class LazyCore:
 async def look(settings: Settings, outside: Outside, *, after_seconds: float = LOOK_SECONDS) -> None:
     """Look once, later, whether the Nextcloud can be used; the log says what is wrong with it."""
     await anyio.sleep(after_seconds)
-    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
     url = nextcloud_url(settings)
     try:
-        pool = open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
-        async with pool:
+        async with open_pool_of(settings, outside) as pool:
             info = await Nextcloud(url, pool).server_info()
     except NextcloudMcpError as error:
         logger.warning("%s To check the set-up: nextcloud-mcp-server doctor --nextcloud %s", error, url)

@@ -49,7 +49,8 @@ class WebConfig:
     `allowed_hosts` are values of the Host header, port included where there is one; `allowed_origins`
     those of the Origin header. Without `bearer_secret` the MCP path is open to whoever reaches it.
     `secure_cookies` says that browsers see us under https, also where a proxy ends TLS. With
-    `refuse_forwarded` nobody may stand between; without it `proxies` may, and are believed.
+    `refuse_forwarded` nobody may stand between; without it `proxies` may, and are believed. Pages of
+    other origins may ask below the paths of `any_origin`, where nothing of the browser's own counts.
     """
 
     allowed_hosts: frozenset[str]
@@ -58,6 +59,7 @@ class WebConfig:
     secure_cookies: bool
     mcp_path: str = "/mcp"
     max_body_bytes: int = 4_194_304
+    any_origin: tuple[str, ...] = ()
     refuse_forwarded: bool = True
     proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
@@ -145,7 +147,8 @@ class _Gate:
         hosts = [host.lower() for host in headers.getlist("host")]
         if len(hosts) != 1 or hosts[0] not in self._config.allowed_hosts:
             return _HOST
-        if not self._may_come_from(headers, own=f"{scope['scheme']}://{hosts[0]}"):
+        own = f"{scope['scheme']}://{hosts[0]}"
+        if not self._for_any_origin(scope) and not self._may_come_from(headers, own=own):
             return _ORIGIN
         if self._config.refuse_forwarded and any(names_proxy(name) for name in headers):
             return _FORWARDED
@@ -164,9 +167,11 @@ class _Gate:
             return headers.getlist("sec-fetch-site") == ["same-origin"]
         return all(origin in self._config.allowed_origins or origin == own for origin in origins)
 
+    def _for_any_origin(self, scope: Scope) -> bool:
+        return any(_is_below(scope["path"], path) for path in self._config.any_origin)
+
     def _for_mcp(self, scope: Scope) -> bool:
-        path: str = scope["path"]
-        return path == self._config.mcp_path or path.startswith(f"{self._config.mcp_path}/")
+        return _is_below(scope["path"], self._config.mcp_path)
 
     def _knows_secret(self, headers: Headers) -> bool:
         secret = self._config.bearer_secret
@@ -218,6 +223,10 @@ class _Gate:
             # After the cap the application sees its client leave; what it says to that is of no interest.
             if not cut_off or started:
                 raise
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")
 
 
 def _unauthorized() -> Response:

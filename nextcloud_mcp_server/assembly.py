@@ -1,0 +1,167 @@
+"""One server put together from its parts, for every mode; nothing is opened yet."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import MCPServer
+from mcp.server.subscriptions import InMemorySubscriptionBus
+
+from nextcloud_mcp_server import core as cores
+from nextcloud_mcp_server import server
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.core import Core, LazyCore
+from nextcloud_mcp_server.protocol.availability import Availability, unlimited
+from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.protocol.track import Standing, Track
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.tools.state import State
+from nextcloud_mcp_server.tools.toolset import ToolSpec
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.routing import BaseRoute
+
+MCP_PATH = "/mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One server and what runs beside it."""
+
+    mcp: MCPServer[Any]
+    state: State
+    core: LazyCore
+    pending: Pending
+    availability: Availability
+
+    @asynccontextmanager
+    async def running(self, *, resume: bool) -> AsyncGenerator[None]:
+        """Run the background work around the serving."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: self.core.run(resume=resume))
+            group.start_soon(self.pending.run)
+            group.start_soon(self.availability.run)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What the mode decides: who calls, what their token allows, and how the core is opened."""
+
+    caller: Callable[[ServerRequestContext[Any, Any]], Caller]
+    open_core: Callable[[Pending], AbstractAsyncContextManager[Core]]
+    token_scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited
+
+
+def select(settings: Settings) -> list[ToolSpec]:
+    """List the tools that the settings leave on."""
+    return server.select(
+        settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only
+    )
+
+
+def assemble(settings: Settings, front: Front) -> Parts:
+    """Put the parts of a server together; nothing is opened yet."""
+    specs, caller = select(settings), front.caller
+    bus = InMemorySubscriptionBus()
+
+    def open_() -> AbstractAsyncContextManager[Core]:
+        return front.open_core(pending)
+
+    async def own_visit(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Standing | None:
+        provisioning = (await lazy.get()).provisioning
+        return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
+
+    async def finished(elicitation_ids: Sequence[str]) -> list[str]:
+        provisioning = (await lazy.get()).provisioning
+        return await provisioning.finished(elicitation_ids) if provisioning else list(elicitation_ids)
+
+    lazy = LazyCore(open_)
+    pending = Pending(finished)
+    availability = Availability(
+        server.facts(specs), lambda ctx: caller(ctx).principal, bus, scopes=front.token_scopes
+    )
+    state = State(
+        core=lazy.get,
+        caller=caller,
+        pending=pending,
+        notices=Notices(pending),
+        availability=availability,
+        dialect=settings.elicitation_dialect,
+        hold_seconds=settings.hold_seconds,
+        output_schemas=settings.output_schemas,
+    )
+    track = Track(own_visit, pending, timeout_seconds=settings.elicitation_timeout_seconds)
+    mcp = server.create(
+        specs, state, track, bus=bus, state_keys=lambda: cores.keys(settings).derive("request-state")
+    )
+    return Parts(mcp, state, lazy, pending, availability)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where an HTTP server is reached: by clients under `url`, by browsers under `public_url`."""
+
+    url: str
+    public_url: str
+
+    @classmethod
+    def of(cls, settings: Settings, host: str, port: int) -> "Site":
+        """Work it out from where the server listens and what the operator says."""
+        # A wildcard address is for listening, not for calling.
+        name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+        url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+        return cls(url, (settings.nextcloud_mcp_server_url or url).rstrip("/"))
+
+    def page_url(self, elicitation_id: str) -> str:
+        """Make the URL of our consent page: a locator, not a capability."""
+        return f"{self.public_url}/oauth/provision?elicitationId={elicitation_id}"
+
+    def names(self) -> frozenset[str]:
+        """List the Host headers this server answers to."""
+        own = urlsplit(self.url)
+        port = f":{own.port}"
+        return frozenset(
+            {
+                own.netloc,
+                f"127.0.0.1{port}",
+                f"localhost{port}",
+                f"[::1]{port}",
+                urlsplit(self.public_url).netloc,
+            }
+        )
+
+    def origins(self) -> frozenset[str]:
+        """List the origins whose pages may call: our own."""
+        scheme = urlsplit(self.public_url).scheme
+        return frozenset(
+            {f"{scheme}://{name}" for name in self.names()} | {f"http://{n}" for n in self.names()}
+        )
+
+
+def mcp_app(
+    parts: Parts, pages: Sequence["BaseRoute"], *, running: Callable[[], AbstractAsyncContextManager[None]]
+) -> "Starlette":
+    """Put the MCP endpoint and the pages into one application, which runs the work in the background."""
+    from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415 - HTTP only
+    from starlette.applications import Starlette  # noqa: PLC0415 - HTTP only
+
+    # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    endpoint = parts.mcp.streamable_http_app(streamable_http_path=MCP_PATH, transport_security=security)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with running(), parts.mcp.session_manager.run():
+            yield
+
+    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan)
