@@ -19,15 +19,14 @@ INSTALLED = ROOT / "node_modules" / "oidc-provider" / "package.json"
 def login_client(client_id: str, secret: str, redirect_uris: Collection[str]) -> dict[str, Any]:
     """Describe a confidential client, as our server is one.
 
-    Its kind is "native" because oidc-provider gives a refresh token to a "web" client only when the
-    person was asked for consent anew (OpenID Connect Core, section 11).
+    This issuer gives refresh tokens only where `prompt=consent` came with `offline_access`
+    (OpenID Connect Core 1.0 §11).
     """
     return {
         "client_id": client_id,
         "client_secret": secret,
         "redirect_uris": list(redirect_uris),
         "grant_types": ["authorization_code", "refresh_token"],
-        "application_type": "native",
     }
 
 
