@@ -30,6 +30,8 @@ class Form:
 
     action: str
     fields: list[Field] = field(default_factory=list[Field])
+    # Name and value of each button that sends something of its own.
+    buttons: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class _Reader(HTMLParser):
         elif tag == "form":
             self._form = Form(given.get("action", ""))
             self._document.forms.append(self._form)
+        elif tag == "button" and given.get("name") and self._form is not None:
+            self._form.buttons.append((given["name"], given.get("value", "")))
         elif tag == "input" and given.get("name") and self._form is not None:
             self._take(given, self._form)
 

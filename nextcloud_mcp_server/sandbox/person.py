@@ -9,8 +9,10 @@ import httpx2
 
 from nextcloud_mcp_server.sandbox.document import Document, Field, Form
 
-#: More pages than any consent has.
-MOST_PAGES = 12
+#: More pages than any consent has, redirects included.
+MOST_PAGES = 40
+#: The buttons that say yes, whatever page they are on.
+_YES = frozenset({("answer", "allow"), ("answer", "mine")})
 
 #: What a browser asks for; Nextcloud shows its login page to nobody else.
 _HTML = {"Accept": "text/html,application/xhtml+xml"}
@@ -81,6 +83,21 @@ class Person:
         await self._submit(*await self._get(url), answer="deny", only=None)
         return self.seen[-1]
 
+    async def sign_in(self, url: str, *, until: str) -> str:
+        """Open an authorization address, sign in, and give the address below `until` it leads back to.
+
+        That one is not opened: it belongs to a program on this person's computer.
+        """
+        return str((await self._travel("GET", url, until=until)).headers["Location"])
+
+    async def consent(self, url: str, *, only: Collection[str] | None = None, until: str = "") -> Page:
+        """Open the link of a server of many people, and say yes on every page there and elsewhere.
+
+        `only` ticks these boxes and no others; `until` stops before an address that begins so.
+        """
+        await self._travel("GET", url, until=until, only=only)
+        return self.seen[-1]
+
     async def follow(self, url: str) -> Page:
         """Watch a page that refreshes itself until it does not any more."""
         with anyio.fail_after(45):
@@ -100,6 +117,48 @@ class Person:
                 return self.seen[-1]
         raise RuntimeError(f"the sign-in does not end: {self.seen[-1]}")
 
+    async def _travel(
+        self,
+        method: str,
+        url: str,
+        *,
+        until: str,
+        fields: dict[str, list[str]] | None = None,
+        only: Collection[str] | None = None,
+    ) -> httpx2.Response:
+        """Go on from page to page: by redirects, by what refreshes itself, by the forms and links that say yes."""
+        for _ in range(MOST_PAGES):
+            headers = _HTML if method == "GET" else _SAME_ORIGIN
+            response = await self._browser.request(method, url, data=fields, headers=headers)
+            method, fields = "GET", None
+            if response.is_redirect:
+                url = urljoin(str(response.url), response.headers["Location"])
+                if until and url.startswith(until):
+                    return response
+                continue
+            _, document = self._look(response)
+            if response.is_error:
+                return response
+            form = _form_to_send(document)
+            onward = _refresh(response) or _link(response, document)
+            if onward is not None:
+                url = onward
+            elif form is not None:
+                method, url = "POST", urljoin(str(response.url), form.action)
+                fields = self._filled(form, only)
+            else:
+                return response
+        raise RuntimeError(f"the visit does not end: {self.seen[-1]}")
+
+    def _filled(self, form: Form, only: Collection[str] | None) -> dict[str, list[str]]:
+        fields: dict[str, list[str]] = {}
+        for field in form.fields:
+            if _is_sent(field, only):
+                fields.setdefault(field.name, []).append(field.value)
+        if "password" in fields:
+            fields |= {"user": [self.name], "password": [self._password]}
+        return fields | {name: [value] for name, value in form.buttons if (name, value) in _YES}
+
     async def _get(self, url: str) -> tuple[httpx2.Response, Document]:
         return self._look(await self._browser.get(url, headers=_HTML, follow_redirects=True))
 
@@ -112,12 +171,7 @@ class Person:
         only: Collection[str] | None,
     ) -> tuple[httpx2.Response, Document]:
         form = document.forms[0] if document.forms else Form(action="")
-        fields: dict[str, list[str]] = {}
-        for field in form.fields:
-            if _is_sent(field, only):
-                fields.setdefault(field.name, []).append(field.value)
-        if "password" in fields:
-            fields |= {"user": [self.name], "password": [self._password]}
+        fields = self._filled(form, only)
         if answer is not None:
             fields["answer"] = [answer]
         url = urljoin(str(response.url), form.action)
@@ -146,6 +200,18 @@ def _is_sent(field: Field, only: Collection[str] | None) -> bool:
     if not field.is_choice:
         return True
     return field.ticked if only is None else field.value in only
+
+
+def _form_to_send(document: Document) -> Form | None:
+    """Choose the form with a button that says yes; the only form of a page needs none."""
+    yes = next((form for form in document.forms if _YES & set(form.buttons)), None)
+    return yes or (document.forms[0] if len(document.forms) == 1 else None)
+
+
+def _refresh(response: httpx2.Response) -> str | None:
+    """Find where a page goes on to by itself."""
+    _, _, url = response.headers.get("Refresh", "").partition("url=")
+    return urljoin(str(response.url), url) if url else None
 
 
 def _link(response: httpx2.Response, document: Document) -> str | None:

@@ -1,13 +1,10 @@
 """Clients that others wrote, installed beside ours."""
 
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -15,17 +12,10 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.conformance.mcpdo import Mcpdo
 from tests.integration.computer import ROOT, Computer, open_computer
 from tests.integration.world import World, open_world
+from tests.node import find_node, missing
 
 INSPECTOR = ROOT / "node_modules" / "@modelcontextprotocol" / "inspector"
 SDK_1_30 = ROOT / ".work" / "sdk-1.30"
-OLDEST_NODE = 22
-
-
-def missing(what: str) -> NoReturn:
-    """Skip with the reason, or fail where nothing may be skipped."""
-    if os.environ.get("CI_NO_SKIPS") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
 
 
 @pytest.fixture
@@ -61,13 +51,7 @@ def python_1_30() -> Path:
 @pytest.fixture(scope="session")
 def node() -> str:
     """A Node that Inspector runs on."""
-    found = shutil.which("node")
-    if found is None:
-        missing("Node is not installed")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
-    if int(version.strip().lstrip("v").split(".")[0]) < OLDEST_NODE:
-        missing(f"Inspector needs Node {OLDEST_NODE} or newer; this is {version.strip()}")
-    return found
+    return find_node()
 
 
 @pytest.fixture

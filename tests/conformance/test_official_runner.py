@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conformance.conftest import missing
 from tests.integration.computer import ROOT
 from tests.integration.world import World
+from tests.node import missing
 
 RUNNER = ROOT / "node_modules" / "@modelcontextprotocol" / "conformance"
 

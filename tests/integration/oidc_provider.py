@@ -1,0 +1,67 @@
+"""npm's oidc-provider, a certified issuer, as a process of its own."""
+
+import json
+import subprocess
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tests.integration.computer import ROOT
+from tests.node import find_node, missing
+
+SCRIPT = Path(__file__).with_suffix(".mjs")
+INSTALLED = ROOT / "node_modules" / "oidc-provider" / "package.json"
+
+
+def login_client(client_id: str, secret: str, redirect_uris: Collection[str]) -> dict[str, Any]:
+    """Describe a confidential client, as our server is one.
+
+    This issuer gives refresh tokens only where `prompt=consent` came with `offline_access`
+    (OpenID Connect Core 1.0 §11).
+    """
+    return {
+        "client_id": client_id,
+        "client_secret": secret,
+        "redirect_uris": list(redirect_uris),
+        "grant_types": ["authorization_code", "refresh_token"],
+    }
+
+
+def mcp_client(client_id: str, redirect_uri: str = "http://127.0.0.1/callback") -> dict[str, Any]:
+    """Describe a public client on the person's computer; its port is not compared."""
+    return {
+        "client_id": client_id,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "application_type": "native",
+        "token_endpoint_auth_method": "none",
+    }
+
+
+@asynccontextmanager
+async def open_oidc_provider(
+    clients: Collection[Mapping[str, Any]], *, resources: Collection[str], scopes: Collection[str] = ()
+) -> AsyncGenerator[str]:
+    """Run it with alice and bob while the block runs, and give its issuer identifier."""
+    node = find_node()
+    if not INSTALLED.is_file():
+        missing("oidc-provider is not installed (npm ci --ignore-scripts)")
+    wanted = {"clients": list(clients), "resources": list(resources), "scopes": list(scopes)}
+    # What it remarks about in-memory storage and http is no trouble here.
+    async with await anyio.open_process([node, str(SCRIPT)], stderr=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        await process.stdin.send(f"{json.dumps(wanted)}\n".encode())
+        said = b""
+        with anyio.fail_after(60):
+            while not said.endswith(b"\n"):
+                said += await process.stdout.receive()
+        try:
+            yield said.decode().split()[-1]
+        finally:
+            await process.stdin.aclose()
+            with anyio.CancelScope(shield=True), anyio.move_on_after(10):
+                await process.wait()
