@@ -14,7 +14,13 @@ from tests.load.measure import Bench, Effort, Measured
 from tests.load.report import details, document, figures, table
 from tests.load.servers import all_servers, fake_nextcloud, reason
 
-_STEPS = {"start": Bench.start, "call": Bench.call, "pages": Bench.pages, "big": Bench.big}
+_STEPS = {
+    "start": Bench.start,
+    "call": Bench.call,
+    "pages": Bench.pages,
+    "big": Bench.big,
+    "token": Bench.token,
+}
 
 
 def main() -> int:

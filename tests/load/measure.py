@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from tests.load import process
+from tests.load import bearer, process
 from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.servers import (
@@ -99,6 +99,7 @@ class Measured:
     tools_bytes: int = 0
     largest_tool_bytes: int = 0
     big_page_mb: float | None = None
+    token_milliseconds: float | None = None
     packages: int | None = None
     unknown_requests: set[str] = field(default_factory=set[str])
     failures: list[str] = field(default_factory=list[str])
@@ -195,6 +196,10 @@ class Bench:
                 sizes.append(_compact(page))
             self.measured.big_page_mb = added
             self.measured.pages[READ_BIG.name] = Pages(len(sizes), await self._count(), max(sizes))
+
+    async def token(self) -> None:
+        """Measure what verifying a signed token with known keys takes."""
+        self.measured.token_milliseconds = await bearer.milliseconds()
 
     def note(self, failure: str) -> None:
         """Keep a failure for the report, once."""
