@@ -20,25 +20,38 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 _OURS = "nextcloud_mcp_server"
 _HIDDEN = "[hidden]"
 _SECRET_KEY = re.compile(
-    r"(^|_|-)(authorization|cookie|password|passwd|secret|token|key|code|credential|login_url)s?$",
+    r"(^|_|-)(authorization|cookie|password|passwd|secret|token|key|code|credential|login_url"
+    r"|verifier|nonce|assertion)s?$",
     re.IGNORECASE,
 )
 _SECRET_TEXT = (
+    # All of a cookie header: it may hold several, each of which is a session.
+    (re.compile(r"(?i)\b((?:set-)?cookie['\"]?\s*[:=]\s*['\"]?)[^'\"\r\n]+"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(__Host-[\w.-]+=)[^\s;,'\"]+"), rf"\1{_HIDDEN}"),
+    # Tokens of identity providers, whole or cut off in the middle.
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*"), _HIDDEN),
     # Headers, as libraries print them: `Authorization: Basic …`, `'authorization': 'Bearer …'`.
     (re.compile(r"(?i)\b(basic|bearer)(\s+)[A-Za-z0-9+/=._~-]{6,}"), rf"\1\2{_HIDDEN}"),
     # A login-flow URL alone is enough to finish the flow in someone's name.
     (re.compile(r"(?i)(/login/v2/(?:flow|grant)/?)[^\s'\"<>]*"), rf"\1{_HIDDEN}"),
     (
         re.compile(
-            r"(?i)\b((?:(?:\w*(?:password|passwd|secret|token)|authorization|cookie)s?['\"]?\s*[=:]|(?:code|state)=)\s*['\"]?)"
+            r"(?i)\b((?:(?:\w*(?:password|passwd|secret|token|verifier|nonce|assertion)|authorization)s?['\"]?\s*[=:]"
+            r"|(?:code|state)=)\s*['\"]?)"
             r"(?!\[hidden\]|basic\b|bearer\b)[^\s'\"&,;)}\]]+"
         ),
         rf"\1{_HIDDEN}",
     ),
+    # A callback inside of another address.
+    (re.compile(r"(?i)(%(?:3F|26)(?:code|state)%3D)[^%&\s'\"]+"), rf"\1{_HIDDEN}"),
+    # The same two as members of JSON or of a Python dictionary; short values are statuses and words.
+    (re.compile(r"(?i)(['\"](?:code|state)['\"]\s*:\s*['\"])[^'\"\s]{12,}"), rf"\1{_HIDDEN}"),
     # Name and password in an address.
     (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)[^/\s@]+@"), rf"\1{_HIDDEN}@"),
     # The form in which Nextcloud shows app passwords.
     (re.compile(r"\b[A-Za-z0-9]{5}(?:-[A-Za-z0-9]{5}){4}\b"), _HIDDEN),
+    # Random text in base64url: session ids, states, sealed values. Names and words lack digits or capitals.
+    (re.compile(r"(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[A-Za-z0-9_-]{40,}(?![\w-])"), _HIDDEN),
     # App passwords of Login Flow v2 (72 characters), poll tokens (128) and anything as long.
     (re.compile(r"\b[A-Za-z0-9]{64,}\b"), _HIDDEN),
 )

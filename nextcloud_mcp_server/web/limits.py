@@ -46,12 +46,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many a minute: pages, callbacks and refused tokens per address, form posts per person."""
+    """How many a minute: pages, callbacks and refused tokens per address, pages per signed-in person."""
 
     page: int = 300
     callback: int = 60
     failure: int = 120
-    person: int = 60
+    person: int = 120
 
 
 class Windows(Storage):
@@ -143,7 +143,7 @@ class Limits:
             raise await self._too_many(kind, who)
 
     async def person(self, principal: Principal) -> None:
-        """Count what a signed-in person sends.
+        """Count what a signed-in person asks for.
 
         Raises:
             TooManyRequests: It is one too many in this minute.

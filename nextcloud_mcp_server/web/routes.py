@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
 from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
@@ -57,13 +58,14 @@ def people_routes(
     nextcloud_host: str,
     mcp_url: str,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    on_person: Callable[[Principal], Awaitable[None]] | None = None,
 ) -> list[BaseRoute]:
     """List the routes of a server on which people sign in, each with an account of their own.
 
     `visits` is asked at the first page, and `keys` after it. `nextcloud_host` is what strangers may
-    know, `mcp_url` what people give to their assistants.
+    know, `mcp_url` what people give to their assistants; `on_person` may refuse somebody who asks too often.
     """
-    door = Door(visits, keys=keys)
+    door = Door(visits, keys=keys, on_person=on_person)
     return _with_the_rest(
         [
             _page_route("/", _people_home(mcp_url), "GET"),

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nextcloud_mcp_server.errors import FormRefused, OtherPerson, SignInRefused
-from nextcloud_mcp_server.storage.records import SignedIn
+from nextcloud_mcp_server.storage.records import Principal, SignedIn
 from nextcloud_mcp_server.web.cookies import Cookies, Onward
 from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, page
@@ -54,13 +54,21 @@ PersonHandler = Callable[[Visitor, SignedIn], Awaitable[Response]]
 
 
 class Door:
-    """Makes endpoints of handlers: finds out who asks, and shows who is signed in as somebody else."""
+    """Makes endpoints of handlers: finds out who asks, and shows who is signed in as somebody else.
+
+    `on_person` hears of each request of somebody who is signed in, and may refuse it.
+    """
 
     def __init__(
-        self, visits: Callable[[], Awaitable[Visits]], *, keys: Callable[[], Sequence[bytes]]
+        self,
+        visits: Callable[[], Awaitable[Visits]],
+        *,
+        keys: Callable[[], Sequence[bytes]],
+        on_person: Callable[[Principal], Awaitable[None]] | None = None,
     ) -> None:
         self._visits = visits
         self._keys = keys
+        self._on_person = on_person
 
     def open(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         """Let everybody in."""
@@ -82,6 +90,8 @@ class Door:
         async def either(visitor: Visitor) -> Response:
             if visitor.who is None:
                 return await otherwise(visitor)
+            if self._on_person is not None:
+                await self._on_person(visitor.who.principal)
             return await handler(visitor, visitor.who)
 
         return self.open(either)

@@ -79,3 +79,38 @@ async def test_what_a_client_says_stays_on_its_line(log: io.StringIO, world: Wor
     assert not any(line.startswith("2026-11-27 INFO") for line in lines)
     assert "\u2028" not in log.getvalue()
     assert "\x1b" not in log.getvalue()
+
+
+# Made up, and as long and odd as what the real ones send.
+CODE = "SplxlOBeZQQYbYW6yyaN-4e8c2a1f9d07b3"
+STATE = "q7Wm3Zr5Kx9Tn1Vb4Yd6Hf8Jg2Lp0Sc_aEuIoQr-Xy"
+SESSION = "N4bQgYhM-fWhV6gQeQ6s_2Zc8xT1mRw5uK9jL3pD7vE"
+BEARER = "eyJhbGciOiJSUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiJhbGljZSJ9.QUJDREVGR0hJSktMTU5PUA"
+REFRESH = "Kq3vX9" * 20
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'127.0.0.1 - "GET /oauth/callback/sign-in?code={CODE}&state={STATE}&iss=https%3A%2F%2Fid HTTP/1.1" 303',
+        f"HTTP Request: POST https://id.example.org/token body=b'grant_type=authorization_code&code={CODE}'",
+        f"headers={{'authorization': 'Bearer {BEARER}', 'cookie': '__Host-session={SESSION}; told=1'}}",
+        f"set-cookie: __Host-sign-in={SESSION}; Max-Age=600; Path=/; HttpOnly; Secure; SameSite=lax",
+        f'{{"access_token":"{BEARER}","refresh_token":"{REFRESH}","expires_in":3600}}',
+        f"jwt.exceptions.DecodeError: could not decode {BEARER}",
+        f"KeyError: '{SESSION}'",
+        f"ValidationError: input_value={{'code': '{CODE}', 'state': '{STATE}'}}",
+        f"https://id.example.org/authorize?client_id=mcp&state={STATE}&nonce={SESSION}&code_challenge={STATE}",
+        f"redirecting to /login?redirect_url=%2Foauth%2Fcallback%3Fcode%3D{CODE}%26state%3D{STATE}",
+    ],
+)
+def test_codes_states_tokens_and_cookies_are_hidden_however_a_library_writes_them(
+    log: io.StringIO, line: str
+) -> None:
+    logging.getLogger("nextcloud_mcp_server.auth").debug("%s", line)
+    logging.getLogger("some.library").warning(line)
+    logging.getLogger("nextcloud_mcp_server.auth").info("x", extra={"answer": {"deep": [line]}})
+
+    assert log.getvalue().count("\n") == 3
+    for canary in (CODE, STATE, SESSION, BEARER, BEARER.rpartition(".")[2], REFRESH):
+        assert canary not in log.getvalue()

@@ -56,6 +56,15 @@ def test_a_line_carries_the_id_of_its_request() -> None:
         "callback?state={0}&x=1",
         "callback?code={0}",
         "Cookie: {0}",
+        "Cookie: theme=dark; nc_session={0}; lang=de",
+        "Set-Cookie: __Host-flow={0}; Path=/; HttpOnly",
+        "'set-cookie': '__Host-session={0}; Secure'",
+        "kept __Host-session={0}; Secure",
+        "code_verifier={0}&grant_type=authorization_code",
+        '{{"refresh_token": "{0}", "id_token": "{0}"}}',
+        "client_assertion={0}",
+        "authorize?nonce={0}&prompt=none",
+        "redirect_url=%2Foauth%2Fcallback%3Fcode%3D{0}%26state%3D{0}",
     ],
 )
 def test_secrets_in_a_text_are_hidden(text: str) -> None:
@@ -70,6 +79,37 @@ def test_secrets_in_a_text_are_hidden(text: str) -> None:
 @pytest.mark.parametrize("secret", ["Ab1de-Fg2ij-Kl3no-Pq4st-Uv5xy", "a" * 72, "Z9" * 64])
 def test_what_looks_like_an_app_password_or_poll_token_is_hidden(secret: str) -> None:
     assert written(f"got {secret} back")["event"] == "got [hidden] back"
+
+
+@pytest.mark.parametrize("name", ["code", "state"])
+def test_a_code_or_state_in_json_is_hidden_and_a_status_is_not(name: str) -> None:
+    line = written('{"%s": "c4n4ryQQc4n4ry"} {"code": 404, "state": "pending"}' % name)  # noqa: UP031
+
+    assert "c4n4ry" not in str(line["event"])
+    assert '{"code": 404, "state": "pending"}' in str(line["event"])
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl",
+        "eyJhbGciOiJSUzI1NiJ9.eyJzdWIi",
+        "Zm9v-YmFy_QUJD4RUZHSElKS0xNTk9QUVJTVFVWV1hZWmE",
+    ],
+)
+def test_what_looks_like_a_token_or_session_is_hidden(token: str) -> None:
+    assert written(f"got {token} back")["event"] == "got [hidden] back"
+
+
+def test_long_names_stay_readable() -> None:
+    text = "see test_a_link_opened_by_somebody_else_is_refused_with_a_page in 3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+
+    assert written(text)["event"] == text
+
+
+@pytest.mark.parametrize("name", ["code_verifier", "nonce", "client_assertion", "id_token", "cookie"])
+def test_fields_of_a_sign_in_are_hidden(name: str) -> None:
+    assert written("x", **{name: "abc"})[name] == "[hidden]"
 
 
 def test_fields_with_secret_names_are_hidden_at_any_depth() -> None:

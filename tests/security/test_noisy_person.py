@@ -1,0 +1,75 @@
+"""Attack: ask so often, signed in or not, that others are not served."""
+
+import httpx2
+from starlette.applications import Starlette
+
+from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
+from nextcloud_mcp_server.web.middleware import guard
+from nextcloud_mcp_server.web.routes import people_routes
+from tests.memory_visits import NEXTCLOUD_HOST, ORIGIN, MemoryVisits, config, sign_in
+
+
+def site(visits: MemoryVisits, rates: Rates) -> httpx2.ASGITransport:
+    limits = Limits(rates)
+    pages = people_routes(
+        visits.ready,
+        keys=lambda: [b"k" * 32],
+        nextcloud_host=NEXTCLOUD_HOST,
+        mcp_url=f"{ORIGIN}/mcp",
+        clock=lambda: visits.now,
+        on_person=limits.person,
+    )
+    return httpx2.ASGITransport(guard(AddressLimits(Starlette(routes=pages), limits), config()))
+
+
+async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_are_not() -> None:
+    visits = MemoryVisits()
+    transport = site(visits, Rates(person=3))
+    options = {"transport": transport, "base_url": ORIGIN, "headers": {"Accept": "text/html"}}
+    async with httpx2.AsyncClient(**options) as alice, httpx2.AsyncClient(**options) as bob:  # type: ignore[arg-type]
+        sign_in(alice, visits, "alice")
+        sign_in(bob, visits, "bob")
+        noisy = [(await alice.get("/account")).status_code for _ in range(4)]
+        again = await alice.get("/account")
+        calm = await bob.get("/account")
+
+    assert noisy == [200, 200, 200, 429]
+    assert "Too many requests" in again.text
+    assert int(again.headers["retry-after"]) >= 1
+    assert calm.status_code == 200
+
+
+async def test_another_session_of_the_same_person_does_not_help() -> None:
+    visits = MemoryVisits()
+    async with httpx2.AsyncClient(transport=site(visits, Rates(person=2)), base_url=ORIGIN) as browser:
+        answers: list[int] = []
+        for _ in range(3):
+            sign_in(browser, visits, "alice")
+            answers.append((await browser.get("/account")).status_code)
+
+    assert answers == [200, 200, 429]
+
+
+async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> None:
+    visits = MemoryVisits()
+    async with httpx2.AsyncClient(transport=site(visits, Rates(page=5)), base_url=ORIGIN) as stranger:
+        answers = [
+            await stranger.get(
+                "/oauth/provision", params={"elicitationId": f"{n:08d}-0000-4000-8000-{n:012d}"}
+            )
+            for n in range(6)
+        ]
+
+    assert answers[-1].status_code == 429
+    assert visits.visits == {}
+
+
+async def test_guessing_states_is_stopped_by_the_address() -> None:
+    visits = MemoryVisits()
+    async with httpx2.AsyncClient(transport=site(visits, Rates(callback=3)), base_url=ORIGIN) as stranger:
+        answers = [
+            await stranger.get("/oauth/callback/nextcloud", params={"state": f"guess{n}", "code": "x" * 20})
+            for n in range(4)
+        ]
+
+    assert answers[-1].status_code == 429
