@@ -83,7 +83,7 @@ def test_what_looks_like_an_app_password_or_poll_token_is_hidden(secret: str) ->
 
 @pytest.mark.parametrize("name", ["code", "state"])
 def test_a_code_or_state_in_json_is_hidden_and_a_status_is_not(name: str) -> None:
-    line = written('{"%s": "c4n4ryQQc4n4ry"} {"code": 404, "state": "pending"}' % name)  # noqa: UP031
+    line = written(f'{{"{name}": "c4n4ryQQc4n4ry"}} {{"code": 404, "state": "pending"}}')
 
     assert "c4n4ry" not in str(line["event"])
     assert '{"code": 404, "state": "pending"}' in str(line["event"])
