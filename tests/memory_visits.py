@@ -312,7 +312,10 @@ def config(**changes: object) -> WebConfig:
 
 
 def application(
-    visits: MemoryVisits, settings: WebConfig | None = None, *, keys: Sequence[bytes] = ()
+    visits: MemoryVisits,
+    settings: WebConfig | None = None,
+    *,
+    keys: Sequence[bytes] = (),
 ) -> ASGIApp:
     """Put the pages together as the server does."""
     methods = ["GET", "POST", "DELETE"]
