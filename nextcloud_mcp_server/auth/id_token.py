@@ -1,0 +1,81 @@
+"""Who signed in, as an ID token says it (OpenID Connect Core §3.1.3.7)."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import cast
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth import jwt_check
+from nextcloud_mcp_server.auth.jwks import KeySet
+from nextcloud_mcp_server.errors import SignInRefused, TokenRefused
+
+#: An access token says `at+jwt` (RFC 9068); an ID token says nothing or `JWT`.
+_TYPES = ("", "jwt")
+
+#: Hash of `at_hash` by the last three digits of the algorithm (§3.1.3.6); Ed25519 goes with SHA-512.
+_HASHES = {"256": hashlib.sha256, "384": hashlib.sha384, "512": hashlib.sha512, "DSA": hashlib.sha512}
+
+_NOT_TRUSTED = "What the identity provider says about who signed in is not trusted. Start again."
+
+
+class IdTokenCheck:
+    """Checks ID tokens that are made out to one client of ours."""
+
+    def __init__(self, keyset: KeySet, *, client_id: str, clock: Callable[[], datetime]) -> None:
+        self._keyset = keyset
+        self._client_id = client_id
+        self._clock = clock
+
+    async def check(
+        self, id_token: SecretStr, *, issuer: str, nonce: SecretStr, access_token: SecretStr
+    ) -> Mapping[str, object]:
+        """Verify an ID token completely and return its claims.
+
+        `nonce` is what this browser's sign-in began with: a code that was stolen elsewhere brings a
+        token with another one.
+
+        Raises:
+            SignInRefused: Something about it is wrong.
+            IssuerUnavailable: The issuer's keys could not be fetched.
+        """
+        token = id_token.get_secret_value()
+        try:
+            header = jwt_check.read_header(token)
+            key = await self._keyset.key(header.kid, header.alg)
+            claims = jwt_check.decode(
+                token,
+                key,
+                issuer=issuer,
+                audience=self._client_id,
+                typ=_TYPES,
+                now=self._clock().timestamp(),
+            )
+        except TokenRefused as error:
+            raise SignInRefused(_NOT_TRUSTED) from error
+        self._check_claims(claims, nonce)
+        at_hash = claims.get("at_hash")
+        if at_hash is not None and at_hash != _at_hash(access_token, header.alg):
+            # The access token was swapped on its way.
+            raise SignInRefused(_NOT_TRUSTED)
+        return claims
+
+    def _check_claims(self, claims: Mapping[str, object], nonce: SecretStr) -> None:
+        several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
+        # A token for several clients must say which of them asked for it, and that must be us.
+        ours = claims.get("azp", None if several else self._client_id) == self._client_id
+        named = claims.get("nonce")
+        same = isinstance(named, str) and hmac.compare_digest(
+            named.encode(errors="replace"), nonce.get_secret_value().encode()
+        )
+        subject = claims.get("sub")
+        if not (ours and same and "iat" in claims and isinstance(subject, str) and subject):
+            raise SignInRefused(_NOT_TRUSTED)
+
+
+def _at_hash(access_token: SecretStr, alg: str) -> str:
+    digest = _HASHES[alg[-3:]](access_token.get_secret_value().encode()).digest()
+    return base64.urlsafe_b64encode(digest[: len(digest) // 2]).decode().rstrip("=")

@@ -1,0 +1,192 @@
+"""The client's half of OAuth 2.1: where the browser is sent, and what a code is exchanged for.
+
+Every request goes through `Outgoing`, so time-outs, sizes and redirects are bounded there. What a
+token endpoint answers is trusted in nothing before it was looked at here (RFC 6749 §5).
+"""
+
+import base64
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.outgoing import JsonAnswer, Outgoing
+from nextcloud_mcp_server.errors import GrantRefused, IssuerUnavailable
+from nextcloud_mcp_server.storage.records import Tokens
+
+#: RFC 6749 appendix A.11 and A.12: visible ASCII. The longest codes seen (Entra) have 1,500 characters.
+_CODE = re.compile(r"[\x21-\x7e]{8,4096}")
+_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
+_LONGEST_LIFE_SECONDS = 10 * 365 * 24 * 3600
+
+#: Errors that are about this program's own registration, not about the code (RFC 6749 §5.2).
+_OUR_FAULT = frozenset({"invalid_client", "unauthorized_client", "unsupported_grant_type"})
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """What the provider knows this program as.
+
+    `posts_secret` chooses `client_secret_post` for providers that read no Authorization header.
+    Without a secret the client is a public one: PKCE alone ties a code to who asked for it.
+    """
+
+    client_id: str
+    secret: SecretStr | None
+    posts_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAnswer:
+    """What a code was exchanged for. `scopes` is None where the answer does not name them (§5.1: as asked)."""
+
+    tokens: Tokens
+    id_token: SecretStr | None
+    scopes: frozenset[str] | None
+
+
+def new_secret() -> SecretStr:
+    """Make a state, nonce or code verifier: 256 random bits in 43 characters (RFC 7636 §4.1)."""
+    return SecretStr(secrets.token_urlsafe(32))
+
+
+def has_shape_of_code(text: str) -> bool:
+    """Tell whether this can be a code at all; what cannot be is never sent.
+
+    Providers count failed requests per address, so junk that anybody can put into a callback's
+    address would lock everybody out.
+    """
+    return _CODE.fullmatch(text) is not None
+
+
+def authorize_url(
+    endpoint: str,
+    *,
+    client_id: str,
+    redirect_uri: str,
+    scope: str | None,
+    state: str,
+    verifier: SecretStr | None,
+    nonce: SecretStr | None,
+    extra: Mapping[str, str] | None = None,
+) -> str:
+    """Make the address that the browser is sent to; what the endpoint's own query says is kept (§3.1)."""
+    fields = {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri, "state": state}
+    if scope is not None:
+        fields["scope"] = scope
+    if verifier is not None:
+        fields |= {"code_challenge": _challenge(verifier), "code_challenge_method": "S256"}
+    if nonce is not None:
+        fields["nonce"] = nonce.get_secret_value()
+    parts = urlsplit(endpoint)
+    query = "&".join(filter(None, (parts.query, urlencode(fields | dict(extra or {})))))
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+
+
+async def redeem(
+    outgoing: Outgoing,
+    endpoint: str,
+    client: OAuthClient,
+    *,
+    code: SecretStr,
+    redirect_uri: str,
+    verifier: SecretStr | None,
+    now: Callable[[], datetime],
+    needs: frozenset[str] = frozenset(),
+) -> TokenAnswer:
+    """Exchange a code.
+
+    Raises:
+        GrantRefused: The code has not the shape of one (nothing was sent), it is not accepted, or
+            the answer gives less than `needs`.
+        IssuerUnavailable: The provider cannot be reached, does not know us, or answers nonsense.
+    """
+    text = code.get_secret_value()
+    if not has_shape_of_code(text):
+        raise GrantRefused("What came back from the sign-in is not what such a sign-in gives.")
+    form = {"grant_type": "authorization_code", "code": text, "redirect_uri": redirect_uri}
+    if verifier is not None:
+        form["code_verifier"] = verifier.get_secret_value()
+    answer = await _ask(outgoing, endpoint, client, form)
+    granted = read_tokens(answer, now=now())
+    if granted.scopes is not None and not needs <= granted.scopes:
+        raise GrantRefused("The sign-in gave less than was asked for; tell the operator.")
+    return granted
+
+
+async def _ask(outgoing: Outgoing, endpoint: str, client: OAuthClient, form: dict[str, str]) -> JsonAnswer:
+    if client.secret is not None and not client.posts_secret:
+        return await outgoing.json("POST", endpoint, form=form, basic=(client.client_id, client.secret))
+    form = {**form, "client_id": client.client_id}
+    if client.secret is not None:
+        form["client_secret"] = client.secret.get_secret_value()
+    return await outgoing.json("POST", endpoint, form=form)
+
+
+def read_tokens(answer: JsonAnswer, *, now: datetime) -> TokenAnswer:
+    """Read what a token endpoint answered.
+
+    Raises:
+        GrantRefused: It said no to the code. Its own words are not repeated: who made the request
+            could have chosen them.
+        IssuerUnavailable: It is no answer of a token endpoint, or it does not accept this program.
+    """
+    body = answer.fields
+    if not body:
+        raise IssuerUnavailable(
+            "The provider answered the exchange of a code with something else; try again."
+        )
+    if answer.status != 200:  # noqa: PLR2004 (RFC 6749 §5.1: no other status means yes)
+        if body.get("error") in _OUR_FAULT:
+            raise IssuerUnavailable(
+                "The provider does not accept this server's own id and secret; tell the operator."
+            )
+        raise GrantRefused("The provider did not accept the sign-in: it was used already, or is too old.")
+    if str(body.get("token_type")).casefold() != "bearer":
+        raise IssuerUnavailable(
+            "The provider gave a kind of access this server cannot use; tell the operator."
+        )
+    access_token = _token(body, "access_token")
+    if access_token is None:
+        raise IssuerUnavailable("The provider said yes but gave nothing; tell the operator.")
+    scope = body.get("scope")
+    return TokenAnswer(
+        tokens=Tokens(
+            access_token=access_token,
+            refresh_token=_token(body, "refresh_token"),
+            expires_at=_end(body.get("expires_in"), now),
+        ),
+        id_token=_token(body, "id_token"),
+        scopes=frozenset(scope.split()) if isinstance(scope, str) else None,
+    )
+
+
+def _token(body: Mapping[str, object], name: str) -> SecretStr | None:
+    value = body.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise IssuerUnavailable(
+            "The provider gave something that cannot be sent back to it; tell the operator."
+        )
+    return SecretStr(value)
+
+
+def _end(expires_in: object, now: datetime) -> datetime | None:
+    """Read a life in seconds; some providers write it as a string, and none may overflow a date."""
+    try:
+        seconds = int(cast("int", expires_in))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return now + timedelta(seconds=min(max(seconds, 0), _LONGEST_LIFE_SECONDS))
+
+
+def _challenge(verifier: SecretStr) -> str:
+    digest = hashlib.sha256(verifier.get_secret_value().encode()).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

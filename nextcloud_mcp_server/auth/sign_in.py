@@ -1,0 +1,225 @@
+"""Who sits at the browser: one trip to the operator's identity provider (OpenID Connect, code and PKCE).
+
+Nothing is stored while it lasts. What must be remembered travels in a sealed cookie, so an answer is
+worth something only in the browser that asked, and only for ten minutes. The cookie also holds the
+token of the session to come: a second answer to the same question meets a session that exists.
+"""
+
+import base64
+import binascii
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth import oauth_client
+from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
+from nextcloud_mcp_server.auth.discovery import Discovery, IssuerMetadata
+from nextcloud_mcp_server.auth.id_token import IdTokenCheck
+from nextcloud_mcp_server.auth.jwks import KeySet
+from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer, new_secret
+from nextcloud_mcp_server.auth.outgoing import Outgoing
+from nextcloud_mcp_server.auth.visit import SignInStart
+from nextcloud_mcp_server.errors import GrantRefused, IssuerUnavailable, SignInRefused, Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
+from nextcloud_mcp_server.storage.records import Principal
+
+FLOW_LIFETIME = timedelta(minutes=10)
+
+_PLACE = ("cookie", "sign-in")
+_LONGEST_NAME = 200
+#: Nextcloud's user ids have at most 64 characters.
+_LONGEST_UID = 64
+
+_AGAIN = "This sign-in cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
+_CANCELLED = "The sign-in was cancelled. Start again when you are ready."
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A browser that came back and passed every check that needs no request."""
+
+    code: SecretStr
+    verifier: SecretStr
+    nonce: SecretStr
+    session: SecretStr
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who signed in. `uid` is the Nextcloud account that the operator's mapping gives them."""
+
+    principal: Principal
+    display_name: str
+    uid: str | None
+
+
+class SignIn:
+    """The login leg. `mapping_claim` names the claim that holds the person's Nextcloud user id."""
+
+    def __init__(
+        self,
+        *,
+        discovery: Discovery,
+        keyset: KeySet,
+        outgoing: Outgoing,
+        client: OAuthClient,
+        redirect_uri: str,
+        keys: KeyRing,
+        clock: Callable[[], datetime],
+        identity_claim: str = "sub",
+        mapping_claim: str | None = None,
+    ) -> None:
+        self._discovery = discovery
+        self._outgoing = outgoing
+        self._client = client
+        self._redirect_uri = redirect_uri
+        # A ring of its own: what is sealed for a cookie never opens as anything in the database.
+        self._keys = KeyRing(keys.derive("sign-in cookie"))
+        self._clock = clock
+        self._identity_claim = identity_claim
+        self._mapping_claim = mapping_claim
+        self._id_tokens = IdTokenCheck(keyset, client_id=client.client_id, clock=clock)
+
+    @property
+    def mapping_claim(self) -> str | None:
+        """The claim that names each person's Nextcloud account; None where everybody confirms theirs."""
+        return self._mapping_claim
+
+    async def begin(self, target: str) -> SignInStart:
+        """Make the address to go to; nothing is stored here.
+
+        Raises:
+            IssuerUnavailable: The identity provider cannot be asked, or cannot do PKCE with S256.
+        """
+        metadata = await self._discovery.get()
+        if metadata.code_challenge_methods and "S256" not in metadata.code_challenge_methods:
+            # RFC 7636 §4.4.1: "plain" protects nothing once the request is seen.
+            raise IssuerUnavailable("The identity provider offers PKCE without S256; tell the operator.")
+        state, verifier, nonce = new_secret(), new_secret(), new_secret()
+        url = oauth_client.authorize_url(
+            metadata.authorization_endpoint,
+            client_id=self._client.client_id,
+            redirect_uri=self._redirect_uri,
+            scope=self._scope(metadata),
+            state=state.get_secret_value(),
+            verifier=verifier,
+            nonce=nonce,
+        )
+        expires_at = self._clock() + FLOW_LIFETIME
+        kept = [state, verifier, nonce, new_secret()]
+        flow = json.dumps([*(one.get_secret_value() for one in kept), target, expires_at.timestamp()])
+        sealed = self._keys.seal(flow, _PLACE)
+        return SignInStart(url=url, flow=SecretStr(base64.urlsafe_b64encode(sealed.value).decode()))
+
+    def _scope(self, metadata: IssuerMetadata) -> str:
+        """Ask for as little as names the person: a name to show, and the claim the mapping needs."""
+        wanted = ["profile"]
+        if "email" in (self._mapping_claim, self._identity_claim):
+            wanted.append("email")
+        return " ".join(["openid", *(scope for scope in wanted if scope in metadata.scopes)])
+
+    async def returned(self, flow: str, params: Params) -> Returned:
+        """Check how the browser came back, before anything is asked of anybody.
+
+        Raises:
+            SignInRefused: It is another browser, too late, from another issuer, not in the form of
+                such an answer, or the person cancelled.
+            IssuerUnavailable: The identity provider cannot be asked what it calls itself.
+        """
+        state, verifier, nonce, session, target = self._open(flow)
+        given = only_value(params, "state") or ""
+        if not hmac.compare_digest(given.encode(errors="replace"), state.encode()):
+            raise SignInRefused(_AGAIN)
+        metadata = await self._discovery.get()
+        check_issuer(params, metadata.issuer, required=metadata.iss_parameter)
+        code = code_of(params)
+        if code is None:
+            raise SignInRefused(_CANCELLED)
+        return Returned(code, SecretStr(verifier), SecretStr(nonce), SecretStr(session), target)
+
+    def _open(self, flow: str) -> tuple[str, str, str, str, str]:
+        try:
+            sealed = Sealed(base64.b64decode(flow, altchars=b"-_", validate=True))
+            opened = self._keys.open(sealed, _PLACE)
+        except (binascii.Error, ValueError, Unsealable) as error:
+            raise SignInRefused(_AGAIN) from error
+        state, verifier, nonce, session, target, until = json.loads(opened)
+        if self._clock().timestamp() >= until:
+            raise SignInRefused(_AGAIN)
+        return state, verifier, nonce, session, target
+
+    async def redeem(self, returned: Returned) -> Person:
+        """Exchange the code, and read who signed in.
+
+        Raises:
+            SignInRefused: The code or the ID token is not accepted.
+            IssuerUnavailable: The identity provider cannot be asked.
+        """
+        metadata = await self._discovery.get()
+        try:
+            answer = await oauth_client.redeem(
+                self._outgoing,
+                metadata.token_endpoint,
+                self._client,
+                code=returned.code,
+                redirect_uri=self._redirect_uri,
+                verifier=returned.verifier,
+                now=self._clock,
+                needs=frozenset({"openid"}),
+            )
+        except GrantRefused as error:
+            raise SignInRefused(str(error)) from error
+        if answer.id_token is None:
+            raise SignInRefused("The identity provider did not say who signed in; tell the operator.")
+        claims = await self._id_tokens.check(
+            answer.id_token,
+            issuer=metadata.issuer,
+            nonce=returned.nonce,
+            access_token=answer.tokens.access_token,
+        )
+        return self._person(metadata.issuer, {**await self._missing(metadata, answer, claims), **claims})
+
+    async def _missing(
+        self, metadata: IssuerMetadata, answer: TokenAnswer, claims: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Ask for what the operator's settings need and the ID token leaves out (OIDC Core §5.3)."""
+        wanted = {self._identity_claim, self._mapping_claim or "sub"} - claims.keys()
+        if not wanted or metadata.userinfo_endpoint is None:
+            return {}
+        reply = await self._outgoing.json(
+            "GET", metadata.userinfo_endpoint, bearer=answer.tokens.access_token
+        )
+        # §5.3.2: an answer about another `sub` may come from a swapped access token.
+        if reply.fields.get("sub") != claims["sub"]:
+            raise SignInRefused("The identity provider said two different things about who signed in.")
+        return {name: reply.fields[name] for name in wanted | {"email_verified"} if name in reply.fields}
+
+    def _person(self, issuer: str, claims: Mapping[str, object]) -> Person:
+        identity = claims.get(self._identity_claim)
+        if not isinstance(identity, str) or not identity:
+            raise SignInRefused("The identity provider did not say who signed in; tell the operator.")
+        return Person(
+            principal=Principal(issuer=issuer, subject=identity),
+            display_name=_name(claims, identity),
+            uid=self._uid(claims),
+        )
+
+    def _uid(self, claims: Mapping[str, object]) -> str | None:
+        uid = claims.get(self._mapping_claim) if self._mapping_claim else None
+        if self._mapping_claim == "email" and claims.get("email_verified") is False:
+            # Whoever may type any address into a profile could name somebody else's account.
+            return None
+        return uid if isinstance(uid, str) and 0 < len(uid) <= _LONGEST_UID else None
+
+
+def _name(claims: Mapping[str, object], identity: str) -> str:
+    for claim in ("name", "preferred_username"):
+        value = claims.get(claim)
+        if isinstance(value, str) and value.strip():
+            return value.strip()[:_LONGEST_NAME]
+    return identity[:_LONGEST_NAME]
