@@ -44,7 +44,7 @@ ASK = "Grant the MCP server access to your Nextcloud account to continue. This i
 ASK_AGAIN = "Your Nextcloud no longer accepts the access given earlier; please grant it again to continue."
 ASK_MORE = "This needs a permission you have not given yet; please allow it to continue."
 
-_OVER = "This link is no longer valid; ask your assistant again for a new one."
+OVER = "This link is no longer valid; ask your assistant again for a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,9 @@ class Provisioning:
         elicitation = await self._find(elicitation_id)
         if elicitation is None or elicitation.kind != "page":
             return None
+        return await self._visit(elicitation, flow)
+
+    async def _visit(self, elicitation: Elicitation, flow: LoginFlow | None) -> Visit:
         grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
         granted = grant.permission.scopes if grant and grant.permission else frozenset[str]()
         return Visit(
@@ -197,18 +200,35 @@ class Provisioning:
         elicitation = await self._active(elicitation_id)
         if elicitation.kind != "page":
             # It leads straight to Nextcloud; our page has nothing to say about it.
-            raise ElicitationUnknown(_OVER)
-        scopes &= self._policy.bound
-        await self._database.elicitations.mark_opened(elicitation_id)
-        grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
-        if grant is not None and not grant.credential.needs_reauth:
-            await self._complete(elicitation, None, grant.account, grant.credential, scopes)
-        else:
-            await self._provider.authorize_url(elicitation, scopes)
+            raise ElicitationUnknown(OVER)
+        if not await self.permit(elicitation, scopes):
+            await self._provider.authorize_url(elicitation, scopes & self._policy.bound)
         visit = await self.view(elicitation_id)
         if visit is None:
-            raise ElicitationUnknown(_OVER)
+            raise ElicitationUnknown(OVER)
         return visit
+
+    async def permit(
+        self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
+    ) -> bool:
+        """Record that the person pressed Allow; True when they are connected, so that this was all.
+
+        `uid` is the account that the operator's mapping gives the person, None without a mapping.
+
+        Raises:
+            WrongAccount: They are connected to another account than that.
+        """
+        await self._database.elicitations.mark_opened(elicitation.id)
+        grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
+        if grant is None or grant.credential.needs_reauth:
+            return False
+        if uid not in (None, grant.account.uid):
+            raise WrongAccount(
+                f"You are connected as {grant.account.uid!r}, but the operator's settings give you {uid!r}."
+                " Disconnect first, then connect again."
+            )
+        await self._complete(elicitation, None, grant.account, grant.credential, scopes & self._policy.bound)
+        return True
 
     async def decline(self, elicitation_id: str) -> None:
         """Record that the person said no; whatever Nextcloud still answers is thrown away there."""
@@ -226,16 +246,7 @@ class Provisioning:
         current = await self._database.login_flows.find(flow.elicitation_id)
         if elicitation is None or elicitation.state.final or current is None or current.discard:
             return False
-        now = self._clock()
-        account = Account(
-            id=str(uuid4()),
-            principal=flow.principal,
-            nextcloud_url=self._policy.nextcloud_url,
-            uid=identity.uid,
-            display_name=identity.display_name,
-            home_id=identity.home_id,
-            created_at=now,
-        )
+        account = self._account(flow.principal, identity)
         credential = Credential(
             id=str(uuid4()),
             account_id=account.id,
@@ -244,7 +255,7 @@ class Provisioning:
             secret=result.app_password,
             needs_reauth=False,
             version=1,
-            created_at=now,
+            created_at=account.created_at,
         )
         return await self._complete(elicitation, current, account, credential, current.scopes)
 
@@ -267,28 +278,48 @@ class Provisioning:
         credential: Credential,
         scopes: frozenset[str],
     ) -> bool:
-        now = self._clock()
+        try:
+            return await self._store(elicitation, flow, account, credential, scopes)
+        except WrongAccount as error:
+            await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
+            raise
+
+    async def _store(
+        self,
+        elicitation: Elicitation,
+        flow: LoginFlow | None,
+        account: Account,
+        credential: Credential,
+        scopes: frozenset[str],
+    ) -> bool:
         permission = Permission(
             principal=elicitation.principal,
             client_id=elicitation.client_id,
             client_name=elicitation.client_name,
             scopes=scopes,
-            granted_at=now,
+            granted_at=self._clock(),
         )
-        try:
-            stored = await self._database.grants.complete(
-                elicitation=elicitation,
-                flow=flow,
-                account=account,
-                credential=credential,
-                permission=permission,
-                audit=self._audit(elicitation, "consent", "granted", " ".join(sorted(scopes))),
-            )
-        except WrongAccount as error:
-            await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
-            raise
+        stored = await self._database.grants.complete(
+            elicitation=elicitation,
+            flow=flow,
+            account=account,
+            credential=credential,
+            permission=permission,
+            audit=self._audit(elicitation, "consent", "granted", " ".join(sorted(scopes))),
+        )
         await self._on_finished(elicitation.id)
         return stored
+
+    def _account(self, principal: Principal, identity: Identity) -> Account:
+        return Account(
+            id=str(uuid4()),
+            principal=principal,
+            nextcloud_url=self._policy.nextcloud_url,
+            uid=identity.uid,
+            display_name=identity.display_name,
+            home_id=identity.home_id,
+            created_at=self._clock(),
+        )
 
     async def _finish(
         self, elicitation: Elicitation, state: ElicitationState, *, error: str | None = None
@@ -300,7 +331,7 @@ class Provisioning:
     async def _active(self, elicitation_id: str) -> Elicitation:
         elicitation = await self._find(elicitation_id)
         if elicitation is None or elicitation.state.final:
-            raise ElicitationUnknown(_OVER)
+            raise ElicitationUnknown(OVER)
         return elicitation
 
     async def _find(self, elicitation_id: str) -> Elicitation | None:
@@ -311,10 +342,18 @@ class Provisioning:
         found = await self._database.elicitations.find(elicitation_id) if canonical else None
         return None if found and self._within not in (None, found.principal) else found
 
-    def _audit(self, elicitation: Elicitation, action: str, result: str, detail: str) -> AuditEntry:
+    def _audit(
+        self,
+        elicitation: Elicitation,
+        action: str,
+        result: str,
+        detail: str,
+        *,
+        principal: Principal | None = None,
+    ) -> AuditEntry:
         return AuditEntry(
             at=self._clock(),
-            principal=elicitation.principal,
+            principal=principal or elicitation.principal,
             client_id=elicitation.client_id,
             action=action,
             result=result,

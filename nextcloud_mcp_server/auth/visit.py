@@ -48,10 +48,14 @@ class SignInDone:
 
 @dataclass(frozen=True, slots=True)
 class GrantDone:
-    """What a trip to the grant provider led to; `held` waits until the person says whose it is."""
+    """What a trip to the grant provider led to; `held` waits until the person says whose it is.
+
+    After a `cancelled` trip nothing was given, and the visit is open as before.
+    """
 
     elicitation_id: str
     held: HeldGrant | None
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

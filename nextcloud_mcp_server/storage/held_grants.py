@@ -74,6 +74,11 @@ class HeldGrantRepository:
             row = (await connection.execute(taking)).one_or_none()
             return None if row is None else _held(self._transactions.keys, row)
 
+    async def discard(self, elicitation_id: str, *, sign_in: str) -> None:
+        """Say that the grant that waits in this browser must be ended at Nextcloud: it is not theirs."""
+        async with self._transactions.writing() as connection:
+            await _discard(connection, self._waiting(elicitation_id, sign_in))
+
     async def release_due(self, *, nextcloud_url: str) -> int:
         """Have everything ended at Nextcloud that nobody can confirm any more; tell how much it was.
 

@@ -43,6 +43,21 @@ class OutboxRepository:
                 due_at=self._transactions.now(),
             )
 
+    async def add_tokens(
+        self, *, principal: Principal, nextcloud_url: str, provider: str, tokens: Tokens
+    ) -> None:
+        """Have tokens ended at Nextcloud that were never stored anywhere else."""
+        async with self._transactions.writing() as connection:
+            await insert_tokens(
+                connection,
+                self._transactions.keys,
+                principal=principal,
+                nextcloud_url=nextcloud_url,
+                provider=provider,
+                tokens=tokens,
+                due_at=self._transactions.now(),
+            )
+
     async def lease_due(
         self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
     ) -> list[OutboxItem]:

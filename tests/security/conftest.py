@@ -5,6 +5,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests import visits_stage
 from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.integration.world import Asked, World, open_world
 from tests.memory_consent import ORIGIN, MemoryConsent, application
@@ -63,3 +64,17 @@ def office(stage: Stage) -> Office:
 @pytest.fixture
 async def replica(office: Office) -> Replica:
     return await office.replica()
+
+
+@pytest.fixture
+async def people(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
+    """Many people, each of whom says on a page of ours which account is theirs."""
+    async with visits_stage.open_visits(tmp_path, template) as made:
+        yield made
+
+
+@pytest.fixture
+async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
+    """Many people, whose accounts the operator's identity provider names."""
+    async with visits_stage.open_visits(tmp_path, template, mapping_claim="preferred_username") as made:
+        yield made

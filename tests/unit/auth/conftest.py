@@ -1,7 +1,10 @@
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 
 import pytest
 import stamina
+
+from tests import visits_stage
 
 
 @pytest.fixture(autouse=True)
@@ -9,3 +12,17 @@ def no_pauses() -> Generator[None]:
     """Readings are repeated without pauses."""
     with stamina.set_testing(True, attempts=2, cap=True):
         yield
+
+
+@pytest.fixture
+async def people(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
+    """Many people, each of whom says on a page of ours which account is theirs."""
+    async with visits_stage.open_visits(tmp_path, template) as made:
+        yield made
+
+
+@pytest.fixture
+async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
+    """Many people, whose accounts the operator's identity provider names."""
+    async with visits_stage.open_visits(tmp_path, template, mapping_claim="nextcloud") as made:
+        yield made

@@ -1,0 +1,142 @@
+"""What a person sees and changes of their own connection, once they signed in at the browser."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio
+
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.provisioning import Policy
+from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.storage.records import AuditEntry, Permission, SignedIn
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+#: How long a disconnect waits for Nextcloud before it says that it will go on trying.
+REVOKE_SECONDS = 5.0
+
+_ENTRIES_READ = 300
+_ACTIONS_SHOWN = 10
+
+
+class AccountPage:
+    """Everything here is about the person who signed in, and nobody else: each query names them.
+
+    `on_changed` is called after what a client may do was changed, so that nothing remembers it longer.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        *,
+        outbox: Outbox,
+        policy: Policy,
+        clock: Callable[[], datetime],
+        on_changed: Callable[[], None],
+        revoke_seconds: float = REVOKE_SECONDS,
+    ) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._policy = policy
+        self._clock = clock
+        self._on_changed = on_changed
+        self._revoke_seconds = revoke_seconds
+
+    async def view(self, who: SignedIn) -> AccountView:
+        """Show the account, and each client with what it may do and did lately."""
+        grant = await self._database.grants.find(who.principal, "")
+        permissions = await self._database.grants.permissions(who.principal)
+        entries = await self._database.audit.recent(who.principal, _ENTRIES_READ)
+        return AccountView(
+            nextcloud_host=self._policy.nextcloud_host,
+            uid=grant.account.uid if grant else None,
+            display_name=grant.account.display_name if grant else "",
+            needs_reauth=grant is not None and grant.credential.needs_reauth,
+            clients=tuple(self._client(permission, entries) for permission in permissions),
+        )
+
+    def _client(self, permission: Permission, entries: list[AuditEntry]) -> ClientView:
+        own = [entry for entry in entries if entry.client_id == permission.client_id]
+        return ClientView(
+            client_id=permission.client_id,
+            name=permission.client_name,
+            scopes=permission.scopes & self._policy.bound,
+            offered=self._policy.bound,
+            granted_at=permission.granted_at,
+            last_used_at=permission.last_used_at,
+            paused=permission.paused,
+            recent=tuple(
+                RecentAction(entry.at, entry.action, entry.result) for entry in own[:_ACTIONS_SHOWN]
+            ),
+        )
+
+    async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
+        """Change what one client may do, within what the operator allows.
+
+        Raises:
+            InvalidInput: The person has no such client.
+        """
+        await self._require(who, client_id)
+        allowed = scopes & self._policy.bound
+        await self._database.grants.set_scopes(who.principal, client_id, allowed)
+        await self._changed(who, client_id, "changed", " ".join(sorted(allowed)))
+
+    async def pause(self, who: SignedIn, client_id: str, *, paused: bool) -> None:
+        """Let one client do nothing until it goes on, or let it go on.
+
+        Raises:
+            InvalidInput: The person has no such client.
+        """
+        await self._require(who, client_id)
+        await self._database.grants.set_paused(who.principal, client_id, paused)
+        await self._changed(who, client_id, "paused" if paused else "goes on")
+
+    async def remove(self, who: SignedIn, client_id: str) -> None:
+        """End what one client may do.
+
+        Raises:
+            InvalidInput: The person has no such client.
+        """
+        await self._require(who, client_id)
+        await self._database.grants.remove_permission(who.principal, client_id)
+        await self._changed(who, client_id, "removed")
+
+    async def disconnect(self, who: SignedIn) -> bool:
+        """End everything here and at Nextcloud; tell whether Nextcloud has confirmed that already."""
+        grant = await self._database.grants.disconnect(
+            who.principal, audit=self._entry(who, "", "disconnect", "done")
+        )
+        # What waited for the person's word at some visit was discarded with everything else.
+        await self._database.held_grants.release_due(nextcloud_url=self._policy.nextcloud_url)
+        self._on_changed()
+        if grant is not None and not grant.credential.secret:
+            # It cannot be opened, so only the person can end it at Nextcloud.
+            return False
+        with anyio.move_on_after(self._revoke_seconds):
+            await self._outbox.turn()
+        # What is left is the background's work, and it must learn when to try again.
+        self._outbox.wake()
+        return not await self._outbox.waiting(who.principal)
+
+    async def _require(self, who: SignedIn, client_id: str) -> None:
+        known = await self._database.grants.permissions(who.principal)
+        if client_id not in {permission.client_id for permission in known}:
+            raise InvalidInput("There is no such connection any more.")
+
+    async def _changed(self, who: SignedIn, client_id: str, result: str, detail: str = "") -> None:
+        self._on_changed()
+        await self._database.audit.append([self._entry(who, client_id, "permission", result, detail)])
+
+    def _entry(self, who: SignedIn, client_id: str, action: str, result: str, detail: str = "") -> AuditEntry:
+        return AuditEntry(
+            at=self._clock(),
+            principal=who.principal,
+            client_id=client_id,
+            action=action,
+            result=result,
+            detail=detail,
+        )

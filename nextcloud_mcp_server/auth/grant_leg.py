@@ -1,0 +1,264 @@
+"""The trip of a browser to Nextcloud and back, which ends with the access of the person who began it.
+
+Nextcloud's own OAuth app has no PKCE, no nonce and no `iss`. What keeps one person's access from
+another there is what is checked here before the code is sent anywhere: this browser's sign-in, and
+a `state` that was made in it and is taken once.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import anyio
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
+from nextcloud_mcp_server.auth.oauth_client import new_secret
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
+from nextcloud_mcp_server.auth.provisioning import OVER
+from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
+from nextcloud_mcp_server.auth.visit import GrantDone
+from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
+    GrantRefused,
+    SignInRefused,
+    StorageError,
+)
+from nextcloud_mcp_server.storage.records import (
+    AuditEntry,
+    Elicitation,
+    ElicitationState,
+    GrantLeg,
+    HeldGrant,
+    Principal,
+    SignedIn,
+    Tokens,
+)
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+_AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
+
+
+class GrantLegs:
+    """Sends browsers to the grant provider, and keeps or ends what they bring back.
+
+    With `mapped` the operator's mapping says which account is whose; without, each person says so
+    on a page of ours before anything can be used.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        provisioning: SharedProvisioning,
+        provider: RedirectProvider,
+        *,
+        outbox: Outbox,
+        budget: RedemptionBudget,
+        clock: Callable[[], datetime],
+        mapped: bool,
+    ) -> None:
+        self._database = database
+        self._provisioning = provisioning
+        self._provider = provider
+        self._outbox = outbox
+        self._budget = budget
+        self._clock = clock
+        self._mapped = mapped
+        self._turns = anyio.Lock()
+
+    async def start(self, elicitation: Elicitation, scopes: frozenset[str], who: SignedIn, token: str) -> str:
+        """Make the address at which the person confirms, good for one answer in this browser.
+
+        Raises:
+            Throttled: Too many failures lately; going there now could only fail.
+            IssuerUnavailable: The provider's addresses could not be found out.
+        """
+        await self._budget.check(who.principal, token)
+        state = new_secret()
+        verifier = new_secret() if self._provider.uses_pkce else None
+        nonce = new_secret() if self._provider.uses_nonce else None
+        url = await self._provider.authorize_url(
+            state=state.get_secret_value(), verifier=verifier, nonce=nonce
+        )
+        leg = GrantLeg(
+            state=state,
+            elicitation_id=elicitation.id,
+            principal=who.principal,
+            scopes=scopes,
+            redirect_uri=self._provider.redirect_uri,
+            verifier=verifier,
+            nonce=nonce,
+            created_at=self._clock(),
+            expires_at=elicitation.expires_at,
+        )
+        await self._database.grant_legs.create(leg, sign_in=token)
+        return url
+
+    async def finish(self, params: Params, who: SignedIn, token: str) -> GrantDone:
+        """Take what the provider sent back with the browser.
+
+        Raises:
+            SignInRefused: It is not trusted; nothing was sent anywhere.
+            ElicitationUnknown: The visit is over; what was given meanwhile is ended.
+            WrongAccount: It opens another account than this person's; it is ended.
+            GrantRefused: The code is not accepted.
+            Throttled: Too many failures lately; the code was not sent.
+            NextcloudError: The provider or Nextcloud could not be asked.
+        """
+        leg = await self._take(params, token)
+        issuer = await self._provider.callback_issuer()
+        check_issuer(params, issuer, required=issuer is not None)
+        code = code_of(params)
+        # One at a time: of a person's tabs the second finds what the first one led to, and nobody
+        # gets more wrong codes past the budget by sending them at once.
+        async with self._turns:
+            elicitation = await self._provisioning.own(leg.elicitation_id, who)
+            if elicitation.state.final:
+                return _over(elicitation)
+            if code is None:
+                return GrantDone(elicitation.id, None, cancelled=True)
+            await self._budget.check(who.principal, token)
+            with _uninterrupted():
+                given = await self._redeem(elicitation, leg, code, token)
+                return await self._keep(elicitation, leg, given, who, token)
+
+    async def _redeem(self, elicitation: Elicitation, leg: GrantLeg, code: SecretStr, token: str) -> Redeemed:
+        try:
+            return await self._provider.redeem(code=code, verifier=leg.verifier, nonce=leg.nonce)
+        except GrantRefused:
+            await self._budget.failed(leg.principal, token)
+            await self._audit(elicitation, "refused: the code")
+            raise
+
+    async def _take(self, params: Params, token: str) -> GrantLeg:
+        state = only_value(params, "state")
+        leg = await self._database.grant_legs.take(state, sign_in=token) if state else None
+        if leg is None or leg.redirect_uri != self._provider.redirect_uri:
+            raise SignInRefused(_AGAIN)
+        return leg
+
+    async def _keep(
+        self, elicitation: Elicitation, leg: GrantLeg, given: Redeemed, who: SignedIn, token: str
+    ) -> GrantDone:
+        held, kept = None, False
+        try:
+            if self._mapped:
+                kept = await self._connected(elicitation, given, leg.scopes, uid=who.uid)
+            else:
+                held = await self._hold(elicitation, leg, given, token)
+                kept = True
+        finally:
+            if not kept:
+                await self._give_back(who.principal, given.tokens)
+        current = await self._provisioning.own(elicitation.id, who)
+        if current.state.final:
+            # Also where it ended while the provider was asked; then storage has discarded what came.
+            await self.end_discarded()
+            return _over(current)
+        return GrantDone(elicitation.id, held)
+
+    async def _hold(self, elicitation: Elicitation, leg: GrantLeg, given: Redeemed, token: str) -> HeldGrant:
+        held = HeldGrant(
+            elicitation_id=elicitation.id,
+            principal=leg.principal,
+            scopes=leg.scopes,
+            provider=self._provider.name,
+            tokens=given.tokens,
+            uid=given.identity.uid,
+            display_name=given.identity.display_name,
+            home_id=given.identity.home_id,
+            expires_at=elicitation.expires_at,
+        )
+        await self._database.held_grants.hold(held, sign_in=token)
+        return held
+
+    async def confirm(self, elicitation: Elicitation, who: SignedIn, token: str, *, mine: bool) -> None:
+        """Take the person's word on whose account was given: keep it, or end it.
+
+        Saying twice that it is theirs changes nothing.
+
+        Raises:
+            ElicitationUnknown: Nothing waits here, or the visit is over.
+            WrongAccount: The account is somebody else's here, or not the one this person has.
+        """
+        if mine and elicitation.state is ElicitationState.COMPLETE:
+            return
+        held = await self._database.held_grants.find(elicitation.id, sign_in=token)
+        if held is None:
+            raise ElicitationUnknown(OVER)
+        stored = False
+        try:
+            if mine:
+                given = Redeemed(held.tokens, Identity(held.uid, held.display_name, held.home_id))
+                # Storing it takes it from what is held, in the same transaction.
+                stored = await self._connected(elicitation, given, held.scopes, uid=None)
+        finally:
+            if not stored:
+                await self._database.held_grants.discard(elicitation.id, sign_in=token)
+                await self.end_discarded()
+        if not mine:
+            await self._audit(elicitation, "refused: not my account")
+        elif not stored:
+            _over(await self._provisioning.own(elicitation.id, who))
+
+    async def end_discarded(self) -> None:
+        """Have what nobody can confirm any more ended at Nextcloud."""
+        if await self._database.held_grants.release_due(nextcloud_url=self._provisioning.nextcloud_url):
+            self._outbox.wake()
+
+    async def _connected(
+        self, elicitation: Elicitation, given: Redeemed, scopes: frozenset[str], *, uid: str | None
+    ) -> bool:
+        stored = await self._provisioning.connected(
+            elicitation, given, scopes, provider=self._provider.name, uid=uid
+        )
+        # What was replaced is ended at Nextcloud now and not in a minute.
+        self._outbox.wake()
+        return stored
+
+    async def _give_back(self, principal: Principal, tokens: Tokens) -> None:
+        try:
+            await self._database.outbox.add_tokens(
+                principal=principal,
+                nextcloud_url=self._provisioning.nextcloud_url,
+                provider=self._provider.name,
+                tokens=tokens,
+            )
+        except StorageError:
+            # It cannot be kept for later (a full disk, say), and left alone it would work for ever.
+            await self._provider.revoke(tokens)
+            raise
+        self._outbox.wake()
+
+    async def _audit(self, elicitation: Elicitation, result: str) -> None:
+        entry = AuditEntry(
+            at=self._clock(),
+            principal=elicitation.principal,
+            client_id=elicitation.client_id,
+            action="consent",
+            result=result,
+        )
+        await self._database.audit.append([entry])
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """Keep a browser that goes away, or a server that is told to stop, from cutting in.
+
+    Nobody else knows what the code is exchanged for, so it must be stored or ended.
+    """
+    with anyio.CancelScope(shield=True):
+        yield
+
+
+def _over(elicitation: Elicitation) -> GrantDone:
+    """Say how a visit ended that another tab was faster with: done is done, whichever it was."""
+    if elicitation.state is not ElicitationState.COMPLETE:
+        raise ElicitationUnknown(OVER)
+    return GrantDone(elicitation.id, None)

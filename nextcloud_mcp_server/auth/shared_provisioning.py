@@ -1,0 +1,106 @@
+"""The moves of the state machine that exist only where many people share one server.
+
+Each begins with the person who signed in at the browser: a visit is moved by whom it was asked of.
+"""
+
+from typing import NoReturn
+from uuid import uuid4
+
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed
+from nextcloud_mcp_server.auth.provisioning import OVER, Provisioning
+from nextcloud_mcp_server.auth.visit import Visit
+from nextcloud_mcp_server.errors import ElicitationUnknown, OtherPerson, WrongAccount
+from nextcloud_mcp_server.storage.records import Credential, Elicitation, ElicitationState, SignedIn
+
+#: So many tries of other people end a request: its link has got around.
+MOST_REFUSALS = 3
+
+_GOT_AROUND = (
+    "Somebody else opened the link several times, so it was closed; ask your assistant for a new one."
+)
+
+
+class SharedProvisioning(Provisioning):
+    """`Provisioning` for many people, who sign in before they answer."""
+
+    async def own(self, elicitation_id: str, who: SignedIn) -> Elicitation:
+        """Find a visit of the person who signed in. One of somebody else is audited and counted.
+
+        Raises:
+            ElicitationUnknown: There is none.
+            OtherPerson: It was asked of somebody else; after the third such try it is over, and the
+                next call of the person it was meant for makes a new one.
+        """
+        elicitation = await self._find(elicitation_id)
+        if elicitation is None or elicitation.kind != "page":
+            raise ElicitationUnknown(OVER)
+        if elicitation.principal != who.principal:
+            await self._refuse(elicitation, who)
+        return elicitation
+
+    async def see(self, elicitation_id: str, who: SignedIn) -> Visit:
+        """Show a visit to the person it is for, without changing anything; raises as `own`."""
+        # In this order for the reason that `view` gives.
+        flow = await self._database.login_flows.find(elicitation_id)
+        return await self._visit(await self.own(elicitation_id, who), flow)
+
+    async def _refuse(self, elicitation: Elicitation, who: SignedIn) -> NoReturn:
+        if elicitation.state.final:
+            raise ElicitationUnknown(OVER)
+        visitor = f"{who.principal.issuer} {who.principal.subject}"
+        entries = [
+            self._audit(elicitation, "visit", "refused: another person", visitor),
+            self._audit(elicitation, "visit", "refused: of another person", "", principal=who.principal),
+        ]
+        await self._database.audit.append(entries)
+        if await self._database.elicitations.count_refusal(elicitation.id) >= MOST_REFUSALS:
+            await self._finish(elicitation, ElicitationState.FAILED, error=_GOT_AROUND)
+        raise OtherPerson("This request belongs to another account. Nothing was shared.")
+
+    async def connected(
+        self,
+        elicitation: Elicitation,
+        given: Redeemed,
+        scopes: frozenset[str],
+        *,
+        provider: str,
+        uid: str | None,
+    ) -> bool:
+        """Store what a browser brought back, in one transaction; False when nobody waits for it any more.
+
+        `uid` is the account that the operator's mapping gives the person, None where the person has
+        said that this one is theirs.
+
+        Raises:
+            WrongAccount: It is another account, or one that somebody else has connected. Nothing is
+                stored, and the visit stays open for another try.
+        """
+        identity, tokens = given.identity, given.tokens
+        account = self._account(elicitation.principal, identity)
+        credential = Credential(
+            id=str(uuid4()),
+            account_id=account.id,
+            provider=provider,
+            login_name=identity.uid,
+            secret=tokens.access_token,
+            needs_reauth=False,
+            version=1,
+            created_at=account.created_at,
+            refresh_token=tokens.refresh_token,
+            expires_at=tokens.expires_at,
+        )
+        try:
+            _require_account(identity, uid)
+            return await self._store(elicitation, None, account, credential, scopes & self._policy.bound)
+        except WrongAccount:
+            refused = self._audit(elicitation, "consent", "refused: wrong account", identity.uid)
+            await self._database.audit.append([refused])
+            raise
+
+
+def _require_account(identity: Identity, uid: str | None) -> None:
+    if uid not in (None, identity.uid):
+        raise WrongAccount(
+            f"Nextcloud answered for {identity.uid!r}, but your account is {uid!r}. Nothing was stored."
+            f" Sign in to Nextcloud as {uid!r} and try again."
+        )

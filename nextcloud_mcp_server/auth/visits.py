@@ -1,0 +1,232 @@
+"""Everything behind the pages of many people: sign-in, consent, the trip to Nextcloud, the account.
+
+Who may do what is decided here and below, never in a page. Each question comes with who is signed
+in, or with the token of the browser's session; a refusal is an exception.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage
+from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.callback import Params
+from nextcloud_mcp_server.auth.grant_leg import GrantLegs
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.provider import RedirectProvider
+from nextcloud_mcp_server.auth.provisioning import OVER, Policy
+from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
+from nextcloud_mcp_server.auth.sign_in import SignIn
+from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
+from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, SignInRefused
+from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, SignedIn
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+#: How long a person stays signed in at our pages.
+SESSION_LIFETIME = timedelta(minutes=15)
+
+_TARGET = re.compile(r"account|visit:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Visits:
+    """The state machine of consent, as many people's browsers reach it."""
+
+    def __init__(
+        self,
+        database: "Database",
+        provisioning: SharedProvisioning,
+        sign_in: SignIn,
+        provider: RedirectProvider,
+        *,
+        outbox: Outbox,
+        policy: Policy,
+        budget: RedemptionBudget,
+        clock: Callable[[], datetime],
+        on_changed: Callable[[], None],
+        revoke_seconds: float = REVOKE_SECONDS,
+    ) -> None:
+        self._database = database
+        self._provisioning = provisioning
+        self._sign_in = sign_in
+        self._clock = clock
+        self._legs = GrantLegs(
+            database,
+            provisioning,
+            provider,
+            outbox=outbox,
+            budget=budget,
+            clock=clock,
+            mapped=sign_in.mapping_claim is not None,
+        )
+        self._page = AccountPage(
+            database,
+            outbox=outbox,
+            policy=policy,
+            clock=clock,
+            on_changed=on_changed,
+            revoke_seconds=revoke_seconds,
+        )
+
+    async def begin_sign_in(self, target: str) -> SignInStart:
+        """Start a sign-in for `visit:<id>` or `account`; nothing is stored.
+
+        Whether there is such a visit is not looked up: before a sign-in all links look the same.
+
+        Raises:
+            ElicitationUnknown: The target is neither.
+            IssuerUnavailable: The identity provider could not be asked where to go.
+        """
+        if not _TARGET.fullmatch(target):
+            raise ElicitationUnknown(OVER)
+        return await self._sign_in.begin(target)
+
+    async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
+        """Take what the identity provider sent back with the browser, and begin a session there.
+
+        Raises:
+            SignInRefused: Something about it is not trusted.
+            IssuerUnavailable: The identity provider could not be asked.
+        """
+        returned = await self._sign_in.returned(flow, params)
+        token = returned.session
+        if await self._database.sign_ins.find(token.get_secret_value()) is not None:
+            # The session that this question led to exists: it was answered before.
+            raise SignInRefused("This sign-in was used already. Start again.")
+        person = await self._sign_in.redeem(returned)
+        now = self._clock()
+        signed_in = SignedIn(
+            principal=person.principal,
+            display_name=person.display_name,
+            uid=person.uid,
+            created_at=now,
+            expires_at=now + SESSION_LIFETIME,
+        )
+        # Of two answers that come at once, the second finds its place taken and fails here.
+        await self._database.sign_ins.create(token.get_secret_value(), signed_in)
+        return SignInDone(token=token, signed_in=signed_in, target=returned.target)
+
+    async def signed_in(self, token: str) -> SignedIn | None:
+        """Find who is signed in; None when nobody is, or it is over."""
+        return await self._database.sign_ins.find(token)
+
+    async def sign_out(self, token: str) -> None:
+        """End one session, and what was begun in it."""
+        await self._database.sign_ins.delete(token)
+        await self._legs.end_discarded()
+
+    async def sign_out_everywhere(self, who: SignedIn) -> None:
+        """End every session of a person, and what was begun in them."""
+        await self._database.sign_ins.delete_all(who.principal)
+        await self._legs.end_discarded()
+
+    async def view(self, elicitation_id: str, who: SignedIn) -> Visit:
+        """Show a visit to the person it is for.
+
+        Raises:
+            ElicitationUnknown: There is none.
+            OtherPerson: It is somebody else's; that was written down, and the third time ends it.
+        """
+        return await self._provisioning.see(elicitation_id, who)
+
+    async def allow(
+        self, elicitation_id: str, who: SignedIn, token: str, scopes: frozenset[str]
+    ) -> str | None:
+        """Record what was ticked; tell where the person confirms, or None when they are connected.
+
+        Raises:
+            ElicitationUnknown: The visit is over, or never was.
+            OtherPerson: It is somebody else's.
+            InvalidInput: Nothing was ticked that may be allowed.
+            SignInRefused: The operator's mapping gives this person no account.
+            WrongAccount: The mapping gives them another account than they are connected to.
+            Throttled: Too many failures lately.
+            IssuerUnavailable: The provider's addresses could not be found out.
+        """
+        elicitation = await self._open(elicitation_id, who)
+        allowed = scopes & self._provisioning.bound
+        if not allowed:
+            raise InvalidInput("Nothing was ticked, so there is nothing to allow.")
+        uid = self._account_of(who)
+        if await self._provisioning.permit(elicitation, allowed, uid=uid):
+            return None
+        return await self._legs.start(elicitation, allowed, who, token)
+
+    async def decline(self, elicitation_id: str, who: SignedIn) -> None:
+        """End a visit; what Nextcloud gave for it or still gives is ended there.
+
+        Raises:
+            ElicitationUnknown: The visit is over, or never was.
+            OtherPerson: It is somebody else's.
+        """
+        await self._open(elicitation_id, who)
+        await self._provisioning.decline(elicitation_id)
+        await self._legs.end_discarded()
+
+    async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
+        """Take what the grant provider sent back with the browser; see `GrantLegs.finish`."""
+        self._account_of(who)
+        return await self._legs.finish(params, who, token)
+
+    async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
+        """Find what waits in this browser for the person to say that the account is theirs.
+
+        Raises:
+            ElicitationUnknown: There is no such visit.
+            OtherPerson: It is somebody else's.
+        """
+        await self._provisioning.own(elicitation_id, who)
+        return await self._database.held_grants.find(elicitation_id, sign_in=token)
+
+    async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
+        """Take that answer: keep what was given, or end it at once. See `GrantLegs.confirm`.
+
+        Raises:
+            OtherPerson: It is somebody else's visit.
+        """
+        elicitation = await self._provisioning.own(elicitation_id, who)
+        await self._legs.confirm(elicitation, who, token, mine=mine)
+
+    async def account(self, who: SignedIn) -> AccountView:
+        """Show what a person has connected."""
+        return await self._page.view(who)
+
+    async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
+        """Change what one client may do; see `AccountPage.set_scopes`."""
+        await self._page.set_scopes(who, client_id, scopes)
+
+    async def pause(self, who: SignedIn, client_id: str, *, paused: bool) -> None:
+        """Let one client do nothing until it goes on, or let it go on; see `AccountPage.pause`."""
+        await self._page.pause(who, client_id, paused=paused)
+
+    async def remove(self, who: SignedIn, client_id: str) -> None:
+        """End what one client may do; see `AccountPage.remove`."""
+        await self._page.remove(who, client_id)
+
+    async def disconnect(self, who: SignedIn) -> bool:
+        """End everything; tell whether Nextcloud has confirmed that already."""
+        return await self._page.disconnect(who)
+
+    async def tidy(self) -> None:
+        """End what ran out and forget it; called again and again by the server."""
+        await self._provisioning.expire()
+        await self._database.sign_ins.purge()
+        await self._legs.end_discarded()
+
+    async def _open(self, elicitation_id: str, who: SignedIn) -> Elicitation:
+        elicitation = await self._provisioning.own(elicitation_id, who)
+        if elicitation.state.final:
+            raise ElicitationUnknown(OVER)
+        return elicitation
+
+    def _account_of(self, who: SignedIn) -> str | None:
+        claim = self._sign_in.mapping_claim
+        if claim is not None and who.uid is None:
+            raise SignInRefused(
+                f"Your sign-in does not say which Nextcloud account is yours (claim {claim!r});"
+                " tell the operator."
+            )
+        return who.uid

@@ -1,0 +1,513 @@
+"""Consent cannot cross people, however links, browsers, tabs and moments are arranged."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
+    GrantRefused,
+    OtherPerson,
+    SignInRefused,
+    StorageError,
+    Throttled,
+    WrongAccount,
+)
+from nextcloud_mcp_server.storage.records import ElicitationState, Principal
+from tests.auth_stage import READ, together
+from tests.issuer_fake import Change, twice, with_, without
+from tests.visits_stage import Browser, Stage
+
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+
+
+async def browser(stage: Stage, name: str) -> Browser:
+    return await stage.browser(name, preferred_username=name)
+
+
+async def on_the_way(stage: Stage, name: str = "alice") -> tuple[str, Browser, str]:
+    """A visit whose person has pressed Allow and stands before Nextcloud's page."""
+    visit, person = await stage.ask(name), await browser(stage, name)
+    return visit, person, await stage.allow(visit, person)
+
+
+async def nothing_happened(stage: Stage) -> None:
+    assert stage.provider.redeemed == []
+    for name in ("alice", "bob"):
+        assert await stage.grant(name) is None
+
+
+# Somebody else's link
+
+
+async def test_alices_link_opened_by_bob_shows_and_stores_nothing(mapped: Stage) -> None:
+    visit, bob = await mapped.ask("alice"), await browser(mapped, "bob")
+
+    with pytest.raises(OtherPerson):
+        await mapped.visits.view(visit, bob.who)
+    with pytest.raises(OtherPerson):
+        await mapped.visits.allow(visit, bob.who, bob.token, READ)
+
+    await nothing_happened(mapped)
+    assert await mapped.state(visit) is ElicitationState.PENDING
+    assert mapped.provider.sent == []
+    assert await mapped.audit("alice") == [("visit", "refused: another person")] * 2
+    assert await mapped.audit("bob") == [("visit", "refused: of another person")] * 2
+
+
+async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped: Stage) -> None:
+    visit, alice = await mapped.ask("alice"), await browser(mapped, "alice")
+    bob = await browser(mapped, "bob")
+
+    for _ in range(3):
+        with pytest.raises(OtherPerson):
+            await mapped.visits.view(visit, bob.who)
+
+    assert await mapped.state(visit) is ElicitationState.FAILED
+    assert mapped.finished == [visit]
+    assert (await mapped.visits.view(visit, alice.who)).error is not None
+    # A link that is over tells others nothing any more.
+    with pytest.raises(ElicitationUnknown):
+        await mapped.visits.view(visit, bob.who)
+    assert await mapped.ask("alice") != visit
+
+
+async def test_nobody_can_answer_for_somebody_else(mapped: Stage) -> None:
+    visit, alice, url = await on_the_way(mapped)
+    bob = await browser(mapped, "bob")
+    params = mapped.provider.confirm(url, "alice")
+
+    attempts: list[Callable[[], Awaitable[object]]] = [
+        lambda: mapped.visits.decline(visit, bob.who),
+        lambda: mapped.visits.confirm(visit, bob.who, bob.token, mine=True),
+    ]
+    for attempt in attempts:
+        with pytest.raises(OtherPerson):
+            await attempt()
+
+    assert await mapped.state(visit) is ElicitationState.OPENED
+    await mapped.visits.finish_grant(params, alice.who, alice.token)
+    assert await mapped.grant("alice") is not None
+
+
+async def test_the_same_name_at_another_issuer_is_another_person(mapped: Stage) -> None:
+    visit, alice = await mapped.ask("alice"), await browser(mapped, "alice")
+    stranger = replace(alice.who, principal=Principal("https://other.test", "alice"))
+
+    with pytest.raises(OtherPerson):
+        await mapped.visits.view(visit, stranger)
+
+
+@pytest.mark.parametrize("visit", [UNKNOWN, UNKNOWN.upper(), f"{UNKNOWN} ", "", "%00", "../../x"])
+async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, visit: str) -> None:
+    alice = await browser(mapped, "alice")
+    said: set[str] = set()
+
+    for attempt in (
+        mapped.visits.view(visit, alice.who),
+        mapped.visits.allow(visit, alice.who, alice.token, READ),
+        mapped.visits.decline(visit, alice.who),
+        mapped.visits.held(visit, alice.who, alice.token),
+        mapped.visits.confirm(visit, alice.who, alice.token, mine=True),
+    ):
+        with pytest.raises(ElicitationUnknown) as caught:
+            await attempt
+        said.add(str(caught.value))
+
+    assert len(said) == 1
+
+
+# Somebody else's browser
+
+
+async def test_an_address_finished_in_another_persons_browser_is_refused_before_the_token_request(
+    mapped: Stage,
+) -> None:
+    """Alice mails Bob the address of Nextcloud's page; Bob confirms there and comes back to us."""
+    visit, alice, url = await on_the_way(mapped)
+    bob = await browser(mapped, "bob")
+    params = mapped.provider.confirm(url, "bob")
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(params, bob.who, bob.token)
+
+    await nothing_happened(mapped)
+    # Whoever learns a state cannot end the visit either.
+    await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+    assert await mapped.grant("alice") is not None
+    assert await mapped.state(visit) is ElicitationState.COMPLETE
+
+
+async def test_an_address_finished_in_another_browser_of_the_same_person_is_refused(mapped: Stage) -> None:
+    _, _, url = await on_the_way(mapped)
+    other = await browser(mapped, "alice")
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), other.who, other.token)
+
+    await nothing_happened(mapped)
+
+
+async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(mapped: Stage) -> None:
+    _, alice, url = await on_the_way(mapped)
+    bob = await browser(mapped, "bob")
+
+    with pytest.raises(OtherPerson):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "bob"), bob.who, alice.token)
+
+    await nothing_happened(mapped)
+
+
+async def test_signing_out_ends_the_trips_that_were_begun(mapped: Stage) -> None:
+    _, alice, url = await on_the_way(mapped)
+    await mapped.visits.sign_out(alice.token)
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    await nothing_happened(mapped)
+
+
+async def test_what_waits_for_a_word_waits_in_one_browser_only(people: Stage) -> None:
+    visit, alice, url = await on_the_way(people)
+    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+    other = await browser(people, "alice")
+
+    assert await people.held(visit, other) is None
+    with pytest.raises(ElicitationUnknown):
+        await people.visits.confirm(visit, other.who, other.token, mine=True)
+
+    assert await people.grant() is None
+    assert await people.held(visit, alice) is not None
+
+
+# The way back
+
+
+ODD: dict[str, Change] = {
+    "no state": without("state"),
+    "wrong state": with_("state", "x"),
+    "state twice": twice("state"),
+    "code twice": twice("code"),
+    "code and error": with_("error", "access_denied"),
+    "no code at all": with_("code", "<script>alert(1)</script> x"),
+    "short code": with_("code", "short"),
+    "neither": without("code"),
+    "error": lambda params: {"state": params["state"], "error": ["server_error"]},
+    "issuer where none is sent": with_("iss", "https://evil.test"),
+    "another twice": with_("x", "1", "2"),
+}
+
+
+@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
+async def test_an_odd_callback_is_refused_before_the_token_request(mapped: Stage, change: Change) -> None:
+    _, alice, url = await on_the_way(mapped)
+    params = change(mapped.provider.confirm(url, "alice"))
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    await nothing_happened(mapped)
+
+
+@pytest.mark.parametrize("iss", [[], ["https://id.test/"], ["https://ID.test"], ["https://evil.test"]])
+async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
+    mapped: Stage, iss: list[str]
+) -> None:
+    mapped.provider.issuer = "https://id.test"
+    _, alice, url = await on_the_way(mapped)
+    params = {**mapped.provider.confirm(url, "alice"), "iss": iss}
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    await nothing_happened(mapped)
+
+
+async def test_an_address_made_for_another_callback_is_refused(mapped: Stage) -> None:
+    _, alice, url = await on_the_way(mapped)
+    mapped.provider.redirect_uri = "https://mcp.test/oauth/callback/other"
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    await nothing_happened(mapped)
+
+
+async def test_a_callback_that_is_played_again_does_nothing(mapped: Stage) -> None:
+    _, alice, url = await on_the_way(mapped)
+    params = mapped.provider.confirm(url, "alice")
+    await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    assert len(mapped.provider.redeemed) == 1
+
+
+async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: Stage) -> None:
+    visit, alice = await mapped.ask(), await browser(mapped, "alice")
+    urls = [await mapped.allow(visit, alice) for _ in range(8)]
+    refused: list[type[Exception]] = []
+
+    async def come_back(url: str) -> None:
+        params = {**mapped.provider.confirm(url, "alice"), "code": ["made-up-by-mallory"]}
+        try:
+            await mapped.visits.finish_grant(params, alice.who, alice.token)
+        except (GrantRefused, Throttled) as error:
+            refused.append(type(error))
+
+    await together(*[partial(come_back, url) for url in urls])
+
+    assert sorted(one.__name__ for one in refused) == ["GrantRefused"] * 2 + ["Throttled"] * 6
+    assert len(mapped.provider.redeemed) == 2
+
+
+# Another account
+
+
+async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: Stage) -> None:
+    """Alice's browser is signed in to Nextcloud as Bob, who confirmed there without a word."""
+    visit, alice, url = await on_the_way(mapped)
+
+    with pytest.raises(WrongAccount, match=r"'bob'.*'alice'"):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "bob"), alice.who, alice.token)
+
+    assert await mapped.grant("alice") is None
+    assert await mapped.given_back() == ["access-granted-by-bob-0"]
+    assert await mapped.audit("alice") == [("consent", "refused: wrong account")]
+    assert await mapped.state(visit) is ElicitationState.OPENED
+
+
+async def test_an_account_belongs_to_the_first_person_who_connected_it(people: Stage) -> None:
+    await people.connect("bob")
+    visit, alice, url = await on_the_way(people)
+    await people.visits.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
+
+    with pytest.raises(WrongAccount, match="another person"):
+        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+
+    assert await people.grant("alice") is None
+    assert await people.held(visit, alice) is None
+    assert await people.given_back() == ["access-granted-by-bob-1"]
+    assert ("consent", "refused: wrong account") in await people.audit("alice")
+    assert await people.grant("bob") is not None
+
+
+async def test_changing_the_account_means_disconnecting_first(people: Stage) -> None:
+    await people.connect("alice")
+    old = await people.grant("alice")
+    assert old is not None
+    await people.database.grants.mark_needs_reauth(old.credential.id, version=old.credential.version)
+    visit, alice, url = await on_the_way(people)
+    await people.visits.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
+
+    with pytest.raises(WrongAccount, match="'alice' is connected"):
+        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+
+    assert await people.given_back() == ["access-granted-by-bob-1"]
+
+
+async def test_a_user_who_was_made_again_inherits_nothing(mapped: Stage) -> None:
+    """The account `alice` was deleted, and another human being got one of the same name."""
+    _, former, url = await on_the_way(mapped)
+    await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), former.who, former.token)
+    mapped.clock.forward(1)
+    old = await mapped.grant("alice")
+    assert old is not None
+    await mapped.database.grants.mark_needs_reauth(old.credential.id, version=old.credential.version)
+    waiting = await mapped.ask("alice", "third")
+    mapped.provider.homes["alice"] = "another-home"
+    again, alice = await mapped.ask("alice", "other"), await browser(mapped, "alice")
+    url = await mapped.allow(again, alice)
+
+    await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    grant = await mapped.grant("alice", "claude")
+    assert grant is not None
+    assert grant.permission is None
+    assert await mapped.state(again) is ElicitationState.COMPLETE
+    assert await mapped.state(waiting) is ElicitationState.EXPIRED
+    assert await mapped.visits.signed_in(former.token) is None
+
+
+# Bad moments
+
+
+async def test_two_tabs_one_after_the_other_give_one_grant(mapped: Stage) -> None:
+    visit, alice = await mapped.ask(), await browser(mapped, "alice")
+    urls = [await mapped.allow(visit, alice) for _ in range(2)]
+
+    done = [
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        for url in urls
+    ]
+
+    assert {one.elicitation_id for one in done} == {visit}
+    assert len(mapped.provider.redeemed) == 1
+
+
+async def test_two_tabs_at_once_give_one_grant(mapped: Stage) -> None:
+    visit, alice = await mapped.ask(), await browser(mapped, "alice")
+    urls = [await mapped.allow(visit, alice) for _ in range(2)]
+
+    async def come_back(url: str) -> None:
+        params = mapped.provider.confirm(url, "alice")
+        assert (await mapped.visits.finish_grant(params, alice.who, alice.token)).elicitation_id == visit
+
+    await together(*[partial(come_back, url) for url in urls])
+
+    assert len(mapped.provider.redeemed) == 1
+    assert await mapped.grant() is not None
+
+
+async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: Stage) -> None:
+    """Another process stores its grant while this one is asking the provider."""
+    visit, alice = await mapped.ask(), await browser(mapped, "alice")
+    first, second = [await mapped.allow(visit, alice) for _ in range(2)]
+    other = mapped.another_process()
+
+    async def meanwhile() -> None:
+        mapped.provider.meanwhile = None
+        await other.finish_grant(mapped.provider.confirm(first, "alice"), alice.who, alice.token)
+
+    mapped.provider.meanwhile = meanwhile
+    params = mapped.provider.confirm(second, "alice")
+    done = await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    grant = await mapped.grant()
+    assert done.elicitation_id == visit
+    assert grant is not None
+    stored = grant.credential.secret.get_secret_value()
+    assert set(await mapped.given_back()) == {"access-granted-by-alice-0", "access-granted-by-alice-1"} - {
+        stored
+    }
+
+
+async def expire(stage: Stage, visit: str, alice: Browser) -> None:
+    stage.clock.forward(601)
+
+
+async def decline(stage: Stage, visit: str, alice: Browser) -> None:
+    await stage.visits.decline(visit, alice.who)
+
+
+async def disconnect(stage: Stage, visit: str, alice: Browser) -> None:
+    await stage.visits.disconnect(alice.who)
+
+
+ENDINGS = [expire, decline, disconnect]
+Ending = Callable[[Stage, str, Browser], Awaitable[None]]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_visit_that_ended_on_the_way_asks_the_provider_nothing(mapped: Stage, ending: Ending) -> None:
+    visit, alice, url = await on_the_way(mapped)
+    await ending(mapped, visit, alice)
+
+    with pytest.raises((ElicitationUnknown, SignInRefused)):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    await nothing_happened(mapped)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_visit_that_ends_while_the_provider_is_asked_stores_nothing(
+    mapped: Stage, ending: Ending
+) -> None:
+    visit, alice, url = await on_the_way(mapped)
+    mapped.provider.meanwhile = partial(ending, mapped, visit, alice)
+
+    with pytest.raises(ElicitationUnknown):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await mapped.grant() is None
+    assert await mapped.given_back() == ["access-granted-by-alice-0"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_visit_that_ends_while_the_provider_is_asked_holds_nothing(
+    people: Stage, ending: Ending
+) -> None:
+    visit, alice, url = await on_the_way(people)
+    people.provider.meanwhile = partial(ending, people, visit, alice)
+
+    with pytest.raises(ElicitationUnknown):
+        await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await people.held(visit, alice) is None
+    assert await people.given_back() == ["access-granted-by-alice-0"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_what_waited_for_a_word_when_the_visit_ended_is_ended(people: Stage, ending: Ending) -> None:
+    visit, alice, url = await on_the_way(people)
+    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+    await ending(people, visit, alice)
+
+    with pytest.raises(ElicitationUnknown):
+        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+
+    await people.visits.tidy()
+    assert await people.grant() is None
+    assert await people.given_back() == ["access-granted-by-alice-0"]
+
+
+async def test_saying_mine_twice_at_once_connects_once(people: Stage) -> None:
+    visit, alice, url = await on_the_way(people)
+    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    async def confirm() -> None:
+        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+
+    await together(confirm, confirm)
+    await confirm()
+
+    assert people.finished[0] == visit
+    assert await people.grant() is not None
+    assert await people.given_back() == []
+
+
+async def test_a_browser_that_goes_away_while_the_provider_is_asked_loses_nothing(mapped: Stage) -> None:
+    visit, alice, url = await on_the_way(mapped)
+    params = mapped.provider.confirm(url, "alice")
+
+    with anyio.CancelScope() as request:
+
+        async def go_away() -> None:
+            request.cancel()
+            await anyio.lowlevel.checkpoint()
+
+        mapped.provider.meanwhile = go_away
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    assert await mapped.grant() is not None
+    assert await mapped.state(visit) is ElicitationState.COMPLETE
+
+
+@pytest.mark.parametrize("table", ["permissions", "audit"])
+async def test_what_cannot_be_stored_is_ended(mapped: Stage, table: str) -> None:
+    _, alice, url = await on_the_way(mapped)
+
+    with mapped.failing(f"INSERT ON {table}"), pytest.raises(StorageError):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await mapped.grant() is None
+    assert await mapped.given_back() == ["access-granted-by-alice-0"]
+
+
+async def test_what_cannot_even_be_kept_for_later_is_ended_at_once(mapped: Stage) -> None:
+    _, alice, url = await on_the_way(mapped)
+
+    with (
+        mapped.failing("INSERT ON permissions"),
+        mapped.failing("INSERT ON outbox"),
+        pytest.raises(StorageError),
+    ):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert mapped.provider.revoked == ["access-granted-by-alice-0"]

@@ -1,0 +1,314 @@
+"""Many people, their browsers, an identity provider and a grant provider, around one real database."""
+
+import shutil
+import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.discovery import Discovery
+from nextcloud_mcp_server.auth.jwks import KeySet
+from nextcloud_mcp_server.auth.oauth_client import OAuthClient
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.outgoing import Outgoing
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed
+from nextcloud_mcp_server.auth.provisioning import Policy
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
+from nextcloud_mcp_server.auth.sign_in import SignIn
+from nextcloud_mcp_server.auth.visits import Visits
+from nextcloud_mcp_server.errors import GrantRefused
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.records import (
+    Elicitation,
+    ElicitationState,
+    Grant,
+    HeldGrant,
+    Principal,
+    SignedIn,
+    Tokens,
+)
+from tests.auth_stage import NEXTCLOUD, READ, Clock, page_url
+from tests.issuer_fake import CLIENT, ISSUER, SECRET, Issuer, Params
+
+SIGN_IN_CALLBACK = "https://mcp.test/oauth/callback/sign-in"
+GRANT_CALLBACK = "https://mcp.test/oauth/callback/nextcloud"
+
+
+@dataclass
+class Nextclouds:
+    """A grant provider as the core app `oauth2` is one, with everybody's accounts in its memory.
+
+    `meanwhile` runs while a code is being redeemed: what happens in another tab in that moment.
+    """
+
+    clock: Clock
+    name: str = "nextcloud_oauth2"
+    redirect_uri: str = GRANT_CALLBACK
+    uses_pkce: bool = False
+    uses_nonce: bool = False
+    issuer: str | None = None
+    homes: dict[str, str] = field(default_factory=dict[str, str])
+    sent: list[tuple[SecretStr | None, SecretStr | None]] = field(
+        default_factory=list[tuple[SecretStr | None, SecretStr | None]]
+    )
+    redeemed: list[str] = field(default_factory=list[str])
+    secrets: list[tuple[SecretStr | None, SecretStr | None]] = field(
+        default_factory=list[tuple[SecretStr | None, SecretStr | None]]
+    )
+    revoked: list[str] = field(default_factory=list[str])
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+    failure: Exception | None = None
+    unreachable: Exception | None = None
+    _codes: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def callback_issuer(self) -> str | None:
+        return self.issuer
+
+    async def authorize_url(self, *, state: str, verifier: SecretStr | None, nonce: SecretStr | None) -> str:
+        self.sent.append((verifier, nonce))
+        return f"{NEXTCLOUD}/authorize?state={state}"
+
+    def confirm(self, url: str, uid: str) -> Params:
+        """Press "Grant access", signed in to Nextcloud as somebody; the answer is the callback's query."""
+        code = f"granted-by-{uid}-{len(self._codes)}"
+        self._codes[code] = uid
+        params = {"state": parse_qs(urlsplit(url).query)["state"], "code": [code]}
+        if self.issuer is not None:
+            params["iss"] = [self.issuer]
+        return params
+
+    async def redeem(
+        self, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
+    ) -> Redeemed:
+        self.redeemed.append(text := code.get_secret_value())
+        self.secrets.append((verifier, nonce))
+        if self.failure is not None:
+            raise self.failure
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        uid = self._codes.get(text)
+        if uid is None:
+            raise GrantRefused("The code is not accepted.")
+        tokens = Tokens(
+            SecretStr(f"access-{text}"), SecretStr(f"refresh-{text}"), self.clock() + timedelta(hours=1)
+        )
+        return Redeemed(tokens, Identity(uid, uid.title(), self.homes.get(uid, f"home-{uid}")))
+
+    async def refresh(self, refresh_token: SecretStr) -> Tokens:
+        raise NotImplementedError
+
+    async def revoke(self, tokens: Tokens) -> bool:
+        if self.unreachable is not None:
+            raise self.unreachable
+        self.revoked.append(tokens.access_token.get_secret_value())
+        return True
+
+
+class NoLoginFlow:
+    """Stands where personal mode has Login Flow v2; nobody may come here."""
+
+    name = "login_flow"
+
+    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
+        raise NotImplementedError
+
+    async def redeem(self, flow: object) -> None:
+        raise NotImplementedError
+
+    async def identify(self, result: object) -> Identity:
+        raise NotImplementedError
+
+    async def revoke(self, *, login_name: str, secret: SecretStr) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Browser:
+    """A browser in which somebody signed in; without it a token is of no use, and the other way round."""
+
+    who: SignedIn
+    token: str
+
+
+@dataclass
+class Stage:
+    """Everything around `Visits`, and `Visits`."""
+
+    clock: Clock
+    issuer: Issuer
+    provider: Nextclouds
+    database: Database
+    provisioning: SharedProvisioning
+    outbox: Outbox
+    sign_in: SignIn
+    visits: Visits
+    keys: KeyRing
+    file: Path
+    finished: list[str]
+    changes: list[None]
+    make: Callable[[], Visits]
+
+    def caller(self, name: str, client: str = "claude") -> Caller:
+        return Caller(Principal(ISSUER, name), client, f"Client {client}")
+
+    async def ask(self, name: str = "alice", client: str = "claude", scopes: frozenset[str] = READ) -> str:
+        """Let a person's client ask for consent; the answer is the visit's id."""
+        caller = self.caller(name, client)
+        grant = await self.database.grants.find(caller.principal, client)
+        return (await self.provisioning.ask(caller, scopes, grant=grant)).elicitation_id
+
+    async def browser(self, name: str = "alice", /, target: str = "account", **claims: object) -> Browser:
+        """Sign somebody in at a browser."""
+        start = await self.visits.begin_sign_in(target)
+        params = self.issuer.sign_in(start.url, name, **claims)
+        done = await self.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        return Browser(done.signed_in, done.token.get_secret_value())
+
+    async def allow(self, visit: str, browser: Browser, scopes: frozenset[str] = READ) -> str:
+        """Press Allow; the answer is where to confirm."""
+        url = await self.visits.allow(visit, browser.who, browser.token, scopes)
+        assert url is not None
+        return url
+
+    async def connect(
+        self, name: str = "alice", client: str = "claude", uid: str | None = None
+    ) -> tuple[str, Browser]:
+        """Walk through one consent."""
+        visit, browser = await self.ask(name, client), await self.browser(name)
+        url = await self.allow(visit, browser)
+        done = await self.visits.finish_grant(
+            self.provider.confirm(url, uid or name), browser.who, browser.token
+        )
+        if done.held is not None:
+            await self.visits.confirm(visit, browser.who, browser.token, mine=True)
+        self.clock.forward(1)
+        return visit, browser
+
+    async def state(self, visit: str) -> ElicitationState:
+        found = await self.database.elicitations.find(visit)
+        assert found is not None
+        return found.state
+
+    async def grant(self, name: str = "alice", client: str = "claude") -> Grant | None:
+        return await self.database.grants.find(Principal(ISSUER, name), client)
+
+    def another_process(self) -> Visits:
+        """Another process on the same database, with a line of its own."""
+        return self.make()
+
+    @contextmanager
+    def failing(self, change: str) -> Generator[None]:
+        """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+        name = change.replace(" ", "_")
+        self.sql(f"CREATE TRIGGER {name} BEFORE {change} BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        try:
+            yield
+        finally:
+            self.sql(f"DROP TRIGGER {name}")
+
+    def sql(self, statement: str) -> None:
+        """Change the database file behind everybody's back."""
+        with closing(sqlite3.connect(self.file, isolation_level=None)) as connection:
+            connection.execute(statement)
+
+    async def held(self, visit: str, browser: Browser) -> HeldGrant | None:
+        return await self.visits.held(visit, browser.who, browser.token)
+
+    async def given_back(self) -> list[str]:
+        """List the access that was ended at Nextcloud, now that the outbox had its turn."""
+        await self.outbox.turn()
+        return self.provider.revoked
+
+    async def audit(self, name: str = "alice") -> list[tuple[str, str]]:
+        recent = await self.database.audit.recent(Principal(ISSUER, name), 50)
+        return [(entry.action, entry.result) for entry in recent]
+
+
+@asynccontextmanager
+async def open_visits(
+    folder: Path,
+    template: Path,
+    *,
+    mapping_claim: str | None = None,
+    identity_claim: str = "sub",
+    bound: frozenset[str] = frozenset(SCOPES),
+    posts_secret: bool = False,
+) -> AsyncGenerator[Stage]:
+    """Build a stage; everything is closed in the end."""
+    clock = Clock()
+    issuer, provider = Issuer(clock), Nextclouds(clock)
+    keys = KeyRing.parse([SecretStr(new_key())])
+    file = folder / "state.db"
+    # A new schema costs a second, which not every test has to pay.
+    shutil.copy(template, file)
+    finished: list[str] = []
+    changes: list[None] = []
+
+    async def on_finished(elicitation_id: str) -> None:
+        finished.append(elicitation_id)
+
+    async with AsyncExitStack() as stack:
+        database = await Database.open(file_url(file), keys=keys, clock=clock)
+        stack.push_async_callback(database.aclose)
+        pool = open_pool(ca_bundle=None, user_agent="test", transport=httpx2.MockTransport(issuer))
+        stack.push_async_callback(pool.aclose)
+        outgoing = Outgoing(pool)
+        discovery = Discovery(ISSUER, outgoing, monotonic=clock.seconds)
+        sign_in = SignIn(
+            discovery=discovery,
+            keyset=KeySet(discovery, outgoing, monotonic=clock.seconds),
+            outgoing=outgoing,
+            client=OAuthClient(CLIENT, SecretStr(SECRET), posts_secret=posts_secret),
+            redirect_uri=SIGN_IN_CALLBACK,
+            keys=keys,
+            clock=clock,
+            identity_claim=identity_claim,
+            mapping_claim=mapping_claim,
+        )
+        policy = Policy(NEXTCLOUD, "nextcloud.test", bound, page_url)
+        provisioning = SharedProvisioning(
+            database, NoLoginFlow(), policy, clock=clock, on_finished=on_finished
+        )
+        outbox = Outbox(
+            database, NoLoginFlow(), clock=clock, within=None, redirects={provider.name: provider}
+        )
+
+        def make() -> Visits:
+            return Visits(
+                database,
+                provisioning,
+                sign_in,
+                provider,
+                outbox=outbox,
+                policy=policy,
+                budget=RedemptionBudget(database, clock=clock),
+                clock=clock,
+                on_changed=lambda: changes.append(None),
+            )
+
+        yield Stage(
+            clock,
+            issuer,
+            provider,
+            database,
+            provisioning,
+            outbox,
+            sign_in,
+            make(),
+            keys,
+            file,
+            finished,
+            changes,
+            make,
+        )
