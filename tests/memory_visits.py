@@ -131,6 +131,12 @@ class MemoryVisits:
     def end(self, elicitation_id: str, state: ElicitationState, error: str | None = None) -> None:
         self._set(elicitation_id, state=state, error=error)
 
+    def forget(self) -> None:
+        """Begin again, for the next thing to look at."""
+        for kept in (self.visits, self.sessions, self.connected, self.clients, self.names, self.waiting):
+            kept.clear()
+        self.needs_reauth = False
+
     async def ready(self) -> "MemoryVisits":
         return self
 
@@ -312,7 +318,10 @@ def config(**changes: object) -> WebConfig:
 
 
 def application(
-    visits: MemoryVisits, settings: WebConfig | None = None, *, keys: Sequence[bytes] = ()
+    visits: MemoryVisits,
+    settings: WebConfig | None = None,
+    *,
+    keys: Sequence[bytes] = (),
 ) -> ASGIApp:
     """Put the pages together as the server does."""
     methods = ["GET", "POST", "DELETE"]

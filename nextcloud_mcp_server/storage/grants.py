@@ -126,9 +126,10 @@ class GrantRepository:
     async def store_refreshed(self, credential_id: str, *, version: int, tokens: Tokens) -> bool:
         """Replace the tokens, when nothing has changed since this version, and free the lease.
 
-        A refresh token stays when the answer brings none (RFC 6749 §6). False, and nothing stored,
-        when somebody else was faster, when the credential was refused meanwhile, or when it is gone:
-        then the tokens belong to `keep_alternate`.
+        A refresh token stays when the answer brings none (RFC 6749 §6), and a credential that was dead
+        lives again: a late answer was kept for it. False, and nothing stored, when somebody else was
+        faster, when the credential was refused meanwhile, or when it is gone: then the tokens belong
+        to `keep_alternate`.
         """
         async with self._renewing() as renewal:
             return await renewal.store(credential_id, version=version, tokens=tokens)

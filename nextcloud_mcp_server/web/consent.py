@@ -121,6 +121,7 @@ class VisitPages:
             "connected_as.html",
             id=visit.id,
             csrf=visitor.cookies.form_check(_confirming(visit.id)),
+            person=visitor.name,
             client=Name.of(visit.client_name),
             host=Name.of_host(visit.nextcloud_host),
             account=Name.of(held.display_name) or Name.of(held.uid),

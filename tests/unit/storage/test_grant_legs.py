@@ -5,7 +5,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Elicitation, GrantLeg
+from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, GrantLeg, Principal
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Depart = Callable[..., Awaitable[GrantLeg]]
@@ -70,6 +70,24 @@ async def test_an_old_state_is_refused(
     advance(10 * 60)
 
     assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+
+
+async def test_disconnecting_ends_the_legs_of_that_person(
+    *,
+    database: Database,
+    ask: Ask,
+    depart: Depart,
+    alice: Principal,
+    bob: Principal,
+    entry: Callable[..., AuditEntry],
+) -> None:
+    await depart(await ask(), state="state-1")
+    of_bob = await depart(await ask(bob), state="state-2")
+
+    await database.grants.disconnect(alice, audit=entry("disconnect"))
+
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_legs.take("state-2", sign_in="browser-1") == of_bob
 
 
 async def test_a_leg_whose_key_is_missing_is_refused(ask: Ask, depart: Depart, open_database: Open) -> None:

@@ -203,6 +203,22 @@ async def test_a_late_answer_is_forgotten_with_a_credential_that_is_dead(
     assert (await current(database)).alternate is None
 
 
+@pytest.mark.usefixtures("credential")
+async def test_a_late_answer_brings_a_dead_credential_back(database: Database, tokens: MakeTokens) -> None:
+    late = tokens("late", "refresh of late")
+    await database.grants.mark_needs_reauth(ID, version=1)
+    await database.grants.keep_alternate(ID, late)
+    leased = await database.grants.lease(ID, owner="one", lease=LEASE)
+
+    stored = await database.grants.store_refreshed(ID, version=2, tokens=tokens("access-2", "refresh-2"))
+
+    found = await current(database)
+    assert leased is not None
+    assert (leased.needs_reauth, leased.alternate) == (True, late)
+    assert stored
+    assert (found.needs_reauth, found.alternate, found.version) == (False, None, 3)
+
+
 async def test_tokens_for_a_credential_that_is_gone_are_ended_at_nextcloud(
     *,
     database: Database,

@@ -1,0 +1,193 @@
+"""Every page of many people, and how a browser gets to see it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from playwright.sync_api import Page
+
+from nextcloud_mcp_server.errors import IssuerUnavailable, WrongAccount
+from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.e2e.people_stage import PeopleStage, grant_as
+
+_LONG = "The remarkably long-winded research assistant for archives"
+
+
+def _provision(stage: PeopleStage, page: Page) -> None:
+    page.goto(stage.page("provision", stage.visits.open()))
+
+
+def _still(stage: PeopleStage, page: Page) -> None:
+    """Keep a page that leads on where it is: the others answer that there is nothing to show."""
+    page.route(f"{stage.elsewhere}/**", lambda route: route.fulfill(status=204))
+
+
+def _on_to_sign_in(stage: PeopleStage, page: Page) -> None:
+    _still(stage, page)
+    _provision(stage, page)
+    page.get_by_role("button").click()
+    page.wait_for_url("**/oauth/sign-in")
+
+
+def _consent(stage: PeopleStage, page: Page) -> None:
+    stage.sign_in(page.context)
+    page.goto(stage.page("consent", stage.visits.open()))
+
+
+def _consent_long_names(stage: PeopleStage, page: Page) -> None:
+    stage.visits.names["alice"] = "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)"
+    stage.sign_in(page.context)
+    page.goto(stage.page("consent", stage.visits.open(client_name=_LONG)))
+
+
+def _consent_already(stage: PeopleStage, page: Page) -> None:
+    stage.sign_in(page.context)
+    page.goto(stage.page("consent", stage.visits.open(needed=["notes:write"], granted=["notes:read"])))
+
+
+def _on_to_nextcloud(stage: PeopleStage, page: Page) -> None:
+    _still(stage, page)
+    _consent(stage, page)
+    page.locator("button[value=allow]").click()
+    page.wait_for_url("**/oauth/nextcloud")
+
+
+def _connected_as(stage: PeopleStage, page: Page) -> None:
+    _consent(stage, page)
+    page.locator("input[value='notes:write']").check()
+    page.locator("button[value=allow]").click()
+    grant_as(page, "bob")
+
+
+def _done(stage: PeopleStage, page: Page) -> None:
+    _connected_as(stage, page)
+    page.locator("button[value=mine]").click()
+
+
+def _not_me(stage: PeopleStage, page: Page) -> None:
+    _connected_as(stage, page)
+    page.locator("button[value=not-mine]").click()
+
+
+def _declined(stage: PeopleStage, page: Page) -> None:
+    _consent(stage, page)
+    page.locator("button[value=deny]").click()
+
+
+def _failed(stage: PeopleStage, page: Page) -> None:
+    elicitation_id = stage.visits.open()
+    stage.visits.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer this request.")
+    stage.sign_in(page.context)
+    page.goto(stage.page("done", elicitation_id))
+
+
+def _other_account(stage: PeopleStage, page: Page) -> None:
+    stage.sign_in(page.context, "bob")
+    page.goto(stage.page("consent", stage.visits.open("alice")))
+
+
+def _sign_in_refused(stage: PeopleStage, page: Page) -> None:
+    _on_to_sign_in(stage, page)
+    page.goto(f"{stage.origin}/oauth/callback/sign-in?error=access_denied")
+
+
+def _issuer_down(stage: PeopleStage, page: Page) -> None:
+    _provision(stage, page)
+    stage.visits.fault = IssuerUnavailable("No connection.")
+    page.get_by_role("button").click()
+    stage.visits.fault = None
+
+
+def _other_nextcloud(stage: PeopleStage, page: Page) -> None:
+    _consent(stage, page)
+    page.locator("button[value=allow]").click()
+    stage.visits.fault = WrongAccount("It opens bob.")
+    grant_as(page, "bob")
+    stage.visits.fault = None
+
+
+def _account(stage: PeopleStage, page: Page) -> None:
+    now, did = stage.visits.now, stage.visits.did
+    actions = ("nc_notes_get_note", "nc_notes_search_notes", "nc_notes_update_note", "nc_files_list_folder")
+    stage.visits.client(recent=(*did(*actions), *did("nc_files_read_file", result="NotFound")))
+    stage.visits.client(
+        client_id="code",
+        name="VS Code",
+        paused=True,
+        scopes=frozenset({"notes:read"}),
+        granted_at=now - timedelta(days=3),
+        last_used_at=None,
+    )
+    stage.sign_in(page.context)
+    page.goto(f"{stage.origin}/account")
+    for each in page.locator("summary").all():
+        each.click()
+
+
+def _account_told(stage: PeopleStage, page: Page) -> None:
+    _account(stage, page)
+    page.locator("button[value=save]").first.click()
+
+
+def _account_twins(stage: PeopleStage, page: Page) -> None:
+    stage.visits.needs_reauth = True
+    stage.visits.client(client_id="https://one.example/oauth/client.json", name=_LONG)
+    stage.visits.client(client_id="8f0b6c1e-3c77-4b61-9f3f-2f6f1f0a5a77", name=_LONG, scopes=frozenset[str]())
+    stage.sign_in(page.context)
+    page.goto(f"{stage.origin}/account")
+
+
+def _account_empty(stage: PeopleStage, page: Page) -> None:
+    stage.sign_in(page.context)
+    page.goto(f"{stage.origin}/account")
+
+
+def _account_sign_in(stage: PeopleStage, page: Page) -> None:
+    page.goto(f"{stage.origin}/account")
+
+
+def _account_signed_out(stage: PeopleStage, page: Page) -> None:
+    _account_empty(stage, page)
+    page.locator("form[action='/account/sign-out'] button").click()
+
+
+def _account_form(stage: PeopleStage, page: Page) -> None:
+    _account(stage, page)
+    page.context.clear_cookies()
+    stage.sign_in(page.context)
+    page.locator("button[value=save]").first.click()
+
+
+def _gone(stage: PeopleStage, page: Page) -> None:
+    page.goto(f"{stage.origin}/oauth/provision")
+
+
+def _home(stage: PeopleStage, page: Page) -> None:
+    page.goto(stage.origin)
+
+
+PEOPLE_SCENES: dict[str, Callable[[PeopleStage, Page], None]] = {
+    "people-home": _home,
+    "provision": _provision,
+    "on-to-sign-in": _on_to_sign_in,
+    "people-consent": _consent,
+    "people-consent-long-names": _consent_long_names,
+    "people-consent-allowed-already": _consent_already,
+    "on-to-nextcloud": _on_to_nextcloud,
+    "connected-as": _connected_as,
+    "people-done": _done,
+    "not-me": _not_me,
+    "people-declined": _declined,
+    "people-failed": _failed,
+    "other-account": _other_account,
+    "sign-in-refused": _sign_in_refused,
+    "issuer-down": _issuer_down,
+    "other-nextcloud": _other_nextcloud,
+    "account": _account,
+    "account-told": _account_told,
+    "account-twins": _account_twins,
+    "account-empty": _account_empty,
+    "account-sign-in": _account_sign_in,
+    "account-signed-out": _account_signed_out,
+    "account-form": _account_form,
+    "people-gone": _gone,
+}

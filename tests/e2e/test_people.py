@@ -1,0 +1,275 @@
+"""What many people see and do, each in a browser of their own."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.e2e.people_scenes import PEOPLE_SCENES
+from tests.e2e.people_stage import PeopleStage, grant_as, raised_people, sign_in_as
+from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, window_options
+
+# German is the longer language, so it gets the narrow screen.
+LOOKS = [
+    window_options(size=PHONE, scheme="light", language="de"),
+    window_options(size=DESKTOP, scheme="dark", language="en"),
+]
+
+
+@pytest.fixture
+def people() -> Iterator[PeopleStage]:
+    with raised_people() as built:
+        yield built
+
+
+@pytest.fixture
+def alice(chromium: Browser) -> Iterator[BrowserContext]:
+    context = chromium.new_context(**window_options())
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def bob(chromium: Browser) -> Iterator[BrowserContext]:
+    context = chromium.new_context(**window_options())
+    yield context
+    context.close()
+
+
+def heading(page: Page, text: str) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text(text)
+
+
+def signed_in_page(people: PeopleStage, window: BrowserContext, path: str = "") -> Page:
+    people.sign_in(window)
+    page = window.new_page()
+    page.goto(f"{people.origin}/account" if not path else people.page(path, people.visits.open()))
+    return page
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_person_signs_in_chooses_confirms_and_is_told_that_it_is_done(
+    people: PeopleStage, chromium: Browser, *, scripts: bool
+) -> None:
+    window = chromium.new_context(**window_options(), java_script_enabled=scripts)
+    elicitation_id = people.visits.open("alice")
+    page = window.new_page()
+
+    page.goto(people.page("provision", elicitation_id))
+    page.get_by_role("button", name="Continue").click()
+    sign_in_as(page, "alice")
+    heading(page, "Claude Code asks for access to cloud.example.org")
+    expect(page.get_by_text("Signed in as Alice.")).to_be_visible()
+    page.get_by_label("Change your notes").check()
+    page.get_by_role("button", name="Allow", exact=True).click()
+    grant_as(page, "alice")
+    heading(page, "Connected as Alice on cloud.example.org")
+    address = page.url
+    page.get_by_role("button", name="Continue").click()
+
+    heading(page, "Connected as alice.")
+    assert page.url == people.page("done", elicitation_id)
+    assert "code=" not in address
+    assert people.visits.clients["alice", "claude"].scopes == {"notes:read", "notes:write"}
+    window.close()
+
+
+def test_the_back_button_does_not_send_a_person_away_again(
+    people: PeopleStage, alice: BrowserContext
+) -> None:
+    people.visits.maps = True
+    page = signed_in_page(people, alice, "consent")
+    page.get_by_role("button", name="Allow", exact=True).click()
+    grant_as(page, "alice")
+    heading(page, "Connected as alice.")
+
+    page.go_back()
+    page.go_back()
+
+    heading(page, "Connected as alice.")
+    assert page.url.startswith(f"{people.origin}/oauth/done?")
+
+
+def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
+    people: PeopleStage, alice: BrowserContext, bob: BrowserContext
+) -> None:
+    elicitation_id = people.visits.open("alice")
+    hers, his = alice.new_page(), bob.new_page()
+
+    his.goto(people.page("provision", elicitation_id))
+    his.get_by_role("button", name="Continue").click()
+    sign_in_as(his, "bob")
+    heading(his, "This request belongs to another account")
+    expect(his.get_by_text("Signed in as Bob.")).to_be_visible()
+    assert "Claude Code" not in his.content()
+    hers.goto(people.page("provision", elicitation_id))
+    hers.get_by_role("button", name="Continue").click()
+    sign_in_as(hers, "alice")
+    hers.get_by_role("button", name="Allow", exact=True).click()
+    heading(hers, "Grant access")
+    captured = hers.url
+    his.goto(captured)
+    grant_as(his, "bob")
+
+    heading(his, "The sign-in did not work")
+    assert people.visits.connected == {}
+    grant_as(hers, "alice")
+    heading(hers, "Connected as Alice on cloud.example.org")
+
+
+def test_who_used_the_wrong_account_changes_it_and_goes_on(
+    people: PeopleStage, alice: BrowserContext
+) -> None:
+    people.sign_in(alice, "bob")
+    page = alice.new_page()
+    page.goto(people.page("consent", people.visits.open("alice")))
+
+    page.get_by_role("button", name="Use another account").click()
+    sign_in_as(page, "alice")
+
+    heading(page, "Claude Code asks for access to cloud.example.org")
+    expect(page.get_by_text("Signed in as Alice.")).to_be_visible()
+
+
+def test_who_notices_on_the_consent_page_can_still_change_the_account(
+    people: PeopleStage, alice: BrowserContext
+) -> None:
+    page = signed_in_page(people, alice, "consent")
+
+    page.get_by_role("button", name="Not you?").click()
+    sign_in_as(page, "bob")
+
+    heading(page, "This request belongs to another account")
+
+
+def test_an_account_that_is_not_theirs_is_given_back(people: PeopleStage, alice: BrowserContext) -> None:
+    page = signed_in_page(people, alice, "consent")
+    page.get_by_role("button", name="Allow", exact=True).click()
+    grant_as(page, "bob")
+
+    page.get_by_role("button", name="Not me").click()
+    heading(page, "Nothing was connected.")
+    page.get_by_role("link", name="Try again").click()
+    page.get_by_role("button", name="Allow", exact=True).click()
+    grant_as(page, "alice")
+    page.get_by_role("button", name="Continue").click()
+
+    heading(page, "Connected as alice.")
+    assert people.visits.connected == {"alice": "alice"}
+
+
+def test_enter_in_a_checkbox_or_a_switch_changes_nothing(people: PeopleStage, alice: BrowserContext) -> None:
+    people.visits.client()
+    consent, account = signed_in_page(people, alice, "consent"), alice.new_page()
+    account.goto(f"{people.origin}/account")
+
+    consent.get_by_label("Read your files").check()
+    consent.get_by_label("Read your files").press("Enter")
+    account.get_by_label("Change your files").check()
+    account.get_by_label("Change your files").press("Enter")
+
+    expect(consent.get_by_label("Read your files")).to_be_checked()
+    expect(account.get_by_label("Change your files")).not_to_be_checked()
+    assert {"allow", "set_scopes", "pause", "remove"}.isdisjoint(people.visits.calls)
+
+
+def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
+    people: PeopleStage, alice: BrowserContext
+) -> None:
+    people.visits.client()
+    page = signed_in_page(people, alice)
+
+    page.get_by_role("switch", name="Change your notes").uncheck()
+    page.get_by_role("button", name="Save changes").click()
+    expect(page.get_by_role("status")).to_have_text("Saved. It counts from now on.")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("While it is paused, it can do nothing.")).to_be_visible()
+    client = people.visits.clients["alice", "claude"]
+    page.get_by_text("Disconnect everything…").click()
+    page.get_by_role("button", name="Yes, disconnect everything").click()
+    expect(page.get_by_role("heading", level=2).first).to_have_text("No app is connected")
+    page.get_by_role("button", name="Sign out", exact=True).click()
+
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    assert (client.scopes, client.paused) == ({"notes:read", "files:read"}, True)
+    assert people.visits.connected == people.visits.sessions == {}
+
+
+def test_the_keyboard_alone_is_enough(people: PeopleStage, alice: BrowserContext) -> None:
+    people.visits.maps = True
+    page = signed_in_page(people, alice, "consent")
+
+    # Past "Not you?", to the first checkbox, over the others and the link to the buttons.
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Grant access")
+
+    assert [scopes for _, _, scopes in people.visits.legs.values()] == [{"notes:write"}]
+
+
+def test_another_site_can_neither_send_our_forms_nor_frame_our_pages(
+    people: PeopleStage, alice: BrowserContext
+) -> None:
+    people.visits.client()
+    page = signed_in_page(people, alice)
+    check = page.locator("input[name=csrf]").first.get_attribute("value")
+    evil = (
+        f"<iframe src='{people.origin}/account'></iframe>"
+        f"<form method='post' action='{people.origin}/account/disconnect'>"
+        f"<input name='csrf' value='{check}'><button>Win</button></form>"
+    )
+    page.route("http://evil.test/", lambda route: route.fulfill(body=evil, content_type="text/html"))
+    page.goto("http://evil.test/")
+    framed = page.frames[1].url
+
+    page.get_by_role("button", name="Win").click()
+
+    heading(page, "Another page sent you here")
+    assert framed == "chrome-error://chromewebdata/"
+    assert people.visits.connected == {"alice": "alice"}
+
+
+def test_a_person_who_declines_is_told_that_nothing_was_connected(
+    people: PeopleStage, alice: BrowserContext
+) -> None:
+    page = signed_in_page(people, alice, "consent")
+
+    page.locator("button[value=deny]").click()
+
+    heading(page, "Nothing was connected.")
+    assert [visit.state for visit in people.visits.visits.values()] == [ElicitationState.DECLINED]
+
+
+@pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
+def test_every_page_is_readable_by_everybody_and_fits_the_screen(
+    people: PeopleStage, chromium: Browser, axe: str, as_seen: WindowOptions
+) -> None:
+    refused: list[str] = []
+
+    for name, show in PEOPLE_SCENES.items():
+        people.visits.forget()
+        window = chromium.new_context(**as_seen)
+        page = window.new_page()
+        page.on(
+            "console",
+            lambda message: refused.append(message.text) if "Content Security" in message.text else None,
+        )
+        show(people, page)
+        page.evaluate(axe)
+        found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
+        assert nodes == [], name
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+        assert page.evaluate("document.documentElement.lang") == as_seen["locale"], name
+        window.close()
+
+    assert refused == []

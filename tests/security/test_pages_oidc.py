@@ -1,0 +1,757 @@
+"""The pages of many people against those who would have somebody answer for somebody else."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.pages import stylesheet
+from tests.memory_visits import (
+    HOST,
+    ORIGIN,
+    MemoryVisits,
+    allow,
+    browser_of,
+    checks,
+    config,
+    give,
+    sign_in,
+    state_of,
+    url,
+)
+
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{client}"
+LOOKS = [
+    ("GET", "/"),
+    ("GET", "/healthz"),
+    ("GET", "/static/{style}"),
+    ("GET", "/nothing/here"),
+    ("GET", "/oauth/provision?elicitationId={open}"),
+    ("HEAD", "/oauth/provision?elicitationId={open}"),
+    ("GET", "/oauth/provision?elicitationId={unknown}"),
+    ("GET", "/oauth/sign-in"),
+    ("GET", "/oauth/callback/sign-in?code=alice&state=x"),
+    ("GET", "/oauth/callback/nextcloud?code=alice&state=x"),
+    ("HEAD", "/oauth/callback/nextcloud?code=alice&state=x"),
+    ("GET", "/oauth/consent?elicitationId={open}"),
+    ("GET", "/oauth/consent?elicitationId={foreign}"),
+    ("GET", "/oauth/consent?elicitationId={unknown}"),
+    ("GET", "/oauth/nextcloud"),
+    ("GET", "/oauth/confirm?elicitationId={open}"),
+    ("GET", "/oauth/not-me?elicitationId={open}"),
+    ("GET", "/oauth/done?elicitationId={open}"),
+    ("GET", "/account"),
+    ("PUT", "/account"),
+]
+FORMS = [
+    "/oauth/provision?elicitationId={open}",
+    "/oauth/other-account",
+    "/oauth/consent",
+    "/oauth/confirm",
+    "/account/sign-in",
+    "/account/app",
+    "/account/disconnect",
+    "/account/sign-out",
+    "/account/sign-out-everywhere",
+]
+ROUTES = [*LOOKS, *(("POST", path) for path in FORMS), ("POST", "/mcp"), ("POST", "/mcp/broken")]
+#: Where an answer may send a browser: nowhere else, whatever was asked.
+PLACES = re.compile(
+    r"/oauth/(sign-in|nextcloud)|/account"
+    r"|/oauth/(provision|consent|confirm|not-me|done)\?elicitationId=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+
+
+@pytest.fixture
+def visits() -> MemoryVisits:
+    return MemoryVisits()
+
+
+@pytest.fixture
+async def people(visits: MemoryVisits) -> AsyncIterator[httpx2.AsyncClient]:
+    async with browser_of(visits) as client:
+        yield client
+
+
+def seen(response: httpx2.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
+    """Everything a browser can tell two answers apart by."""
+    return response.status_code, response.content, sorted(response.headers.multi_items())
+
+
+def fields(elicitation_id: str, check: str | list[str], **more: str) -> dict[str, Any]:
+    """Everything any form of ours sends."""
+    usual = {"elicitationId": elicitation_id, "csrf": check, "allow": "notes:read", "client": "claude"}
+    return usual | {"answer": "allow", "do": "remove"} | more
+
+
+# Links
+
+
+async def test_before_a_sign_in_every_link_gets_the_same_page(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    ended = {state: visits.open() for state in ElicitationState if state.final}
+    for state, elicitation_id in ended.items():
+        visits.end(elicitation_id, state)
+    links = [UNKNOWN, visits.open("alice"), visits.open("bob", client_name="Other"), *ended.values()]
+
+    answers = [await people.get(url("provision", link)) for link in links]
+    sign_in(people, visits, "bob")
+    answers += [await people.get(url("provision", link)) for link in links]
+
+    assert answers[0].status_code == 200
+    assert all(seen(answer) == seen(answers[0]) for answer in answers)
+    assert "view" not in visits.calls
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "elicitationId=",
+        "elicitationId=not-a-uuid",
+        "elicitationId={upper}",
+        "elicitationId={open}0",
+        "elicitationId={open}%00",
+        "elicitationId={open}%0d%0aLocation:%20https://evil.example",
+        "elicitationId={open}&elicitationId={open}",
+        f"elicitationId={{open}}&elicitationId={UNKNOWN}",
+        "elicitationid={open}",
+        "elicitationId=" + "a" * 5000,
+        "elicitationId=//evil.example",
+        "elicitationId=%3Cscript%3E",
+    ],
+)
+@pytest.mark.parametrize("path", ["provision", "consent", "confirm", "not-me", "done"])
+async def test_every_malformed_link_gets_the_same_page(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str, query: str
+) -> None:
+    elicitation_id = visits.open()
+    plain = await people.get("/oauth/provision")
+
+    address = f"/oauth/{path}?{query.format(open=elicitation_id, upper=elicitation_id.upper())}"
+    signed_out = await people.get(address)
+    sign_in(people, visits)
+    signed_in = await people.get(address)
+
+    assert signed_out.status_code == 404
+    assert seen(signed_out) == seen(signed_in) == seen(plain)
+
+
+async def test_a_link_preview_has_no_effect(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    elicitation_id = visits.open()
+    before = visits.visits[elicitation_id]
+
+    for path in ("provision", "consent", "confirm", "not-me", "done"):
+        answers = [await people.get(url(path, elicitation_id)), await people.head(url(path, elicitation_id))]
+        assert all("set-cookie" not in answer.headers for answer in answers)
+
+    assert visits.visits[elicitation_id] == before
+    assert visits.calls == []
+
+
+@pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "done"])
+async def test_somebody_elses_link_is_refused_and_tells_nothing_about_it(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    elicitation_id = visits.open("alice", client_name="Secret Client")
+    sign_in(people, visits, "bob")
+
+    response = await people.get(url(path, elicitation_id))
+
+    assert response.status_code == 403
+    assert "This request belongs to <strong>another account</strong>" in response.text
+    assert "Secret Client" not in response.text
+    assert "alice" not in response.text.lower()
+
+
+async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(visits: MemoryVisits) -> None:
+    elicitation_id = visits.open("alice")
+    own = visits.open("bob")
+    before = visits.visits[elicitation_id]
+
+    async with browser_of(visits) as bob:
+        sign_in(bob, visits, "bob")
+        page = await bob.get(url("consent", own))
+        # The check value is right for a visit of his own, and wrong for hers.
+        check = checks(page)[-1]
+        answers = [
+            await bob.post(f"/oauth/{path}", data=fields(elicitation_id, check, answer=answer))
+            for path in ("consent", "confirm")
+            for answer in ("allow", "deny", "mine", "not-mine")
+        ]
+
+    assert {answer.status_code for answer in answers} == {403}
+    assert visits.visits[elicitation_id] == before
+    assert visits.legs == {}
+
+
+async def test_the_third_look_of_somebody_else_ends_the_visit_and_the_owner_is_told(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open("alice")
+    sign_in(people, visits, "bob")
+
+    for _ in range(3):
+        await people.get(url("consent", elicitation_id))
+    async with browser_of(visits) as alice:
+        sign_in(alice, visits, "alice")
+        told = await alice.get(url("consent", elicitation_id), follow_redirects=True)
+
+    assert "Somebody else tried to answer." in told.text
+
+
+# Flows
+
+
+async def test_an_address_to_sign_in_is_worth_nothing_in_another_browser(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    await people.post(url("provision", visits.open()))
+    captured = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
+    params = {"code": "alice", "state": captured}
+
+    async with browser_of(visits) as fresh, browser_of(visits) as busy:
+        without = await fresh.get("/oauth/callback/sign-in", params=params)
+        asked = list(visits.calls)
+        await busy.post(url("provision", visits.open()))
+        with_another = await busy.get("/oauth/callback/sign-in", params=params)
+
+    assert without.status_code == with_another.status_code == 403
+    assert "finish_sign_in" not in asked
+    assert visits.sessions == {}
+
+
+async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open("alice")
+    sign_in(people, visits, "alice")
+    await allow(people, elicitation_id)
+    captured = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
+    params = {"code": "bob", "state": captured}
+
+    async with browser_of(visits) as signed_out, browser_of(visits) as bob, browser_of(visits) as other:
+        sign_in(bob, visits, "bob")
+        sign_in(other, visits, "alice")
+        answers = [
+            await each.get("/oauth/callback/nextcloud", params=params) for each in (signed_out, bob, other)
+        ]
+
+    assert {answer.status_code for answer in answers} == {403}
+    assert visits.connected == {}
+    assert visits.waiting == {}
+
+
+async def test_each_way_back_has_its_own_path(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    elicitation_id = visits.open()
+    sign_in(people, visits)
+    await allow(people, elicitation_id)
+    state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
+
+    response = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+
+    assert response.status_code == 403
+    assert "finish_sign_in" not in visits.calls
+
+
+async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    elicitation_id = visits.open()
+    sign_in(people, visits)
+    back = await give(people, elicitation_id, "alice")
+
+    again = await people.get(str(back.request.url))
+
+    assert back.status_code == 303
+    assert again.status_code == 403
+
+
+@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+async def test_a_way_back_is_only_walked_with_get(
+    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str
+) -> None:
+    sign_in(people, visits)
+
+    answers = [
+        await people.request(method, f"/oauth/callback/{leg}?code=a&state=b") for method in ("HEAD", "POST")
+    ]
+
+    assert [answer.status_code for answer in answers] == [405, 405]
+    assert visits.calls == []
+
+
+@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+async def test_every_value_of_a_parameter_reaches_who_decides(
+    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str
+) -> None:
+    elicitation_id = visits.open()
+    await people.post(url("provision", elicitation_id))
+    state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
+    if leg == "nextcloud":
+        sign_in(people, visits)
+        await allow(people, elicitation_id)
+        state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
+
+    answers = [
+        await people.get(f"/oauth/callback/{leg}?code=alice&code=bob&state={state}"),
+        await people.get(f"/oauth/callback/{leg}?code=alice&state={state}&state={state}"),
+    ]
+
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert visits.connected == {}
+
+
+@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
+    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    await people.post(url("provision", visits.open()))
+    sign_in(people, visits)
+
+    params = {"error": HOSTILE, "error_description": HOSTILE, "code": "canary-code", "state": "canary-state"}
+    response = await people.get(f"/oauth/callback/{leg}", params=params)
+
+    ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
+    assert response.status_code == 403
+    assert not any(word in response.text + ours for word in ("alert(1)", "canary"))
+
+
+# Sessions
+
+
+async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    planted = sign_in(people, visits, "mallory")
+    await people.post("/oauth/other-account", data=fields(visits.open(), ""))
+    visits.sessions.pop(planted)
+    await people.post(url("provision", visits.open()))
+    state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
+
+    await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+
+    (token,) = visits.sessions
+    assert token != planted
+    assert people.cookies["__Host-session"] == token
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "__Host-session={alice}; __Host-session={bob}",
+        "__Host-session={bob}; __Host-session={alice}",
+        "session={alice}",
+        "__Host-session={alice}x",
+        "__Host-session=",
+        "__Host-session=short",
+        "__Host-session={alice}\u00fc",
+        "__host-session={alice}",
+    ],
+)
+async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits, cookie: str
+) -> None:
+    values = {name: visits.session(name) for name in ("alice", "bob")}
+
+    response = await people.get("/account", headers={b"cookie": cookie.format(**values).encode()})
+
+    assert "Sign in to see which apps" in response.text
+
+
+async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_person(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    sign_in(people, visits)
+    check = checks(await people.get("/account"))[0]
+    sign_in(people, visits)
+
+    response = await people.post("/account/disconnect", data={"csrf": check})
+
+    assert response.status_code == 403
+    assert visits.connected == {"alice": "alice"}
+
+
+async def test_after_signing_out_the_back_button_shows_and_does_nothing(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    token = sign_in(people, visits)
+    page = await people.get("/account")
+    await people.post("/account/sign-out", data={"csrf": checks(page)[0]})
+    sign_out = dict(people.cookies)
+
+    people.cookies.set("__Host-session", token, domain=HOST)
+    again = await people.get("/account")
+    changed = await people.post("/account/app", data=fields(UNKNOWN, checks(page)[0]))
+
+    assert "__Host-session" not in sign_out
+    assert page.headers["cache-control"] == "no-store"
+    assert "Claude Code" not in again.text
+    assert changed.headers["location"] == "/account"
+    assert list(visits.clients) == [("alice", "claude")]
+
+
+# Forms
+
+
+@pytest.mark.parametrize("path", FORMS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN},
+        {"Origin": "null"},
+        {"Origin": "https://evil.example"},
+        {"Origin": f"http://{HOST}"},
+        {},
+    ],
+)
+async def test_a_form_of_another_page_changes_nothing(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str, headers: dict[str, str]
+) -> None:
+    elicitation_id = visits.open()
+    visits.client()
+    sign_in(people, visits)
+    check = checks(await people.get("/account" if "account/" in path else url("consent", elicitation_id)))[-1]
+    visits.calls.clear()
+    del people.headers["sec-fetch-site"]
+
+    data = fields(elicitation_id, check)
+    response = await people.post(path.format(open=elicitation_id), data=data, headers=headers)
+
+    assert response.status_code == 403
+    assert "set-cookie" not in response.headers
+    assert visits.calls == []
+
+
+async def test_an_old_browser_that_names_our_origin_is_believed(visits: MemoryVisits) -> None:
+    async with browser_of(visits, Origin=ORIGIN) as old:
+        del old.headers["sec-fetch-site"]
+        response = await old.post(url("provision", visits.open()))
+
+    assert response.headers["location"] == "/oauth/sign-in"
+
+
+@pytest.mark.parametrize(
+    "change", ["missing", "empty", "other visit", "other page", "other person", "twice", "ü"]
+)
+@pytest.mark.parametrize("path", [path for path in FORMS if path not in (FORMS[0], "/account/sign-in")])
+async def test_a_form_without_its_check_value_changes_nothing(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str, change: str
+) -> None:
+    elicitation_id, other_id = visits.open(), visits.open()
+    visits.client()
+    sign_in(people, visits)
+    consent = await people.get(url("consent", elicitation_id))
+    account = await people.get("/account")
+    async with browser_of(visits) as mallory:
+        sign_in(mallory, visits, "mallory")
+        own = visits.open("mallory")
+        foreign = [*checks(await mallory.get(url("consent", own))), *checks(await mallory.get("/account"))]
+    values: dict[str, Any] = {
+        "missing": [],
+        "empty": "",
+        "other visit": checks(await people.get(url("consent", other_id)))[-1],
+        "other page": checks(consent)[-1] if "account" in path else checks(account)[0],
+        "other person": foreign[-1] if "account/" in path else foreign[0],
+        "twice": [checks(account)[0], checks(account)[0]],
+        "ü": "ü",
+    }
+    before = dict(visits.visits)
+    visits.calls.clear()
+
+    response = await people.post(path, data=fields(elicitation_id, values[change]))
+
+    assert response.status_code == 403
+    assert visits.calls == []
+    assert visits.visits == before
+    assert list(visits.clients) == [("alice", "claude")]
+
+
+async def test_the_value_of_a_consent_form_is_worth_nothing_on_the_page_that_asks_whose_account_it_is(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = visits.open()
+    sign_in(people, visits)
+    check = checks(await people.get(url("consent", elicitation_id)))[-1]
+    await give(people, elicitation_id, "bob")
+
+    response = await people.post("/oauth/confirm", data=fields(elicitation_id, check, answer="mine"))
+
+    assert response.status_code == 403
+    assert visits.connected == {}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FORMS if "provision" not in path and path != "/account/sign-in"]
+)
+async def test_a_form_in_another_form_is_not_read(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    sign_in(people, visits)
+
+    answers = [
+        await people.post(path, json={"answer": "allow"}),
+        await people.post(path, data={"a": "x" * 20_000}),
+    ]
+
+    assert [answer.status_code for answer in answers] == [400, 400]
+    assert visits.calls == []
+
+
+@pytest.mark.parametrize("path", [path for path in FORMS if "?" not in path])
+async def test_what_changes_something_is_never_a_link(
+    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+) -> None:
+    visits.client()
+    sign_in(people, visits)
+    check = checks(await people.get("/account"))[0]
+    visits.calls.clear()
+
+    await people.get(path, params={"csrf": check, "do": "remove", "client": "claude", "answer": "allow"})
+
+    assert not {"disconnect", "remove", "sign_out", "sign_out_everywhere", "allow", "confirm"} & set(
+        visits.calls
+    )
+
+
+# What is shown
+
+
+async def test_markup_in_a_name_is_only_text(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    visits.names = {"alice": HOSTILE, "bob": HOSTILE}
+    visits.client(client_id=HOSTILE, name=HOSTILE, recent=visits.did(f"nc_{HOSTILE}"))
+    visits.client(client_id=f"{HOSTILE}2", name=HOSTILE)
+    visits.connected["alice"] = HOSTILE
+    sign_in(people, visits)
+    pages = [await people.get("/account"), await people.get(url("consent", visits.open(client_name=HOSTILE)))]
+    elicitation_id = visits.open(client_name=HOSTILE)
+    done = await allow(people, elicitation_id)
+    pages.append(await people.get(done.headers["location"]))
+    visits.connected.clear()
+    elicitation_id = visits.open(client_name=HOSTILE)
+    asked = await give(people, elicitation_id, "bob")
+    pages.append(await people.get(asked.headers["location"]))
+    pages.append(await people.get(url("consent", visits.open("bob"))))
+
+    assert all("<script" not in page.text and "<img" not in page.text for page in pages)
+    assert all("&lt;script&gt;" in page.text for page in pages)
+    assert all(">49<" not in page.text for page in pages)
+
+
+async def test_a_name_cannot_turn_the_text_around(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+    visits.names = {"alice": "\u202eecila\u2066\u200b" + "W" * 300}
+    visits.client(name="\u202egpj.live\u200b")
+    sign_in(people, visits)
+
+    pages = [await people.get("/account"), await people.get(url("consent", visits.open()))]
+
+    assert all(char not in page.text for page in pages for char in "\u202e\u2066\u200b")
+    assert all(len(word) <= 64 for page in pages for word in re.findall(r"W+", page.text))
+
+
+async def test_no_page_repeats_what_was_in_its_address(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+
+    pages = [
+        await people.get(path.format(style="x"), params={"x": HOSTILE, "told": HOSTILE})
+        for method, path in LOOKS
+        if method == "GET" and "?" not in path
+    ]
+
+    assert all("alert(1)" not in page.text for page in pages)
+
+
+# Where a browser is sent
+
+
+@pytest.mark.parametrize(
+    "evil", ["//evil.example", "\\\\evil.example", "https://evil.example", "/%0d%0aX: y", "javascript:1"]
+)
+async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
+    people: httpx2.AsyncClient, visits: MemoryVisits, evil: str
+) -> None:
+    elicitation_id = visits.open()
+    names = ("next", "url", "redirect", "redirect_uri", "return_to", "target", "rd", "continue")
+    query = urlencode(dict.fromkeys(names, evil))
+    locations: list[str] = []
+
+    for signed_in in (False, True):
+        if signed_in:
+            sign_in(people, visits)
+        for method, path in ROUTES:
+            address = path.format(open=elicitation_id, unknown=UNKNOWN, foreign=visits.open("bob"), style="x")
+            response = await people.request(method, f"{address}{'&' if '?' in address else '?'}{query}")
+            locations += response.headers.get_list("location")
+
+    assert locations
+    assert all(PLACES.fullmatch(location) for location in locations)
+
+
+@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("change", ["payload", "mac", "no mac", "other leg", "other browser"])
+async def test_a_cookie_of_somebody_else_leads_our_page_nowhere(
+    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str, change: str
+) -> None:
+    kept: dict[str, str] = {}
+    async with browser_of(visits) as mallory:
+        sign_in(mallory, visits, "mallory")
+        await allow(mallory, visits.open("mallory"))
+        foreign = {"nextcloud": mallory.cookies["__Host-onward"]}
+        mallory.cookies.delete("__Host-session", domain=HOST)
+        await mallory.post(url("provision", visits.open()))
+        foreign["sign-in"] = mallory.cookies["__Host-onward"]
+    await people.post(url("provision", visits.open()))
+    kept["sign-in"] = people.cookies["__Host-onward"]
+    sign_in(people, visits)
+    await allow(people, visits.open())
+    kept["nextcloud"] = people.cookies["__Host-onward"]
+    payload, _, mac = kept[leg].partition(".")
+    other = kept["nextcloud" if leg == "sign-in" else "sign-in"]
+    value = {
+        "payload": f"{foreign[leg].partition('.')[0]}.{mac}",
+        "mac": f"{payload}.{'0' * 64}",
+        "no mac": payload,
+        "other leg": other,
+        "other browser": foreign[leg],
+    }[change]
+    people.cookies.set("__Host-onward", value, domain=HOST)
+
+    response = await people.get(f"/oauth/{leg}")
+
+    assert response.status_code == 404
+    assert "refresh" not in response.headers
+
+
+# Every route
+
+
+@pytest.fixture
+async def filled(visits: MemoryVisits) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
+    """A browser whose application also answers failing routes, and the values for `ROUTES`."""
+    values = {
+        "open": visits.open(),
+        "foreign": visits.open("bob"),
+        "unknown": UNKNOWN,
+        "style": stylesheet()[0],
+    }
+    async with browser_of(visits, config(max_body_bytes=5)) as browser:
+        yield browser, values
+
+
+@pytest.mark.parametrize("signed_in", [False, True])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Accept": "application/json"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Content-Length": "6"},
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_answer_carries_the_security_headers(
+    filled: tuple[httpx2.AsyncClient, dict[str, str]],
+    visits: MemoryVisits,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    *,
+    signed_in: bool,
+) -> None:
+    browser, values = filled
+    if signed_in:
+        sign_in(browser, visits)
+
+    response = await browser.request(method, path.format(**values), headers=headers)
+
+    assert response.headers["content-security-policy"] == POLICY
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["cross-origin-opener-policy"] == "same-origin"
+    kept = path == "/static/{style}" and response.status_code == 200
+    assert response.headers["cache-control"].startswith("public" if kept else "no-store")
+    assert "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"), [("Host", "evil.example", 421), ("Origin", "https://evil.example", 403)]
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them named cases
+    filled: tuple[httpx2.AsyncClient, dict[str, str]],
+    visits: MemoryVisits,
+    method: str,
+    path: str,
+    header: str,
+    value: str,
+    status: int,
+) -> None:
+    browser, values = filled
+    sign_in(browser, visits)
+
+    response = await browser.request(method, path.format(**values), headers={header: value})
+
+    assert response.status_code == status
+    assert "set-cookie" not in response.headers
+    assert visits.calls == []
+
+
+async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    visits.client("bob")
+    answers = [await people.post(url("provision", visits.open()))]
+    state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
+    answers.append(await people.get("/oauth/callback/sign-in", params={"code": "carol", "state": state}))
+    elicitation_id = visits.open("carol")
+    answers += [await allow(people, elicitation_id), await give(people, elicitation_id, "carol")]
+    check = {"csrf": checks(await people.get("/account"))[0]}
+    answers.append(await people.post("/account/disconnect", data=check))
+    answers += [await people.get("/account"), await people.post("/account/sign-out", data=check)]
+
+    cookies = [cookie for answer in answers for cookie in answer.headers.get_list("set-cookie")]
+
+    assert {cookie.partition("=")[0] for cookie in cookies} == {
+        f"__Host-{name}" for name in ("session", "sign-in", "onward", "told")
+    }
+    for cookie in cookies:
+        attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+        assert {"httponly", "secure", "samesite=lax", "path=/"} <= attributes, cookie
+        assert not any(attribute.startswith("domain") for attribute in attributes)
+
+
+async def test_secrets_of_a_visit_never_reach_the_log(
+    people: httpx2.AsyncClient, visits: MemoryVisits, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+    elicitation_id = visits.open()
+    token = sign_in(people, visits)
+    back = await give(people, elicitation_id, "alice")
+    await people.get(back.headers["location"])
+    await people.get(str(back.request.url))
+    await people.post("/account/disconnect", data={"csrf": "wrong"})
+
+    ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
+
+    state = back.request.url.params["state"]
+    assert ours
+    assert not any(secret in ours for secret in (elicitation_id, token, state))
