@@ -1,8 +1,9 @@
 """Many people at one Nextcloud, connected through its app `oauth2`, and the processes of ours they share."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from urllib.parse import parse_qs
 
 import anyio
@@ -11,7 +12,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.broker import WAIT_SECONDS, Broker
 from nextcloud_mcp_server.auth.exchange import REQUEST_SECONDS
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
@@ -65,13 +66,62 @@ class Replica:
         return await self.database.grants.find(who.principal, who.client_id)
 
 
+@dataclass(frozen=True)
+class Registered:
+    """Our client at a Nextcloud."""
+
+    nextcloud_url: str
+    client_id: str
+    client_secret: SecretStr
+
+
+def replica_of(
+    database: Database,
+    pool: httpx2.AsyncClient,
+    client: Registered,
+    *,
+    clock: Callable[[], datetime],
+    request_seconds: float = REQUEST_SECONDS,
+    wait_seconds: float = WAIT_SECONDS,
+    configured: bool = True,
+) -> Replica:
+    """Put the parts of one process together."""
+    url = client.nextcloud_url
+    nextcloud = Nextcloud(NextcloudUrl.parse(url), pool)
+    provider = NextcloudOAuth2(
+        nextcloud,
+        client_id=client.client_id,
+        client_secret=client.client_secret,
+        redirect_uri=REDIRECT,
+        clock=clock,
+    )
+    providers = {provider.name: provider} if configured else {}
+    broker = Broker(
+        database, providers, clock=clock, request_seconds=request_seconds, wait_seconds=wait_seconds
+    )
+    app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
+    outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
+    policy = Policy(url, "nextcloud.test", frozenset(SCOPES), page_url)
+    provisioning = Provisioning(database, app_passwords, policy, clock=clock, on_finished=_nobody_waits)
+    accounts = GrantedAccounts(
+        database,
+        nextcloud,
+        provisioning,
+        outbox,
+        AuditLog(database, clock=clock),
+        broker=broker,
+        account_url=ACCOUNT,
+        monotonic=lambda: clock().timestamp(),
+    )
+    return Replica(database, nextcloud, provider, broker, outbox, accounts)
+
+
 @dataclass
 class Office:
     """The stage with an OAuth client registered at its Nextcloud."""
 
     stage: Stage
-    client_id: str
-    client_secret: SecretStr
+    client: Registered
     given: int = 0
 
     async def replica(
@@ -89,39 +139,15 @@ class Office:
         database = await Database.open(file_url(file), keys=stage.keys, clock=stage.clock)
         stage.stack.push_async_callback(database.aclose)
         pool = open_pool(ca_bundle=None, user_agent="Nextcloud MCP server (test)", transport=stage.network)
-        nextcloud = Nextcloud(NextcloudUrl.parse(NEXTCLOUD), pool)
-        provider = NextcloudOAuth2(
-            nextcloud,
-            client_id=self.client_id,
-            client_secret=self.client_secret,
-            redirect_uri=REDIRECT,
-            clock=stage.clock,
-        )
-        providers = {provider.name: provider} if configured else {}
-        broker = Broker(
+        return replica_of(
             database,
-            providers,
+            pool,
+            self.client,
             clock=stage.clock,
             request_seconds=request_seconds,
             wait_seconds=wait_seconds,
+            configured=configured,
         )
-        app_passwords = LoginFlowProvider(nextcloud, database, clock=stage.clock)
-        outbox = Outbox(database, app_passwords, clock=stage.clock, within=None, redirects=providers)
-        policy = Policy(NEXTCLOUD, "nextcloud.test", frozenset(SCOPES), page_url)
-        provisioning = Provisioning(
-            database, app_passwords, policy, clock=stage.clock, on_finished=_nobody_waits
-        )
-        accounts = GrantedAccounts(
-            database,
-            nextcloud,
-            provisioning,
-            outbox,
-            AuditLog(database, clock=stage.clock),
-            broker=broker,
-            account_url=ACCOUNT,
-            monotonic=stage.clock.seconds,
-        )
-        return Replica(database, nextcloud, provider, broker, outbox, accounts)
 
     async def connect(self, replica: Replica, name: str = "alice", scopes: frozenset[str] = READ) -> Grant:
         """Walk one person through consent."""
@@ -132,7 +158,7 @@ class Office:
     def code(self, name: str = "alice") -> SecretStr:
         """Press "Grant access" at Nextcloud."""
         state = self.stage.sandbox.state
-        client = next(one for one in state.oauth_clients if one.client_id == self.client_id)
+        client = next(one for one in state.oauth_clients if one.client_id == self.client.client_id)
         return SecretStr(state.new_oauth_grant(state.users[name], client, login_name=name).code)
 
     async def store(
@@ -224,4 +250,5 @@ async def _nobody_waits(elicitation_id: str) -> None:
 def office_of(stage: Stage) -> Office:
     """Register our client at the stage's Nextcloud, as an administrator does."""
     client = stage.sandbox.state.new_oauth_client("Assistants at mcp.test", REDIRECT)
-    return Office(stage, client.client_id, SecretStr(client.client_secret))
+    registered = Registered(NEXTCLOUD, client.client_id, SecretStr(client.client_secret))
+    return Office(stage, registered)

@@ -169,7 +169,8 @@ class GrantedAccounts:
         if self._broker is None:
             return grant
         credential = await self._broker.fresh(grant)
-        return None if credential is None else replace(grant, credential=credential)
+        # Gone: disconnected meanwhile, or replaced by what the person granted anew.
+        return await self._find(caller) if credential is None else replace(grant, credential=credential)
 
     def _keeping(self, credential: Credential) -> float:
         """Say for how many seconds an opened account may be used without another look."""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -114,7 +115,7 @@ async def test_a_wrong_client_secret_is_the_operators_fault_and_not_the_grants(
 ) -> None:
     tokens = await redeem(replica, office.code())
     assert tokens.refresh_token is not None
-    office.client_secret = WRONG
+    office.client = replace(office.client, client_secret=WRONG)
     wrong = await office.replica()
 
     with pytest.raises(Forbidden, match="NEXTCLOUD_OAUTH_CLIENT_SECRET"):

@@ -1,0 +1,189 @@
+"""A tool call whose access token Nextcloud refuses is made once more with a renewed one, where that is safe."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.server.mcpserver import MCPServer
+from mcp.server.subscriptions import InMemorySubscriptionBus
+from mcp_types import CallToolResult
+
+from nextcloud_mcp_server import server
+from nextcloud_mcp_server.auth.accounts import GrantedAccounts
+from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.provisioning import Provisioning
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.protocol.availability import Availability
+from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.tools.boundary import GuardedTool
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.state import State
+from nextcloud_mcp_server.tools.toolset import Toolset, ToolSpec, require_provisioning
+from tests.auth_stage import READ, WRITE, make_template, open_stage
+from tests.oauth_stage import Office, Replica, caller, is_refresh, office_of
+
+LIST, CREATE = "nc_notes_list_notes", "nc_notes_create_note"
+BOTH = READ | WRITE
+
+
+@dataclass(frozen=True)
+class Parts:
+    accounts: GrantedAccounts
+    provisioning: Provisioning | None
+    audit: AuditLog
+    bound: frozenset[str] = frozenset(SCOPES)
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncGenerator[Office]:
+    async with open_stage(tmp_path, await make_template(tmp_path)) as stage:
+        yield office_of(stage)
+
+
+@pytest.fixture
+async def replica(office: Office) -> Replica:
+    made = await office.replica()
+    await office.connect(made, scopes=BOTH)
+    return made
+
+
+def specs() -> list[ToolSpec]:
+    return [*server.select(("notes",), exclude=(), read_only=False), *extra.tools]
+
+
+def state_of(office: Office, replica: Replica) -> State:
+    parts = Parts(replica.accounts, None, AuditLog(replica.database, clock=office.stage.clock))
+
+    async def core() -> Parts:
+        return parts
+
+    async def finished(elicitation_ids: object) -> list[str]:
+        return []
+
+    pending = Pending(finished)
+    facts = server.facts(specs())
+    availability = Availability(facts, lambda _: caller().principal, InMemorySubscriptionBus())
+    return State(
+        core=core,
+        caller=lambda _: caller(),
+        pending=pending,
+        notices=Notices(pending),
+        availability=availability,
+        dialect="text",
+        hold_seconds=0.01,
+    )
+
+
+async def call(office: Office, replica: Replica, name: str, arguments: dict[str, Any]) -> CallToolResult:
+    state = state_of(office, replica)
+    tools: list[Any] = [GuardedTool.build(spec, state) for spec in specs()]
+    async with Client(MCPServer("test", tools=tools)) as client:
+        return await client.call_tool(name, arguments)
+
+
+def notes_of(office: Office, method: str) -> list[httpx2.Request]:
+    asked = office.stage.network.asked
+    return [one for one in asked if "/apps/notes/" in one.url.path and one.method == method]
+
+
+extra = Toolset("notes")
+
+
+@extra.tool("Make a note and look at it")
+@require_provisioning("notes:write")
+async def nc_notes_make_and_look(nc: Account) -> Result:
+    """Make a note, and then look at it in a second request."""
+    made = await nc.notes.create(title="Made", content="", category="", favorite=False)
+    await nc.notes.get(made.id)
+    raise AssertionError("the second request was to be refused")
+
+
+def kill_the_access_token(office: Office) -> None:
+    state = office.stage.sandbox.state
+    for grant in state.oauth_grants:
+        grant_tokens = [one for one in state.app_passwords.values() if one.grant_id == grant.id]
+        for one in grant_tokens:
+            state.app_passwords["refused"] = state.app_passwords.pop(one.secret)
+        grant.access_token = "refused"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "method"), [(LIST, {}, "GET"), (CREATE, {"title": "Made once"}, "POST")]
+)
+async def test_a_call_that_is_refused_at_its_first_request_is_made_again(
+    office: Office, replica: Replica, name: str, arguments: dict[str, Any], method: str
+) -> None:
+    kill_the_access_token(office)
+
+    result = await call(office, replica, name, arguments)
+
+    assert not result.is_error, result.content
+    assert office.refreshes() == 1
+    assert len(notes_of(office, method)) == 2
+
+
+async def test_a_call_that_has_changed_something_is_not_made_again(office: Office, replica: Replica) -> None:
+    async def refuse_the_look(request: httpx2.Request) -> httpx2.Response | None:
+        look = request.method == "GET" and "/apps/notes/" in request.url.path
+        return httpx2.Response(401, request=request) if look else None
+
+    office.stage.network.before = refuse_the_look
+    result = await call(office, replica, "nc_notes_make_and_look", {})
+
+    assert result.is_error
+    assert "Read again what was changed" in str(result.content)
+    assert len(notes_of(office, "POST")) == 1
+    assert not (await replica.grant()).credential.needs_reauth
+
+
+async def test_a_renewed_token_that_is_refused_too_ends_in_the_question_for_access(
+    office: Office, replica: Replica
+) -> None:
+    async def refuse(request: httpx2.Request) -> httpx2.Response | None:
+        return None if is_refresh(request) else httpx2.Response(401, request=request)
+
+    office.stage.network.before = refuse
+    first = await call(office, replica, LIST, {})
+    second = await call(office, replica, LIST, {})
+
+    assert "https://mcp.test/oauth/provision" in str(first.content)
+    assert "https://mcp.test/oauth/provision" in str(second.content)
+    assert office.refreshes() == 1
+    assert len(notes_of(office, "GET")) == 2
+
+
+async def test_a_grant_that_was_revoked_at_nextcloud_is_asked_about_once(
+    office: Office, replica: Replica
+) -> None:
+    office.stage.sandbox.state.app_passwords.clear()
+    office.stage.sandbox.state.oauth_grants.clear()
+
+    for _ in range(3):
+        result = await call(office, replica, LIST, {})
+        assert "https://mcp.test/oauth/provision" in str(result.content)
+
+    assert office.refreshes() == 1
+    assert len(notes_of(office, "GET")) == 1
+
+
+async def test_a_permission_that_is_taken_back_meanwhile_is_not_used_for_the_second_try(
+    office: Office, replica: Replica
+) -> None:
+    kill_the_access_token(office)
+
+    async def untick(request: httpx2.Request) -> None:
+        if is_refresh(request):
+            person = caller()
+            await replica.database.grants.set_scopes(person.principal, person.client_id, READ)
+
+    office.stage.network.after = untick
+    result = await call(office, replica, CREATE, {"title": "Never made"})
+
+    assert "https://mcp.test/oauth/provision" in str(result.content)
+    assert len(notes_of(office, "POST")) == 1
