@@ -1,18 +1,28 @@
 """Who waits for which browser visit, and how they learn that it is finished.
 
 A visit can be finished by this process (`finish`) or by another one that shares the database, so
-while anybody waits one loop reads the states of all awaited visits once a second.
+while anybody waits one loop reads the states of all awaited visits: at once when another process
+announces that one has ended, where the database can pass that on (`listen`), else once a second.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import anyio
+
+from nextcloud_mcp_server.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+#: While announcements are heard; some endings have no announcement, such as a time that has passed.
+LISTENING_POLL_SECONDS = 10.0
+RECONNECT_SECONDS = 3.0
 
+#: Lends the announcements of other processes that some visit has ended; raises StorageError when they
+#: cannot be heard (any more).
+Listen = Callable[[], AbstractAsyncContextManager[AsyncIterator[None]]]
 
 #: Lists those of the given visits that are final or gone.
 Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
@@ -26,6 +36,8 @@ class Pending:
         self._events: dict[str, anyio.Event] = {}
         self._watched: dict[str, float] = {}
         self._work = anyio.Event()
+        self._hint = anyio.Event()
+        self._hears = False
         self._listeners: list[Callable[[str], Awaitable[None]]] = []
 
     def on_finish(self, listener: Callable[[str], Awaitable[None]]) -> None:
@@ -36,7 +48,11 @@ class Pending:
         """Keep an eye on a visit for at most `seconds`, though no call is waiting for it."""
         until = anyio.current_time() + seconds
         self._watched[elicitation_id] = max(until, self._watched.get(elicitation_id, until))
-        self._events.setdefault(elicitation_id, anyio.Event())
+        if elicitation_id not in self._events:
+            self._events[elicitation_id] = anyio.Event()
+            if self._hears:
+                # Its announcement may have come before anybody watched.
+                self._hint.set()
         self._work.set()
 
     async def wait(self, elicitation_id: str, *, seconds: float) -> bool:
@@ -65,7 +81,9 @@ class Pending:
         """Watch for visits that other processes finish; runs as long as the server."""
         while True:
             await self._work.wait()
-            await anyio.sleep(POLL_SECONDS)
+            with anyio.move_on_after(LISTENING_POLL_SECONDS if self._hears else POLL_SECONDS):
+                await self._hint.wait()
+            self._hint = anyio.Event()
             self._forget_overdue()
             if not self._watched:
                 self._work = anyio.Event()
@@ -75,6 +93,31 @@ class Pending:
                     await self.finish(elicitation_id)
             except Exception:  # a supervisor: a database that is busy once must not end the server
                 logger.exception("the awaited visits could not be looked up; trying again")
+
+    async def listen(self, listen: Listen) -> None:
+        """Look as soon as another process announces something; runs as long as the server.
+
+        While nothing can be heard, the visits are looked up once a second, and listening is tried
+        again and again.
+        """
+        while True:
+            try:
+                async with listen() as announcements:
+                    self._hears = True
+                    # What ended before somebody listened was not heard.
+                    self._hint.set()
+                    async for _ in announcements:
+                        self._hint.set()
+            except StorageError as error:
+                logger.log(
+                    logging.WARNING if self._hears else logging.DEBUG,
+                    "%s Awaited visits are looked up once a second until it is back.",
+                    error,
+                )
+            finally:
+                self._hears = False
+                self._hint.set()
+            await anyio.sleep(RECONNECT_SECONDS)
 
     def _forget_overdue(self) -> None:
         now = anyio.current_time()

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.announcement import announce
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.held_grants import discard_held
@@ -204,7 +205,10 @@ async def settle(
             account_name=seal.seal_optional("account_name", account_name),
         )
     )
-    return moved.rowcount == 1
+    if moved.rowcount == 0:
+        return False
+    await announce(connection)
+    return True
 
 
 async def end_all(connection: AsyncConnection, principal: Principal) -> None:
@@ -227,6 +231,7 @@ async def _expire(connection: AsyncConnection, condition: ColumnElement[bool]) -
     rows = moved.all()
     if rows:
         await _discard(connection, [row.id_hash for row in rows])
+        await announce(connection)
     return rows
 
 

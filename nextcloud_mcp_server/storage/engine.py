@@ -20,7 +20,7 @@ from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
-from nextcloud_mcp_server.storage.transaction import Backend, Transactions, translated
+from nextcloud_mcp_server.storage.transaction import Backend, Listen, Transactions, translated
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.storage.postgres import Postgres
@@ -31,8 +31,10 @@ _POSTGRES = frozenset({"postgresql+asyncpg", "postgresql", "postgres"})
 class Database:
     """The repositories over one open database."""
 
-    def __init__(self, engine: AsyncEngine, transactions: Transactions) -> None:
+    def __init__(self, engine: AsyncEngine, transactions: Transactions, *, listen: Listen | None) -> None:
         self._engine = engine
+        #: Hears of visits that other processes end; None where looking again and again is the only way.
+        self.listen = listen
         self.elicitations = ElicitationRepository(transactions)
         self.login_flows = LoginFlowRepository(transactions)
         self.grants = GrantRepository(transactions)
@@ -60,7 +62,8 @@ class Database:
         except BaseException:
             await engine.dispose()
             raise
-        return cls(engine, Transactions(engine, backend, keys=keys, clock=clock))
+        transactions = Transactions(engine, backend, keys=keys, clock=clock)
+        return cls(engine, transactions, listen=backend.listen)
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, NullPool, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
+from nextcloud_mcp_server.storage.listener import Listener
 from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
 
 #: Any number will do that no other program locks in our database.
@@ -31,6 +32,7 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self._dsn = _dsn(url)
+        self.listen = Listener(self.connect).listen
 
     def engine(self) -> AsyncEngine:
         """Make the pool of connections; none is opened yet."""

@@ -29,6 +29,7 @@ class Sqlite:
 
     advice = "Check the file, its folder and the free space."
     reading_options: Mapping[str, str] = {}
+    listen = None
 
     def __init__(self, url: str) -> None:
         """Find the file, and make it where there is none.

@@ -1,7 +1,7 @@
 """Connections and transactions: the one place where the database library's errors are translated."""
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Protocol
 
@@ -12,6 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
+
+#: Lends the announcements of other processes that a visit has ended, as long as they can be heard.
+Listen = Callable[[], AbstractAsyncContextManager[AsyncGenerator[None]]]
 
 _DATA_EXCEPTION = "22"  # the class of SQLSTATEs whose message quotes a value
 
@@ -27,6 +30,11 @@ class Backend(Protocol):
     @property
     def reading_options(self) -> Mapping[str, str]:
         """Name the execution options of a connection that reads."""
+        ...
+
+    @property
+    def listen(self) -> Listen | None:
+        """Hear of other processes' ended visits; None where they cannot be heard of."""
         ...
 
     def engine(self) -> AsyncEngine:

@@ -1,0 +1,74 @@
+"""Hears what other processes announce. Loads PostgreSQL's driver."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from asyncpg import Connection, InterfaceError, PostgresError
+
+from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.storage.announcement import CHANNEL
+
+_LOST = "The connection to PostgreSQL that hears of ended visits is lost."
+_CLOSE_SECONDS = 2
+
+
+class Listener:
+    """Listens on a connection of its own, which no query uses."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], *, beat_seconds: float = 30) -> None:
+        self._connect = connect
+        self._beat_seconds = beat_seconds
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncGenerator[AsyncGenerator[None]]:
+        """Lend the announcements from now on; several in one moment count as one.
+
+        Raises:
+            StorageError: There is no connection, or it was lost.
+        """
+        connection = await self._connect()
+        ear = _Ear()
+        try:
+            connection.add_termination_listener(ear.lose)
+            await connection.add_listener(CHANNEL, ear.ring)
+            yield self._announcements(connection, ear)
+        except (PostgresError, InterfaceError, OSError):
+            raise StorageError(_LOST) from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _close(connection)
+
+    async def _announcements(self, connection: Connection, ear: "_Ear") -> AsyncGenerator[None]:
+        while not ear.lost:
+            with anyio.move_on_after(self._beat_seconds) as quiet:
+                await ear.rung.wait()
+            if quiet.cancelled_caught:
+                # Where the other end vanished without a word, only asking shows it.
+                await connection.execute("SELECT 1")
+                continue
+            ear.rung = anyio.Event()
+            yield
+        raise StorageError(_LOST)
+
+
+class _Ear:
+    """What the driver calls back."""
+
+    def __init__(self) -> None:
+        self.rung = anyio.Event()
+        self.lost = False
+
+    def ring(self, *_: object) -> None:
+        self.rung.set()
+
+    def lose(self, *_: object) -> None:
+        self.lost = True
+        self.rung.set()
+
+
+async def _close(connection: Connection) -> None:
+    try:
+        await connection.close(timeout=_CLOSE_SECONDS)
+    except (PostgresError, InterfaceError, OSError):
+        connection.terminate()
