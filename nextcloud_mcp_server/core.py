@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -188,7 +189,8 @@ async def open_core(
             outbox=outbox,
             within=person,
         )
-        work = (poller.run, outbox.run, audit.run)
+        listening = () if database.listen is None else (partial(pending.listen, database.listen),)
+        work = (poller.run, outbox.run, audit.run, *listening)
         if settings.operator_credential is None:
             accounts = GrantedAccounts(database, nextcloud, provisioning, outbox, audit)
             yield Core(database, nextcloud, accounts, provisioning, audit, policy.bound, work)

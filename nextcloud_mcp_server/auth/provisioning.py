@@ -17,7 +17,6 @@ from nextcloud_mcp_server.errors import (
     ElicitationRequired,
     ElicitationUnknown,
     MissingScope,
-    Unsealable,
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import (
@@ -150,16 +149,12 @@ class Provisioning:
 
     async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
         """List those of the given visits that are final or gone."""
-        done: list[str] = []
-        for elicitation_id in elicitation_ids:
-            try:
-                elicitation = await self._find(elicitation_id)
-            except Unsealable:
-                # Its key is gone, so nobody can be sent to it any more.
-                elicitation = None
-            if elicitation is None or elicitation.state.final:
-                done.append(elicitation_id)
-        return done
+        still_open = {
+            found.id
+            for found in await self._database.elicitations.find_open(elicitation_ids)
+            if self._within in (None, found.principal)
+        }
+        return [elicitation_id for elicitation_id in elicitation_ids if elicitation_id not in still_open]
 
     async def view(self, elicitation_id: str) -> Visit | None:
         """Show a visit to its page, without changing anything; None for ids that lead nowhere."""

@@ -94,7 +94,7 @@ class Pending:
             except Exception:  # a supervisor: a database that is busy once must not end the server
                 logger.exception("the awaited visits could not be looked up; trying again")
 
-    async def listen(self, listen: Listen) -> None:
+    async def listen(self, listen: Listen, *, pause_seconds: float = RECONNECT_SECONDS) -> None:
         """Look as soon as another process announces something; runs as long as the server.
 
         While nothing can be heard, the visits are looked up once a second, and listening is tried
@@ -117,7 +117,7 @@ class Pending:
             finally:
                 self._hears = False
                 self._hint.set()
-            await anyio.sleep(RECONNECT_SECONDS)
+            await anyio.sleep(pause_seconds)
 
     def _forget_overdue(self) -> None:
         now = anyio.current_time()

@@ -79,6 +79,21 @@ class ElicitationRepository:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else _elicitation(self._transactions.keys, row, self._transactions.now())
 
+    async def find_open(self, elicitation_ids: Sequence[str]) -> list[Elicitation]:
+        """Find, in one query, those of these requests that have not ended; a missing key ends one."""
+        now = self._transactions.now()
+        hashes = [hash_of(elicitation_id) for elicitation_id in elicitation_ids]
+        query = select(elicitations).where(
+            elicitations.c.id_hash.in_(hashes), active, elicitations.c.expires_at > now
+        )
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        found: list[Elicitation] = []
+        for row in rows:
+            with contextlib.suppress(Unsealable):
+                found.append(_elicitation(self._transactions.keys, row, now))
+        return found
+
     async def find_active(self, *, principal: Principal, client_id: str, kind: str) -> Elicitation | None:
         """Find the open request; one whose key is missing counts as none."""
         now = self._transactions.now()

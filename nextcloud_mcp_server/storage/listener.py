@@ -1,7 +1,7 @@
 """Hears what other processes announce. Loads PostgreSQL's driver."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from asyncpg import Connection, InterfaceError, PostgresError
@@ -36,8 +36,8 @@ class Listener:
         except (PostgresError, InterfaceError, OSError):
             raise StorageError(_LOST) from None
         finally:
-            with anyio.CancelScope(shield=True):
-                await _close(connection)
+            with anyio.CancelScope(shield=True), suppress(PostgresError, InterfaceError, OSError):
+                await connection.close(timeout=_CLOSE_SECONDS)
 
     async def _announcements(self, connection: Connection, ear: "_Ear") -> AsyncGenerator[None]:
         while not ear.lost:
@@ -65,10 +65,3 @@ class _Ear:
     def lose(self, *_: object) -> None:
         self.lost = True
         self.rung.set()
-
-
-async def _close(connection: Connection) -> None:
-    try:
-        await connection.close(timeout=_CLOSE_SECONDS)
-    except (PostgresError, InterfaceError, OSError):
-        connection.terminate()

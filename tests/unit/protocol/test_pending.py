@@ -1,9 +1,12 @@
+import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
 
+from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.protocol import pending as module
 from nextcloud_mcp_server.protocol.pending import Pending
 
@@ -18,6 +21,41 @@ class Elsewhere:
     async def __call__(self, elicitation_ids: Sequence[str]) -> list[str]:
         self.asked.append(list(elicitation_ids))
         return [one for one in elicitation_ids if one in self.done]
+
+
+class Announcer:
+    """The database that passes announcements on, until it is lost."""
+
+    def __init__(self) -> None:
+        self.listened = anyio.Event()
+        self.said = anyio.Event()
+        self.lost = False
+        self.gone = False
+        self.tries = 0
+
+    def say(self) -> None:
+        self.said.set()
+
+    def lose(self, *, for_good: bool) -> None:
+        self.listened, self.lost, self.gone = anyio.Event(), True, for_good
+        self.said.set()
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncGenerator[AsyncGenerator[None]]:
+        self.tries += 1
+        if self.gone:
+            raise StorageError("PostgreSQL cannot be used.")
+        self.lost, self.said = False, anyio.Event()
+        self.listened.set()
+        yield self._announcements()
+
+    async def _announcements(self) -> AsyncGenerator[None]:
+        while True:
+            await self.said.wait()
+            if self.lost:
+                raise StorageError("The connection is lost.")
+            self.said = anyio.Event()
+            yield
 
 
 @pytest.fixture
@@ -38,6 +76,21 @@ async def test_a_waiter_is_woken_as_soon_as_the_visit_is_finished(group: TaskGro
 async def _finish_when_watched(pending: Pending) -> None:
     await anyio.lowlevel.checkpoint()
     await pending.finish("one")
+
+
+async def test_all_who_wait_for_one_visit_are_woken() -> None:
+    pending = Pending(Elsewhere())
+    woken: list[bool] = []
+
+    async def wait() -> None:
+        woken.append(await pending.wait("one", seconds=60))
+
+    async with anyio.create_task_group() as waiters:
+        waiters.start_soon(wait)
+        waiters.start_soon(wait)
+        waiters.start_soon(lambda: _finish_when_watched(pending))
+
+    assert woken == [True, True]
 
 
 async def test_a_wait_ends_at_its_limit() -> None:
@@ -112,3 +165,83 @@ async def test_a_look_that_fails_is_repeated_and_ends_nothing(
         assert await pending.wait("one", seconds=60)
 
     assert "could not be looked up" in caplog.text
+
+
+class Waiter:
+    """Somebody who waits for the visit `one`, in a process that hears announcements."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self.elsewhere = Elsewhere()
+        self.announcer = Announcer()
+        self.pending = Pending(self.elsewhere)
+        self.woken = anyio.Event()
+        group.start_soon(self.pending.run)
+        group.start_soon(lambda: self.pending.listen(self.announcer.listen, pause_seconds=0))
+        group.start_soon(self._wait)
+
+    async def _wait(self) -> None:
+        await self.announcer.listened.wait()
+        assert await self.pending.wait("one", seconds=60)
+        self.woken.set()
+
+    async def looked(self) -> None:
+        """Wait until the process has looked, and has nothing more to look at for now."""
+        while not self.elsewhere.asked:
+            await anyio.lowlevel.checkpoint()
+        self.elsewhere.asked.clear()
+
+
+async def test_an_announcement_is_followed_by_a_look_at_once(group: TaskGroup) -> None:
+    waiter = Waiter(group)
+    with anyio.fail_after(module.LISTENING_POLL_SECONDS / 2):
+        await waiter.looked()
+        waiter.elsewhere.done.add("one")
+
+        waiter.announcer.say()
+
+        await waiter.woken.wait()
+
+
+async def test_an_announcement_of_another_visit_wakes_nobody(group: TaskGroup) -> None:
+    waiter = Waiter(group)
+    with anyio.fail_after(module.LISTENING_POLL_SECONDS / 2):
+        await waiter.looked()
+
+        waiter.announcer.say()
+
+        await waiter.looked()
+    assert not waiter.woken.is_set()
+
+
+async def test_what_ended_while_nobody_listened_is_looked_up_when_listening_works_again(
+    group: TaskGroup,
+) -> None:
+    waiter = Waiter(group)
+    with anyio.fail_after(module.LISTENING_POLL_SECONDS / 2):
+        await waiter.looked()
+        waiter.elsewhere.done.add("one")
+
+        waiter.announcer.lose(for_good=False)
+
+        await waiter.announcer.listened.wait()
+        await waiter.woken.wait()
+
+
+async def test_without_announcements_visits_are_looked_up_once_a_second_and_the_log_says_so_once(
+    group: TaskGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    waiter = Waiter(group)
+    with anyio.fail_after(module.LISTENING_POLL_SECONDS / 2):
+        await waiter.looked()
+        waiter.announcer.lose(for_good=True)
+        while waiter.announcer.tries < 3:
+            await anyio.lowlevel.checkpoint()
+        await waiter.looked()
+
+        waiter.elsewhere.done.add("one")
+
+        await waiter.woken.wait()
+    assert [record.getMessage() for record in caplog.records] == [
+        "The connection is lost. Awaited visits are looked up once a second until it is back."
+    ]

@@ -17,6 +17,7 @@ from nextcloud_mcp_server.storage.records import (
 )
 
 Ask = Callable[..., Awaitable[Elicitation]]
+Open = Callable[..., Awaitable[Database]]
 Start = Callable[..., Awaitable[LoginFlow]]
 
 FINAL = [state for state in ElicitationState if state.final]
@@ -143,6 +144,23 @@ async def test_the_open_request_is_found_by_person_client_and_kind(
     assert (
         await database.elicitations.find_active(principal=alice, client_id="claude", kind="provision") is None
     )
+
+
+async def test_of_many_requests_those_that_have_not_ended_are_found_at_once(
+    *, database: Database, open_database: Open, ask: Ask, alice: Principal, bob: Principal
+) -> None:
+    without_key = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
+    still_open = [await ask(alice), await ask(bob)]
+    ended = await ask(alice, client_id="other")
+    await database.elicitations.finish(ended.id, ElicitationState.DECLINED)
+    over = await ask(bob, client_id="other", ttl=timedelta())
+    ids = [elicitation.id for elicitation in (*still_open, ended, over)]
+
+    found = await database.elicitations.find_open([*ids, "unknown"])
+
+    assert sorted(found, key=lambda one: ids.index(one.id)) == still_open
+    assert await without_key.elicitations.find_open(ids) == []
+    assert await database.elicitations.find_open([]) == []
 
 
 async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
