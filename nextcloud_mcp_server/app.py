@@ -3,7 +3,6 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,6 +12,7 @@ from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.core import Core, Outside
+from nextcloud_mcp_server.database_file import database_file
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.pending import Pending
@@ -65,6 +65,10 @@ def bearer_secret(settings: Settings) -> SecretStr | None:
 
 def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
     """Make the ASGI application: MCP, the pages, and the checks around both."""
+    if settings.mode == "oidc":
+        from nextcloud_mcp_server.people_app import build_people_app  # noqa: PLC0415 - this mode only
+
+        return build_people_app(settings, site, outside=outside)
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.provision import Consent, NothingToAllow  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
@@ -163,4 +167,5 @@ async def open_core(settings: Settings) -> AsyncGenerator[tuple[Core, Pending]]:
 
 def _has_state(settings: Settings) -> bool:
     """Tell whether an earlier process may have left a visit or a deletion unfinished."""
-    return Path(settings.database_address.partition(":///")[2].partition("?")[0]).exists()
+    file = database_file(settings)
+    return file is None or file.exists()

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.web.metadata import CORS
 from nextcloud_mcp_server.web.problem import Problem, problem_page
 from nextcloud_mcp_server.web.proxies import client_address
 
@@ -178,10 +179,10 @@ class AddressLimits:
             return
         path: str = scope["path"]
         address = _network(client_address(scope))
+        if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
+            await self._mcp(address, scope, receive, send)
+            return
         try:
-            if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
-                await self._mcp(address, scope, receive, send)
-                return
             if path.startswith(_CALLBACKS):
                 await self._limits.count(Kind.CALLBACK, address)
             elif path.startswith(_PAGES):
@@ -195,7 +196,13 @@ class AddressLimits:
         token = Headers(scope=scope).get("authorization", "")
         known = hashlib.sha256(token.encode()).digest()
         if known not in self._worked:
-            await self._limits.check(Kind.FAILURE, address)
+            try:
+                await self._limits.check(Kind.FAILURE, address)
+            except TooManyRequests as error:
+                response = _answer(error, Headers(scope=scope))
+                response.headers.update(CORS)
+                await response(scope, receive, send)
+                return
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -5,6 +5,7 @@ import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.integration.computer import Computer, open_computer
+from tests.integration.crowd import Crowd, open_crowd
 from tests.integration.world import Asked, World, open_world
 
 
@@ -12,6 +13,12 @@ from tests.integration.world import Asked, World, open_world
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World]:
     sandbox = Sandbox.demo(**getattr(request, "param", {}))
     async with open_world(tmp_path / "data", sandbox) as made:
+        yield made
+
+
+@pytest.fixture
+async def crowd(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Crowd]:
+    async with open_crowd(tmp_path / "data", **getattr(request, "param", {})) as made:
         yield made
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from anyio.abc import TaskGroup
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult
+from starlette.types import ASGIApp
 
 from nextcloud_mcp_server import app, settings
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
@@ -102,6 +104,21 @@ class People:
 
         self._visits += 1
         self.group.start_soon(going)
+
+
+@asynccontextmanager
+async def served(asgi: ASGIApp, listener: socket.socket) -> AsyncGenerator[None]:
+    """Serve an application on this socket while the block runs."""
+    server = uvicorn.Server(
+        uvicorn.Config(asgi, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=1)
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(server.serve, sockets=[listener]))
+        await until(lambda: server.started)
+        try:
+            yield
+        finally:
+            server.should_exit = True
 
 
 @dataclass

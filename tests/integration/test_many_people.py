@@ -1,0 +1,123 @@
+"""Mode `oidc` from end to end: two people, their tokens, browsers, consents and notes."""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+from mcp_types import CallToolResult
+
+from tests.integration.crowd import Crowd
+from tests.integration.world import Asked
+
+LIST = "nc_notes_list_notes"
+
+
+def titles(result: CallToolResult) -> set[str]:
+    assert not result.is_error, result.content
+    content: dict[str, Any] = result.structured_content or {}
+    return {note["title"] for note in content["notes"]}
+
+
+async def test_two_people_consent_once_each_and_read_only_their_own_notes(crowd: Crowd) -> None:
+    async with crowd.person("alice") as alice, crowd.person("bob") as bob:
+        alices, bobs = Asked(crowd).by(alice.consent), Asked(crowd).by(bob.consent)
+        async with (
+            crowd.client(crowd.token("alice"), elicitation_callback=alices) as hers,
+            crowd.client(crowd.token("bob"), elicitation_callback=bobs) as his,
+        ):
+            her_notes = titles(await hers.call_tool(LIST, {}))
+            his_notes = titles(await his.call_tool(LIST, {}))
+            again = titles(await hers.call_tool(LIST, {}))
+
+    assert her_notes == again
+    assert her_notes.isdisjoint(his_notes)
+    assert len(set(alices.urls)) == len(set(bobs.urls)) == 1
+    assert "alice" in alice.seen[-1].text
+
+
+async def test_the_link_of_one_person_is_refused_to_another(crowd: Crowd) -> None:
+    url_mode: dict[str, Any] = {"elicitation": {"url": {}}}
+    async with crowd.person("bob") as bob, crowd.raw(crowd.token("alice"), capabilities=url_mode) as hers:
+        answer = await hers.request("tools/call", {"name": LIST, "arguments": {}})
+        link = answer["error"]["data"]["elicitations"][0]["url"]
+        page = await bob.consent(link)
+        again = await hers.request("tools/call", {"name": LIST, "arguments": {}})
+
+    assert page.status == 403
+    assert "another account" in page.text
+    assert again["error"]["code"] == -32042
+    assert crowd.sandbox.state.oauth_grants == []
+
+
+async def test_without_a_token_a_client_is_told_where_to_get_one(crowd: Crowd) -> None:
+    async with httpx2.AsyncClient() as http:
+        refused = await http.post(f"{crowd.url}/mcp", json={})
+        metadata = (await http.get(f"{crowd.url}/.well-known/oauth-protected-resource/mcp")).json()
+
+    assert refused.status_code == 401
+    assert "resource_metadata=" in refused.headers["WWW-Authenticate"]
+    assert metadata["resource"] == f"{crowd.url}/mcp"
+    assert metadata["authorization_servers"] == [crowd.issuer.url]
+
+
+async def test_a_second_client_of_a_connected_person_needs_no_second_trip_to_nextcloud(crowd: Crowd) -> None:
+    async with crowd.person("alice") as alice:
+        asked = Asked(crowd).by(alice.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as first:
+            await first.call_tool(LIST, {})
+        before = len(alice.seen)
+        other = crowd.token("alice", client_id="another-assistant")
+        async with crowd.client(other, elicitation_callback=asked) as second:
+            notes = titles(await second.call_tool(LIST, {}))
+
+    assert notes
+    assert len(set(asked.urls)) == 2
+    assert not any(page.url.startswith(crowd.nextcloud_url) for page in alice.seen[before:])
+    assert len(crowd.sandbox.state.oauth_grants) == 1
+
+
+async def test_a_token_for_reading_shows_and_calls_no_tool_that_writes(crowd: Crowd) -> None:
+    token = crowd.token("alice", scope="openid notes:read")
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "nc_notes_create_note", "arguments": {"title": "x"}},
+    }
+    async with crowd.client(token) as client:
+        shown = {tool.name for tool in (await client.list_tools()).tools}
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+        refused = await http.post(f"{crowd.url}/mcp", json=body)
+
+    assert LIST in shown
+    assert not any("write" in name or "create" in name for name in shown)
+    assert refused.status_code == 403
+    assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
+    assert 'scope="notes:write"' in refused.headers["WWW-Authenticate"]
+
+
+async def test_an_access_token_that_runs_out_is_renewed_without_the_person(crowd: Crowd) -> None:
+    async with crowd.person("alice") as alice:
+        asked = Asked(crowd).by(alice.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+            await client.call_tool(LIST, {})
+        crowd.clock.ahead += timedelta(hours=5)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+            notes = titles(await client.call_tool(LIST, {}))
+
+    assert notes
+    assert len(asked.urls) == 1
+
+
+async def test_a_disconnect_ends_the_access_at_nextcloud_and_the_next_call_asks_again(crowd: Crowd) -> None:
+    async with crowd.person("alice") as alice:
+        asked = Asked(crowd).by(alice.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+            await client.call_tool(LIST, {})
+            ended = await client.call_tool("revoke_nextcloud_access", {})
+            left = dict(crowd.sandbox.state.app_passwords)
+            await client.call_tool(LIST, {})
+
+    assert not ended.is_error, ended.content
+    assert left == {}
+    assert len(set(asked.urls)) == 2
