@@ -1,7 +1,7 @@
 """The composition root: settings in, a running server out. The only place that builds things."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -107,8 +107,13 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=3,
         )
+        serving = uvicorn.Server(config)
+
+        def stop() -> None:
+            serving.should_exit = True
+
         async with _looking(own):
-            await uvicorn.Server(config).serve()
+            await _meeting_issuer(own, serving.serve, stop)
 
 
 async def run_stdio(settings: Settings) -> None:
@@ -141,6 +146,36 @@ async def _looking(settings: Settings) -> AsyncGenerator[None]:
             yield
         finally:
             group.cancel_scope.cancel()
+
+
+async def _meeting_issuer(
+    settings: Settings, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]
+) -> None:
+    """Serve, but stop when the identity provider turns out to be one that can never be used.
+
+    Raises:
+        ConfigurationError: That is so.
+    """
+    if settings.mode != "oidc":
+        await serve()
+        return
+    from nextcloud_mcp_server.people import meet_issuer  # noqa: PLC0415 - this mode only
+
+    refused: list[ConfigurationError] = []
+
+    async def meet() -> None:
+        try:
+            await meet_issuer(settings, Outside())
+        except ConfigurationError as error:
+            refused.append(error)
+            stop()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(meet)
+        await serve()
+        group.cancel_scope.cancel()
+    if refused:
+        raise refused[0]
 
 
 @asynccontextmanager

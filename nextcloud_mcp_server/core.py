@@ -152,6 +152,11 @@ async def open_database(
             await database.aclose()
 
 
+def listening(database: "Database", pending: Pending) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:
+    """List the work of hearing what other processes finish, where the database can announce it."""
+    return () if database.listen is None else (partial(pending.listen, database.listen),)
+
+
 @asynccontextmanager
 async def open_core(
     settings: Settings,
@@ -189,8 +194,7 @@ async def open_core(
             outbox=outbox,
             within=person,
         )
-        listening = () if database.listen is None else (partial(pending.listen, database.listen),)
-        work = (poller.run, outbox.run, audit.run, *listening)
+        work = (poller.run, outbox.run, audit.run, *listening(database, pending))
         if settings.operator_credential is None:
             accounts = GrantedAccounts(database, nextcloud, provisioning, outbox, audit)
             yield Core(database, nextcloud, accounts, provisioning, audit, policy.bound, work)

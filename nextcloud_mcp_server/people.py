@@ -14,7 +14,7 @@ from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
-from nextcloud_mcp_server.auth.discovery import Discovery
+from nextcloud_mcp_server.auth.discovery import Discovery, refuse_pairwise
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider
@@ -28,6 +28,7 @@ from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Core, Outside
+from nextcloud_mcp_server.errors import IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
@@ -78,6 +79,21 @@ class Issuer:
         return Verifier(config, issuers, introspection=introspection, clock=clock)
 
 
+async def meet_issuer(settings: Settings, outside: Outside) -> None:
+    """Look at start whether the identity provider can be used; one that is starting too is waited for.
+
+    Raises:
+        ConfigurationError: It answers, and can never be used with these settings.
+    """
+    async with cores.open_pool_of(settings, outside) as pool:
+        try:
+            metadata = await Issuer.of(settings, Outgoing(pool)).discovery.ready()
+        except IssuerUnavailable as error:
+            logger.warning("%s Nobody can sign in or call until it answers.", error)
+            return
+    refuse_pairwise(metadata, identity_claim=settings.oidc_identity_claim)
+
+
 @asynccontextmanager
 async def open_core(
     settings: Settings,
@@ -123,7 +139,7 @@ async def open_core(
             clock=clock,
             on_changed=accounts.forget,
         )
-        work = (outbox.run, audit.run, lambda: _tidy(visits))
+        work = (outbox.run, audit.run, lambda: _tidy(visits), *cores.listening(database, pending))
         yield PeopleCore(database, nextcloud, accounts, provisioning, audit, policy.bound, work, visits)
 
 

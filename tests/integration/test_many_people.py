@@ -1,11 +1,15 @@
 """Mode `oidc` from end to end: two people, their tokens, browsers, consents and notes."""
 
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 from mcp_types import CallToolResult
 
+from nextcloud_mcp_server.settings import child_environment
 from tests.integration.crowd import Crowd
 from tests.integration.world import Asked
 
@@ -121,3 +125,31 @@ async def test_a_disconnect_ends_the_access_at_nextcloud_and_the_next_call_asks_
     assert not ended.is_error, ended.content
     assert left == {}
     assert len(set(asked.urls)) == 2
+
+
+async def test_a_server_whose_identity_provider_is_none_stops_and_names_the_setting(
+    crowd: Crowd, tmp_path: Path
+) -> None:
+    variables = {
+        "MODE": "oidc",
+        "NEXTCLOUD_HOST": crowd.nextcloud_url,
+        "NEXTCLOUD_MCP_SERVER_URL": "http://127.0.0.1:8765",
+        "OIDC_ISSUER": crowd.nextcloud_url.replace("127.0.0.1", "localhost"),
+        "OIDC_CLIENT_ID": "us",
+        "OIDC_CLIENT_SECRET": "secret",
+        "NEXTCLOUD_OAUTH_CLIENT_ID": "us",
+        "NEXTCLOUD_OAUTH_CLIENT_SECRET": "secret",
+        "TOKEN_ENCRYPTION_KEYS": crowd.key,
+        "DATA_DIR": str(tmp_path / "other"),
+    }
+
+    with anyio.fail_after(60):
+        ended = await anyio.run_process(
+            [sys.executable, "-m", "nextcloud_mcp_server", "serve", "--port", "0"],
+            env=child_environment(variables),
+            check=False,
+        )
+
+    last = ended.stderr.decode().splitlines()[-1]
+    assert ended.returncode == 2
+    assert last.startswith("Error: OIDC_ISSUER: no metadata of an identity provider is found below")
