@@ -217,3 +217,17 @@ async def test_a_grant_whose_key_is_missing_stays_until_the_key_is_back(
 
     assert await without_key.held_grants.release_due(nextcloud_url=URL) == 0
     assert await released(database) == ["access-1"]
+
+
+async def test_what_its_person_does_not_own_is_ended_in_their_browser_only(
+    database: Database, ask: Ask, hold: Hold
+) -> None:
+    asked = await ask()
+    held = await hold(asked)
+
+    await database.held_grants.discard(asked.id, sign_in="browser-2")
+    assert await database.held_grants.find(asked.id, sign_in="browser-1") == held
+
+    await database.held_grants.discard(asked.id, sign_in="browser-1")
+    assert await database.held_grants.find(asked.id, sign_in="browser-1") is None
+    assert await released(database) == [held.tokens.access_token.get_secret_value()]

@@ -5,7 +5,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import Principal, Tokens
+from nextcloud_mcp_server.storage.tokens import REVOKE_TOKENS, load_tokens
 
 LEASE = timedelta(seconds=30)
 
@@ -83,3 +84,15 @@ async def test_the_work_of_one_person_can_be_taken_alone(
     assert await database.outbox.next_due_at(bob) is None
     assert await database.outbox.lease_due(owner="one", lease=LEASE, within=bob) == []
     assert len(await database.outbox.lease_due(owner="one", lease=LEASE, within=alice)) == 1
+
+
+async def test_tokens_that_were_never_stored_are_work_too(database: Database, alice: Principal) -> None:
+    tokens = Tokens(SecretStr("access"), SecretStr("refresh"), None)
+
+    await database.outbox.add_tokens(
+        principal=alice, nextcloud_url="https://cloud.example.org", provider="nextcloud_oauth2", tokens=tokens
+    )
+
+    [item] = await database.outbox.lease_due(owner="one", lease=LEASE)
+    assert (item.principal, item.kind, item.login_name) == (alice, REVOKE_TOKENS, "nextcloud_oauth2")
+    assert load_tokens(item.secret) == tokens
