@@ -67,6 +67,7 @@ class Nextclouds:
         default_factory=list[tuple[SecretStr | None, SecretStr | None]]
     )
     revoked: list[str] = field(default_factory=list[str])
+    subject: Principal | None = None
     meanwhile: Callable[[], Awaitable[object]] | None = None
     failure: Exception | None = None
     unreachable: Exception | None = None
@@ -103,7 +104,8 @@ class Nextclouds:
         tokens = Tokens(
             SecretStr(f"access-{text}"), SecretStr(f"refresh-{text}"), self.clock() + timedelta(hours=1)
         )
-        return Redeemed(tokens, Identity(uid, uid.title(), self.homes.get(uid, f"home-{uid}")))
+        identity = Identity(uid, uid.title(), self.homes.get(uid, f"home-{uid}"))
+        return Redeemed(tokens, identity, self.subject)
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
         raise NotImplementedError

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: An access token with less life than this is refreshed before it is used.
-AHEAD = timedelta(seconds=60)
+#: An access token with less life than this is refreshed before it is used. Some identity providers
+#: give it a minute in all (Keycloak's default), of which half is to be used.
+AHEAD = timedelta(seconds=30)
 
 #: How long a call without a living token waits for another process: a little longer than a lease.
 WAIT_SECONDS = 40.0

@@ -26,6 +26,7 @@ from nextcloud_mcp_server.errors import (
     GrantRefused,
     SignInRefused,
     StorageError,
+    WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import (
     AuditEntry,
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
+_SOMEBODY_ELSE = (
+    "This browser was signed in to the identity provider as somebody else, so nothing was connected. "
+    "Sign out there, and start again."
+)
 _AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
 
 
@@ -148,6 +153,9 @@ class GrantLegs:
     ) -> GrantDone:
         held, kept = None, False
         try:
+            if given.subject not in (None, who.principal):
+                await self._audit(elicitation, "refused: confirmed by somebody else")
+                raise WrongAccount(_SOMEBODY_ELSE)
             if self._mapped:
                 kept = await self._connected(elicitation, given, leg.scopes, uid=who.uid)
             else:

@@ -17,12 +17,14 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.outgoing import JsonAnswer, Outgoing
-from nextcloud_mcp_server.errors import GrantRefused, IssuerUnavailable
+from nextcloud_mcp_server.errors import GrantDead, GrantRefused, IssuerUnavailable
 from nextcloud_mcp_server.storage.records import Tokens
 
 #: RFC 6749 appendix A.11 and A.12: visible ASCII. The longest codes seen (Entra) have 1,500 characters.
 _CODE = re.compile(r"[\x21-\x7e]{8,4096}")
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
+#: RFC 6749 §5.1 and RFC 7009 §2.2: no other status means yes.
+_OK = 200
 _LONGEST_LIFE_SECONDS = 10 * 365 * 24 * 3600
 
 #: Errors that are about this program's own registration, not about the code (RFC 6749 §5.2).
@@ -99,6 +101,7 @@ async def redeem(
     verifier: SecretStr | None,
     now: Callable[[], datetime],
     needs: frozenset[str] = frozenset(),
+    extra: Mapping[str, str] | None = None,
 ) -> TokenAnswer:
     """Exchange a code.
 
@@ -110,7 +113,12 @@ async def redeem(
     text = code.get_secret_value()
     if not has_shape_of_code(text):
         raise GrantRefused("What came back from the sign-in is not what such a sign-in gives.")
-    form = {"grant_type": "authorization_code", "code": text, "redirect_uri": redirect_uri}
+    form = {
+        "grant_type": "authorization_code",
+        "code": text,
+        "redirect_uri": redirect_uri,
+        **(extra or {}),
+    }
     if verifier is not None:
         form["code_verifier"] = verifier.get_secret_value()
     answer = await _ask(outgoing, endpoint, client, form)
@@ -118,6 +126,48 @@ async def redeem(
     if granted.scopes is not None and not needs <= granted.scopes:
         raise GrantRefused("The sign-in gave less than was asked for; tell the operator.")
     return granted
+
+
+async def refresh(
+    outgoing: Outgoing,
+    endpoint: str,
+    client: OAuthClient,
+    *,
+    refresh_token: SecretStr,
+    now: Callable[[], datetime],
+    extra: Mapping[str, str] | None = None,
+) -> Tokens:
+    """Exchange a refresh token (RFC 6749 §6).
+
+    Raises:
+        GrantDead: It is not accepted any more.
+        IssuerUnavailable: Anything else, which may pass.
+    """
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": refresh_token.get_secret_value(),
+        **(extra or {}),
+    }
+    asked_at = now()
+    answer = await _ask(outgoing, endpoint, client, form)
+    if answer.status != _OK and answer.fields.get("error") == "invalid_grant":
+        raise GrantDead("The identity provider no longer accepts the access given earlier.")
+    try:
+        return read_tokens(answer, now=asked_at).tokens
+    except GrantRefused as error:
+        raise IssuerUnavailable("The identity provider did not renew the access; try again later.") from error
+
+
+async def revoke(outgoing: Outgoing, endpoint: str, client: OAuthClient, *, refresh_token: SecretStr) -> None:
+    """End a refresh token and what belongs to it (RFC 7009); a dead one counts as ended (§2.2).
+
+    Raises:
+        IssuerUnavailable: It was not ended.
+    """
+    form = {"token": refresh_token.get_secret_value(), "token_type_hint": "refresh_token"}
+    answer = await _ask(outgoing, endpoint, client, form)
+    if answer.status != _OK:
+        raise IssuerUnavailable("The identity provider did not end the access; try again later.")
 
 
 async def _ask(outgoing: Outgoing, endpoint: str, client: OAuthClient, form: dict[str, str]) -> JsonAnswer:
@@ -142,7 +192,7 @@ def read_tokens(answer: JsonAnswer, *, now: datetime) -> TokenAnswer:
         raise IssuerUnavailable(
             "The provider answered the exchange of a code with something else; try again."
         )
-    if answer.status != 200:  # noqa: PLR2004 (RFC 6749 §5.1: no other status means yes)
+    if answer.status != _OK:
         if body.get("error") in _OUR_FAULT:
             raise IssuerUnavailable(
                 "The provider does not accept this server's own id and secret; tell the operator."

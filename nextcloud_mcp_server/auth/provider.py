@@ -5,7 +5,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Tokens
+from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,14 @@ class GrantProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """What a code was exchanged for, and whose account it opens."""
+    """What a code was exchanged for, and whose account it opens.
+
+    `subject` is who confirmed, where the provider says so in an ID token; None where it cannot.
+    """
 
     tokens: Tokens
     identity: Identity
+    subject: Principal | None = None
 
 
 class RedirectProvider(Protocol):

@@ -283,6 +283,29 @@ async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: St
     assert await mapped.state(visit) is ElicitationState.OPENED
 
 
+async def test_access_that_somebody_else_confirmed_is_ended_whatever_account_it_opens(people: Stage) -> None:
+    """The identity provider's page was answered by Bob; its ID token says so before anybody is asked."""
+    visit, alice, url = await on_the_way(people)
+    people.provider.subject = replace(alice.who.principal, subject="sub-bob")
+
+    with pytest.raises(WrongAccount, match="somebody else"):
+        await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await people.grant("alice") is None
+    assert await people.held(visit, alice) is None
+    assert await people.given_back() == ["access-granted-by-alice-0"]
+    assert ("consent", "refused: confirmed by somebody else") in await people.audit("alice")
+
+
+async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept(people: Stage) -> None:
+    visit, alice, url = await on_the_way(people)
+    people.provider.subject = alice.who.principal
+
+    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await people.held(visit, alice) is not None
+
+
 async def test_an_account_belongs_to_the_first_person_who_connected_it(people: Stage) -> None:
     await people.connect("bob")
     visit, alice, url = await on_the_way(people)

@@ -13,7 +13,7 @@ from tests.oauth_stage import Office, Replica, caller, is_refresh, new_gate
 
 HOUR = 3600
 SOON = HOUR - 30
-"""Within the minute before the end."""
+"""Within the time before the end in which a token is refreshed."""
 
 
 async def never(request: httpx2.Request) -> None:
@@ -495,6 +495,30 @@ async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_t
     assert office.opens(found)
     assert found is not None
     assert (found.version, found.needs_reauth) == (2, False)
+
+
+async def test_a_late_answer_revives_what_another_process_gave_up(
+    office: Office, replica: Replica, stage: Stage
+) -> None:
+    grant = await office.connect(replica)
+    other = await office.replica()
+    stage.clock.forward(HOUR)
+    stage.network.after = frozen = new_gate()
+    found: list[Credential | None] = []
+
+    async def freeze() -> None:
+        found.append(await replica.broker.fresh(grant))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(freeze)
+        await frozen.came.wait()
+        stage.clock.forward(exchange.LEASE.total_seconds())
+        found.append(await other.broker.fresh(grant))
+        frozen.open.set()
+
+    assert [one.needs_reauth for one in found if one] == [True, False]
+    assert office.opens(found[1])
+    assert office.refreshes() == 3
 
 
 async def test_an_older_look_of_this_process_does_not_hide_what_is_newer(
