@@ -1,21 +1,29 @@
-# The server for one person, over HTTP. See docker-compose.yml for how it is meant to be run.
-FROM python:3.13-slim
-
+# The server over HTTP, for one person (docker-compose.yml) or for many (docker-compose.oidc.yml). No secret is part of the
+# image: the settings come with the environment, best as files (`…_FILE`).
+FROM python:3.13-slim AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY requirements.lock ./
+# The lock's versions without its development tools: a constraint installs only what is asked for.
+RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > /constraints.txt
+ENV PIP_CONSTRAINT=/constraints.txt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY pyproject.toml README.md LICENSE ./
 COPY alembic alembic
 COPY nextcloud_mcp_server nextcloud_mcp_server
-# The lock's versions without its development tools: a constraint installs only what is asked for.
-RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > constraints.txt \
- && pip install --no-cache-dir --constraint constraints.txt . \
- && rm -r /src/* \
- && useradd --create-home --uid 10001 server \
- && install -d -m 0700 -o server -g server /data
+RUN pip wheel --no-deps --wheel-dir /wheel . \
+ && python -m venv /opt/server \
+ && /opt/server/bin/pip install "nextcloud-mcp-server[postgres] @ file://$(echo /wheel/*.whl)"
 
+FROM python:3.13-slim
+COPY --from=build /opt/server /opt/server
+RUN useradd --no-create-home --home-dir /data --uid 10001 server \
+ && install -d -m 0700 -o server -g server /data
 USER server
 WORKDIR /data
-ENV DATA_DIR=/data
+ENV PATH=/opt/server/bin:$PATH DATA_DIR=/data PYTHONDONTWRITEBYTECODE=1
+# The database, unless DATABASE_URL names another one, and what personal mode makes for itself: its key and its secret.
 VOLUME /data
 EXPOSE 8765
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["python", "-c", \
+  "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('NEXTCLOUD_MCP_PORT', '8765') + '/healthz', timeout=4)"]
 # All addresses of the container; what reaches it is decided where its port is published.
 CMD ["nextcloud-mcp-server", "serve", "--transport", "http", "--host", "0.0.0.0"]

@@ -18,7 +18,7 @@ def postgres_server() -> str:
     """Name a PostgreSQL in which the tests may make databases; `.ci/postgres` runs one."""
     server = os.environ.get("TEST_POSTGRES_URL")
     if not server:
-        pytest.skip("TEST_POSTGRES_URL names no PostgreSQL (.ci/postgres make test)")
+        pytest.skip("needs PostgreSQL: install it, or name one in TEST_POSTGRES_URL")
     return server
 
 
