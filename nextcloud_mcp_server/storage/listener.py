@@ -40,16 +40,17 @@ class Listener:
                 await connection.close(timeout=_CLOSE_SECONDS)
 
     async def _announcements(self, connection: Connection, ear: "_Ear") -> AsyncGenerator[None]:
-        while not ear.lost:
+        while True:
             with anyio.move_on_after(self._beat_seconds) as quiet:
                 await ear.rung.wait()
+            if ear.lost:
+                raise StorageError(_LOST)
             if quiet.cancelled_caught:
                 # Where the other end vanished without a word, only asking shows it.
                 await connection.execute("SELECT 1")
                 continue
             ear.rung = anyio.Event()
             yield
-        raise StorageError(_LOST)
 
 
 class _Ear:
