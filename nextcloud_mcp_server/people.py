@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
+from nextcloud_mcp_server.auth.oidc_refresh import OidcRefresh
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.provider import RedirectProvider
@@ -28,7 +29,7 @@ from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Core, Outside
-from nextcloud_mcp_server.errors import IssuerUnavailable
+from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
@@ -146,7 +147,27 @@ async def open_core(
 def _provider(
     settings: Settings, nextcloud: Nextcloud, issuer: Issuer, *, clock: Callable[[], datetime]
 ) -> RedirectProvider:
-    del issuer
+    match settings.grant_provider:
+        case "oidc_refresh":
+            return OidcRefresh(
+                nextcloud,
+                discovery=issuer.discovery,
+                keyset=issuer.keyset,
+                outgoing=issuer.outgoing,
+                client=issuer.client(settings),
+                redirect_uri=settings.grant_callback_url,
+                clock=clock,
+                resource=settings.nextcloud_resource,
+                identity_claim=settings.oidc_identity_claim,
+            )
+        case "login_flow":
+            # It has no way back to the browser that began it, so our pages cannot follow it here.
+            raise ConfigurationError(
+                "GRANT_PROVIDER=login_flow serves one person (MODE=personal): use nextcloud_oauth2, which any "
+                "Nextcloud has, or oidc_refresh."
+            )
+        case "nextcloud_oauth2":
+            pass
     return NextcloudOAuth2(
         nextcloud,
         client_id=settings.nextcloud_oauth_client_id or "",

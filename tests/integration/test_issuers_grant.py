@@ -1,0 +1,72 @@
+"""Mode `oidc` where the identity provider's own tokens open Nextcloud, through its app `user_oidc`."""
+
+from datetime import timedelta
+from typing import Any
+
+from mcp_types import CallToolResult
+
+from tests.integration.crowd import Crowd
+from tests.integration.world import Asked
+
+LIST = "nc_notes_list_notes"
+INSTEAD: dict[str, Any] = {
+    "grant_provider": "oidc_refresh",
+    "nextcloud_resource": "nextcloud",
+    "nextcloud_oauth_client_id": None,
+    "nextcloud_oauth_client_secret": None,
+}
+
+
+def titles(result: CallToolResult) -> set[str]:
+    assert not result.is_error, result.content
+    content: dict[str, Any] = result.structured_content or {}
+    return {note["title"] for note in content["notes"]}
+
+
+def register(crowd: Crowd) -> None:
+    crowd.sandbox.state.check_bearer = crowd.issuer.uid_of
+    callback = f"{crowd.url}/oauth/callback"
+    crowd.issuer.add_client(
+        "us", redirect_uris=[f"{callback}/sign-in", f"{callback}/nextcloud"], secret="issuer-secret"
+    )
+
+
+async def test_two_people_consent_at_the_identity_provider_and_read_their_own_notes(crowd: Crowd) -> None:
+    async with crowd.started(**INSTEAD), crowd.person("alice") as alice, crowd.person("bob") as bob:
+        register(crowd)
+        alices, bobs = Asked(crowd).by(alice.consent), Asked(crowd).by(bob.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=alices) as hers:
+            her_notes = titles(await hers.call_tool(LIST, {}))
+        async with crowd.client(crowd.token("bob"), elicitation_callback=bobs) as his:
+            his_notes = titles(await his.call_tool(LIST, {}))
+        crowd.clock.ahead += timedelta(hours=5)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=alices) as hers:
+            later = titles(await hers.call_tool(LIST, {}))
+
+    assert her_notes == later
+    assert her_notes.isdisjoint(his_notes)
+    assert len(set(alices.urls)) == len(set(bobs.urls)) == 1
+
+
+async def test_a_disconnect_ends_the_grant_at_the_identity_provider(crowd: Crowd) -> None:
+    async with crowd.started(**INSTEAD), crowd.person("alice") as alice:
+        register(crowd)
+        asked = Asked(crowd).by(alice.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+            await client.call_tool(LIST, {})
+            ended = await client.call_tool("revoke_nextcloud_access", {})
+
+    assert not ended.is_error, ended.content
+    families = list(crowd.issuer.state.refresh_tokens.values())
+    assert families
+    assert all(one.ended for one in families)
+
+
+async def test_a_login_flow_that_cannot_come_back_here_is_refused_with_what_to_use(crowd: Crowd) -> None:
+    settings = {**INSTEAD, "grant_provider": "login_flow", "nextcloud_resource": None}
+    settings["account_mapping"] = "preferred_username"
+    async with crowd.started(**settings), crowd.client(crowd.token("alice")) as client:
+        result = await client.call_tool(LIST, {})
+
+    assert result.is_error
+    assert "GRANT_PROVIDER=login_flow serves one person" in str(result.content)
