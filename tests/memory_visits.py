@@ -142,12 +142,13 @@ class MemoryVisits:
 
     # What the pages ask
 
-    async def begin_sign_in(self, target: str) -> SignInStart:
+    async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         self._call("begin_sign_in")
         # Sealed values end in such signs.
         state, flow = token_urlsafe(24), f"{token_urlsafe(48)}=="
         self.flows[flow] = (state, target)
-        return SignInStart(f"{self.issuer}/authorize?client_id=us&state={state}", SecretStr(flow))
+        prompt = "&prompt=login" if another else ""
+        return SignInStart(f"{self.issuer}/authorize?client_id=us&state={state}{prompt}", SecretStr(flow))
 
     async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
         self._call("finish_sign_in")

@@ -90,8 +90,10 @@ class SignIn:
         """The claim that names each person's Nextcloud account; None where everybody confirms theirs."""
         return self._mapping_claim
 
-    async def begin(self, target: str) -> SignInStart:
+    async def begin(self, target: str, *, another: bool = False) -> SignInStart:
         """Make the address to go to; nothing is stored here.
+
+        Without `another`, a provider that knows the browser lets the same person in again unasked.
 
         Raises:
             IssuerUnavailable: The identity provider cannot be asked, or cannot do PKCE with S256.
@@ -109,6 +111,8 @@ class SignIn:
             state=state.get_secret_value(),
             verifier=verifier,
             nonce=nonce,
+            # OpenID Connect Core §3.1.2.1; every provider knows it, unlike `select_account`.
+            extra={"prompt": "login"} if another else None,
         )
         expires_at = self._clock() + FLOW_LIFETIME
         kept = [state, verifier, nonce, new_secret()]

@@ -71,9 +71,10 @@ class Visits:
             revoke_seconds=revoke_seconds,
         )
 
-    async def begin_sign_in(self, target: str) -> SignInStart:
+    async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         """Start a sign-in for `visit:<id>` or `account`; nothing is stored.
 
+        `another` has the identity provider ask who it is, whoever its own session says.
         Whether there is such a visit is not looked up: before a sign-in all links look the same.
 
         Raises:
@@ -82,7 +83,7 @@ class Visits:
         """
         if not _TARGET.fullmatch(target):
             raise ElicitationUnknown(OVER)
-        return await self._sign_in.begin(target)
+        return await self._sign_in.begin(target, another=another)
 
     async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
         """Take what the identity provider sent back with the browser, and begin a session there.

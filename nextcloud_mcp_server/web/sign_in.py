@@ -63,7 +63,7 @@ class SignInPages:
         if visitor.who is not None:
             require_check(visitor, form, OTHER_ACCOUNT)
             await visitor.visits.sign_out(visitor.cookies.session)
-        response = await _start(visitor, visit_target(elicitation_id))
+        response = await _start(visitor, visit_target(elicitation_id), another=True)
         visitor.cookies.end_session(response)
         return response
 
@@ -89,8 +89,8 @@ class SignInPages:
         return response
 
 
-async def _start(visitor: Visitor, target: str) -> Response:
-    started = await visitor.visits.begin_sign_in(target)
+async def _start(visitor: Visitor, target: str, *, another: bool = False) -> Response:
+    started = await visitor.visits.begin_sign_in(target, another=another)
     response = see(SIGN_IN)
     visitor.cookies.set_flow(response, started.flow.get_secret_value(), Onward(started.url, target))
     return response

@@ -17,8 +17,10 @@ Params = Mapping[str, Sequence[str]]
 class Visits(Protocol):
     """Sign-in, visit and account of any number of people."""
 
-    async def begin_sign_in(self, target: str) -> SignInStart:
+    async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         """Start a sign-in for `visit:<id>` or `account`; nothing is written.
+
+        `another` has the identity provider ask who it is, whoever its own session says.
 
         Raises:
             IssuerUnavailable: The identity provider could not be asked where to go.

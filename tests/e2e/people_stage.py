@@ -4,7 +4,6 @@ import socket
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from threading import Thread
 
 import uvicorn
@@ -40,7 +39,7 @@ class PeopleStage:
 @contextmanager
 def raised_people() -> Generator[PeopleStage]:
     """Serve the pages, and the stand-ins under another name, for as long as the block runs."""
-    visits = MemoryVisits(now=datetime.now(UTC))
+    visits = MemoryVisits()
     with _listener() as ours, _listener() as others:
         host = f"127.0.0.1:{ours.getsockname()[1]}"
         origin = f"http://{host}"

@@ -23,6 +23,15 @@ async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(p
     assert {len(query[name][0]) for name in ("state", "nonce", "code_challenge")} == {43}
 
 
+@pytest.mark.parametrize(("another", "prompt"), [(True, ["login"]), (False, None)])
+async def test_only_somebody_else_is_asked_who_they_are_again(
+    people: Stage, *, another: bool, prompt: list[str] | None
+) -> None:
+    start = await people.visits.begin_sign_in(VISIT, another=another)
+
+    assert parse_qs(urlsplit(start.url).query).get("prompt") == prompt
+
+
 async def test_nothing_of_a_flow_can_be_read_from_its_cookie(people: Stage) -> None:
     start = await people.visits.begin_sign_in(VISIT)
 

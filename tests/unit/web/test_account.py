@@ -296,4 +296,5 @@ async def test_a_made_up_sentence_is_not_said(people: httpx2.AsyncClient, visits
 
     page = await people.get(ACCOUNT)
 
+    assert page.status_code == 200
     assert 'role="status"' not in page.text

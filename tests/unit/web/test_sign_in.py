@@ -185,11 +185,13 @@ async def test_somebody_else_can_take_over_from_the_page_that_refused(
 
     form = {"elicitationId": elicitation_id, "csrf": checks(refused)[0]}
     answer = await people.post("/oauth/other-account", data=form)
+    onward = await people.get(answer.headers["location"])
 
     assert refused.status_code == 403
     assert "This request belongs to <strong>another account</strong>" in refused.text
     assert "Signed in as <strong><bdi>Bob</bdi></strong>." in refused.text
     assert answer.headers["location"] == "/oauth/sign-in"
+    assert onward.headers["refresh"].endswith("&prompt=login")
     assert bob not in visits.sessions
     assert "__Host-session" not in people.cookies
 
