@@ -1,10 +1,14 @@
 """Takes the screenshots for the documentation: `python -m tests.e2e.screenshots [folder]`."""
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.e2e.people_scenes import PEOPLE_SCENES
+from tests.e2e.people_stage import raised_people
 from tests.e2e.scenes import SCENES
 from tests.e2e.stage import PHONE, WindowOptions, chromium_options, raised, window_options
 
@@ -20,6 +24,15 @@ SHOTS: dict[str, tuple[str, WindowOptions]] = {
 }
 
 
+PEOPLE_SHOTS: dict[str, tuple[str, WindowOptions]] = {
+    "people-consent": ("people-consent", window_options(size=_PAPER)),
+    "connected-as": ("connected-as", window_options(size=_PAPER)),
+    "other-account": ("other-account", window_options(size=_PAPER)),
+    "account": ("account", window_options(size=(760, 700))),
+    "account-phone": ("account", window_options(size=PHONE, scheme="dark")),
+}
+
+
 def take(folder: Path) -> None:
     """Show each scene as it is documented and keep a picture of the whole page.
 
@@ -28,15 +41,25 @@ def take(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
         old.unlink()
-    with sync_playwright() as playwright, raised() as stage:
+    with sync_playwright() as playwright, raised() as stage, raised_people() as people:
         browser = playwright.chromium.launch(**chromium_options())
         for name, (scene, options) in SHOTS.items():
-            window = browser.new_context(**options)
-            page = window.new_page()
-            SCENES[scene](stage, page)
-            page.screenshot(path=folder / f"{name}.png", full_page=True, animations="disabled")
-            window.close()
+            with _shot(browser, options, folder / f"{name}.png") as page:
+                SCENES[scene](stage, page)
+        for name, (scene, options) in PEOPLE_SHOTS.items():
+            people.visits.forget()
+            with _shot(browser, options, folder / f"{name}.png") as page:
+                PEOPLE_SCENES[scene](people, page)
         browser.close()
+
+
+@contextmanager
+def _shot(browser: Browser, options: WindowOptions, path: Path) -> Generator[Page]:
+    window = browser.new_context(**options)
+    page = window.new_page()
+    yield page
+    page.screenshot(path=path, full_page=True, animations="disabled")
+    window.close()
 
 
 if __name__ == "__main__":

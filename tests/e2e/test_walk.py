@@ -1,60 +1,18 @@
 """The whole journey in a real browser: our server, a Nextcloud to sign in to, a call that waits."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.e2e.calls import calling
+from tests.e2e.eyes import Eyes
 from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
 from tests.integration.world import World, open_world
 
-LIST = "nc_notes_list_notes"
 PATHS = ("/oauth/provision", "/oauth/waiting")
-
-
-@dataclass
-class Call:
-    """A tool call of a chat client, and the link that the person is shown meanwhile."""
-
-    asked: anyio.Event = field(default_factory=anyio.Event)
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    url: str = ""
-    result: CallToolResult | None = None
-
-    async def open(self, _: object, params: ElicitRequestParams) -> ElicitResult:
-        self.url = str(getattr(params, "url", ""))
-        self.asked.set()
-        return ElicitResult(action="accept")
-
-    async def text(self) -> str:
-        """Wait for the answer: nobody does anything for it any more."""
-        with anyio.fail_after(30):
-            await self.answered.wait()
-        assert self.result is not None
-        return "".join(getattr(block, "text", "") for block in self.result.content)
-
-
-@asynccontextmanager
-async def calling(world: World) -> AsyncGenerator[Call]:
-    """Let a client call a tool; the block runs when it shows the link to its person."""
-    call = Call()
-    async with world.client(elicitation_callback=call.open) as client, anyio.create_task_group() as group:
-
-        async def ask() -> None:
-            call.result = await client.call_tool(LIST, {})
-            call.answered.set()
-
-        group.start_soon(ask)
-        with anyio.fail_after(20):
-            await call.asked.wait()
-        yield call
 
 
 @pytest.fixture
@@ -69,20 +27,6 @@ async def browser(installed: None) -> AsyncGenerator[Browser]:
         started = await playwright.chromium.launch(**chromium_options())
         yield started
         await started.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Eyes:
-    """Someone who looks at every page on the way as axe does."""
-
-    axe: str
-
-    async def on(self, page: Page) -> None:
-        await page.evaluate(self.axe)
-        found: dict[str, Any] = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
-        assert nodes == [], page.url
-        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.url
 
 
 @pytest.fixture
@@ -120,7 +64,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
     window = await browser.new_context(**as_seen)
     page = await window.new_page()
 
-    async with calling(world) as call:
+    async with calling(lambda call: world.client(elicitation_callback=call.open)) as call:
         await page.goto(call.url)
         await eyes.on(page)
         await page.locator("input[value='notes:write']").check()
@@ -145,7 +89,7 @@ async def test_a_person_declines_and_the_call_that_waited_says_so(
 ) -> None:
     page = await browser.new_page(**window_options(language="de"))
 
-    async with calling(world) as call:
+    async with calling(lambda call: world.client(elicitation_callback=call.open)) as call:
         await page.goto(call.url)
         await page.locator("button[value=deny]").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Es wurde nichts verbunden.")
@@ -160,7 +104,10 @@ async def test_another_browser_learns_nothing_from_a_link_that_was_used(
     world: World, browser: Browser, eyes: Eyes
 ) -> None:
     unknown = f"{world.url}/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000"
-    async with calling(world) as call, world.person("alice") as alice:
+    async with (
+        calling(lambda call: world.client(elicitation_callback=call.open)) as call,
+        world.person("alice") as alice,
+    ):
         await alice.allow(call.url)
         await call.text()
     bob = await browser.new_page(**window_options())
