@@ -108,7 +108,7 @@ def _other_nextcloud(stage: PeopleStage, page: Page) -> None:
 def _account(stage: PeopleStage, page: Page) -> None:
     now, did = stage.visits.now, stage.visits.did
     actions = ("nc_notes_get_note", "nc_notes_search_notes", "nc_notes_update_note", "nc_files_list_folder")
-    stage.visits.client(recent=(*did(*actions), *did("nc_files_read_file", result="NotFound")))
+    stage.visits.client(recent=(*did("nc_files_read_file", result="NotFound"), *did(*actions)))
     stage.visits.client(
         client_id="code",
         name="VS Code",
