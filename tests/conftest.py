@@ -2,10 +2,14 @@ import logging
 import os
 import warnings
 from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+
+from tests.auth_stage import Process, Stage, make_template, open_stage
+from tests.oauth_stage import Office, Replica, office_of
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +40,32 @@ async def postgres_url(postgres_server: str, anyio_backend: str) -> AsyncGenerat
     yield url
     await server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
     await server.close()
+
+
+@pytest.fixture(scope="session")
+async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return await make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[Stage]:
+    async with open_stage(tmp_path, template) as made:
+        yield made
+
+
+@pytest.fixture
+async def process(stage: Stage) -> Process:
+    return await stage.process()
+
+
+@pytest.fixture
+def office(stage: Stage) -> Office:
+    return office_of(stage)
+
+
+@pytest.fixture
+async def replica(office: Office) -> Replica:
+    return await office.replica()
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,8 @@ import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests import visits_stage
-from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.integration.world import Asked, World, open_world
 from tests.memory_consent import ORIGIN, MemoryConsent, application
-from tests.oauth_stage import Office, Replica, office_of
 
 
 @pytest.fixture
@@ -38,32 +36,6 @@ async def world(tmp_path: Path) -> AsyncGenerator[World]:
 def asked(world: World) -> Asked:
     """An elicitation callback for the SDK's client."""
     return Asked(world)
-
-
-@pytest.fixture(scope="session")
-async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return await make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture
-async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[Stage]:
-    async with open_stage(tmp_path, template) as made:
-        yield made
-
-
-@pytest.fixture
-async def process(stage: Stage) -> Process:
-    return await stage.process()
-
-
-@pytest.fixture
-def office(stage: Stage) -> Office:
-    return office_of(stage)
-
-
-@pytest.fixture
-async def replica(office: Office) -> Replica:
-    return await office.replica()
 
 
 @pytest.fixture
