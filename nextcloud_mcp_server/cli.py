@@ -99,6 +99,10 @@ def demo(
         Literal["draft", "2025-11-25", "2026-07-28", "text"],
         typer.Option(help="How the client is asked for consent."),
     ] = "2026-07-28",
+    mode: Annotated[
+        Literal["personal", "oidc"],
+        typer.Option(help="One person, or two who sign in at an identity provider."),
+    ] = "personal",
     # Any text counts as a wish for plain output, as https://no-color.org asks.
     no_color: Annotated[str | None, typer.Option(envvar="NO_COLOR", hidden=True)] = None,
 ) -> None:
@@ -108,10 +112,16 @@ def demo(
     import anyio
 
     from nextcloud_mcp_server.demo.journey import play
+    from nextcloud_mcp_server.demo.people import play_people
 
+    if manual and mode == "oidc":
+        raise typer.BadParameter("The two people of --mode oidc act by themselves: leave out --manual.")
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
-    anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color)))
+    if mode == "oidc":
+        anyio.run(partial(play_people, dialect, out, plain=bool(no_color)))
+    else:
+        anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color)))
 
 
 @app.command()

@@ -5,18 +5,20 @@ import webbrowser
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TextIO, cast
+from typing import Any, TextIO
 
 import anyio
 import httpx2
 from anyio import to_thread
 
+from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
+from nextcloud_mcp_server.demo.looking import Looking
 from nextcloud_mcp_server.demo.narrator import Narrator
 from nextcloud_mcp_server.demo.stage import Stage, open_stage
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
-from nextcloud_mcp_server.errors import NextcloudMcpError, NotAsPromised
-from nextcloud_mcp_server.sandbox.person import Page, Person
+from nextcloud_mcp_server.errors import NotAsPromised
+from nextcloud_mcp_server.sandbox.person import Person
 
 _NOTES = "nc_notes_list_notes"
 _FILE = "Documents/Travel plan.md"
@@ -25,42 +27,6 @@ _BEFORE, _AFTER = "- [ ] oat milk", "- [x] oat milk"
 _AT_MOST_SECONDS = 120
 _MANUAL_SECONDS = 1800
 _CALL_SECONDS = 330
-
-
-_TROUBLES = (
-    ExceptionGroup,
-    NextcloudMcpError,
-    httpx2.HTTPError,
-    LookupError,
-    ValueError,
-    OSError,
-    webbrowser.Error,
-)
-
-
-class Looking:
-    """Tells what a person's browser shows, page by page."""
-
-    def __init__(self, narrator: Narrator, nextcloud_url: str) -> None:
-        self._narrator = narrator
-        self._nextcloud_url = nextcloud_url
-        self._ticks: tuple[str, ...] = ()
-        self._told: set[str] = set()
-
-    def begin(self, ticks: tuple[str, ...]) -> None:
-        """Begin a visit in which the person ticks these boxes."""
-        self._ticks = ticks
-        self._told.clear()
-
-    def __call__(self, page: Page) -> None:
-        """Tell of a page, once however often it comes back."""
-        if page.title in self._told:
-            return
-        self._told.add(page.title)
-        whose = "Nextcloud's page" if page.url.startswith(self._nextcloud_url) else "Our page"
-        self._narrator.item(f"{whose} “{(page.heading or page.title).rstrip('.')}”")
-        for choice in page.choices:
-            self._narrator.say(f"    [{'x' if choice.name in self._ticks else ' '}] {choice.label}")
 
 
 @dataclass(slots=True)
@@ -97,7 +63,7 @@ class Journey:
     async def _list_tools(self) -> None:
         tools = (await self.client.request("tools/list", {}))["result"]["tools"]
         names = {tool["name"] for tool in tools}
-        _expect(_NOTES in names, f"the tools lack {_NOTES}")
+        expect(_NOTES in names, f"the tools lack {_NOTES}")
         size = len(json.dumps(tools, separators=(",", ":"), ensure_ascii=False).encode()) / 1000
         kinds = Counter(_kind(name) for name in names)
         counted = ", ".join(f"{count} for {kind}" for kind, count in sorted(kinds.items()))
@@ -116,20 +82,20 @@ class Journey:
         result = await self._visit(ask, _NOTES, {}, only=("notes:read", "files:read"))
         self.dialect.brief = True
         self.narrator.step("The call that waited goes through")
-        self.notes = _data(result)["notes"]
+        self.notes = fields(result)["notes"]
         for note in self.notes:
             folder = f"   ({note['category']})" if note["category"] else ""
             self.narrator.item(f"{note['title']}{folder}")
-        _expect(len(self.notes) == 5, "these are not Alice's notes")  # noqa: PLR2004 - what the sandbox holds
+        expect(len(self.notes) == 5, "these are not Alice's notes")  # noqa: PLR2004 - what the sandbox holds
         self.narrator.done("Her notes, with one consent and no password.")
 
     async def _read_file(self) -> None:
         self.narrator.step("The assistant reads a file")
         result = await self._call("nc_files_read_file", {"path": _FILE})
-        content = str(_data(result)["content"])
+        content = str(fields(result)["content"])
         self.narrator.quote(content)
-        _expect("Lisbon" in content, "the file does not hold what it should")
-        _expect(self.visits == 1 or self.open_page is not None, "the server asked for what Alice had allowed")
+        expect("Lisbon" in content, "the file does not hold what it should")
+        expect(self.visits == 1 or self.open_page is not None, "the server asked for what Alice had allowed")
         self.narrator.done(
             "No further question: Alice had ticked “Read your files” too." if self.visits == 1 else "Read."
         )
@@ -137,14 +103,14 @@ class Journey:
     async def _edit_note(self) -> tuple[int, str]:
         self.narrator.step("The assistant changes a note, by its etag")
         note_id = int(self._note("Shopping list")["id"])
-        etag = str(_data(await self._call("nc_notes_get_note", {"note_id": note_id}))["etag"])
+        etag = str(fields(await self._call("nc_notes_get_note", {"note_id": note_id}))["etag"])
         edit = {"note_id": note_id, "old_text": _BEFORE, "new_text": _AFTER, "etag": etag}
-        written = _data(await self._call("nc_notes_edit_note", edit, only=("notes:write",)))
-        text = str(_data(await self._call("nc_notes_get_note", {"note_id": note_id}))["content"])
+        written = fields(await self._call("nc_notes_edit_note", edit, only=("notes:write",)))
+        text = str(fields(await self._call("nc_notes_get_note", {"note_id": note_id}))["content"])
         self.narrator.say("The note now reads:")
         self.narrator.quote(text)
-        _expect(_AFTER in text, "the change is not in the note")
-        _expect(written["etag"] != etag, "the note kept its etag")
+        expect(_AFTER in text, "the change is not in the note")
+        expect(written["etag"] != etag, "the note kept its etag")
         self.narrator.done("Oat milk is ticked off; the note's etag changed with it.")
         return note_id, etag
 
@@ -152,28 +118,28 @@ class Journey:
         self.narrator.step("A change that is based on the old text is refused")
         edit = {"note_id": note_id, "old_text": "tomatoes", "new_text": "potatoes", "etag": etag}
         result = await self._call("nc_notes_edit_note", edit, may_fail=True)
-        _expect(bool(result.get("isError")), "the stale change was not refused")
-        self.narrator.say(f"← “{_text(result)}”")
-        text = str(_data(await self._call("nc_notes_get_note", {"note_id": note_id}))["content"])
-        _expect("tomatoes" in text and _AFTER in text, "the stale change went into the note")
+        expect(bool(result.get("isError")), "the stale change was not refused")
+        self.narrator.say(f"← “{words(result)}”")
+        text = str(fields(await self._call("nc_notes_get_note", {"note_id": note_id}))["content"])
+        expect("tomatoes" in text and _AFTER in text, "the stale change went into the note")
         self.narrator.done("Nothing was overwritten.")
 
     async def _delete_note(self, title: str) -> None:
         self.narrator.step("A note is deleted, which can be undone")
         note_id = self._note(title)["id"]
-        deleted = _data(await self._call("nc_notes_delete_note", {"note_id": note_id}))
+        deleted = fields(await self._call("nc_notes_delete_note", {"note_id": note_id}))
         self.narrator.say(f"← “{deleted['undo']}”")
-        trash = _data(await self._call("nc_files_list_trash", {}))["items"]
+        trash = fields(await self._call("nc_files_list_trash", {}))["items"]
         found = [item["path"] for item in trash if title in item["path"]]
-        _expect(bool(found), "the note is not in the trash")
+        expect(bool(found), "the note is not in the trash")
         self.narrator.done(f"In the trash: {found[0]}")
 
     async def _revoke(self) -> None:
         self.narrator.step("Alice ends the access")
-        _expect(len(self.stage.sandbox.state.app_passwords) == 1, "Nextcloud does not list one access")
-        message = str(_data(await self._call("revoke_nextcloud_access", {}))["message"])
+        expect(len(self.stage.sandbox.state.app_passwords) == 1, "Nextcloud does not list one access")
+        message = str(fields(await self._call("revoke_nextcloud_access", {}))["message"])
         self.narrator.say(f"← “{message}”")
-        _expect(not self.stage.sandbox.state.app_passwords, "Nextcloud still lists the access")
+        expect(not self.stage.sandbox.state.app_passwords, "Nextcloud still lists the access")
         self.narrator.done("Nextcloud's own list of connected apps is empty again.")
 
     async def _ask_again(self) -> None:
@@ -196,7 +162,7 @@ class Journey:
                 "← Alice has not allowed that yet. The server asks for just that, in the same way."
             )
             return await self._visit(ask, tool, arguments, only=only)
-        return _result(answer, may_fail=may_fail)
+        return result_of(answer, may_fail=may_fail)
 
     async def _send(self, tool: str, arguments: Message, more: Message | None = None) -> Message:
         params = {"name": tool, "arguments": arguments, **(more or {})}
@@ -216,8 +182,8 @@ class Journey:
                 group.start_soon(to_thread.run_sync, self.open_page, ask.url)
             answer = await self.dialect.finish(self.client, ask, again)
         if (more := self.dialect.asks(answer)) is None:
-            return _result(answer)
-        _expect(self.open_page is not None, "the server asked for what Alice had allowed")
+            return result_of(answer)
+        expect(self.open_page is not None, "the server asked for what Alice had allowed")
         self.narrator.say("← What the call needs was not ticked, so the server asks once more.")
         return await self._visit(more, tool, arguments, only=only)
 
@@ -232,7 +198,7 @@ class Journey:
     async def _walk(self, url: str, only: tuple[str, ...]) -> None:
         self.looking.begin(only)
         page = await self.alice.allow(url, only=only)
-        _expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
+        expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
 
 
 async def play(
@@ -254,7 +220,7 @@ async def play(
     try:
         with anyio.fail_after(_MANUAL_SECONDS if manual else _AT_MOST_SECONDS):
             await _play(DIALECTS[dialect](narrator), narrator, open_page if manual else None)
-    except _TROUBLES as error:
+    except TROUBLES as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
         ) from error
@@ -276,7 +242,7 @@ async def _play(dialect: Dialect, narrator: Narrator, open_page: Callable[[str],
             httpx2.AsyncClient(timeout=_CALL_SECONDS) as browser,
             anyio.create_task_group() as group,
         ):
-            looking = Looking(narrator, stage.nextcloud_url)
+            looking = Looking(narrator, {stage.nextcloud_url: "Nextcloud's"})
             alice = Person("alice", "alice", browser=browser, show=looking)
             client = dialect.client(http, stage.mcp_url)
             journey = Journey(stage, narrator, dialect, client, alice, looking, open_page)
@@ -284,42 +250,6 @@ async def _play(dialect: Dialect, narrator: Narrator, open_page: Callable[[str],
             await group.start(dialect.attend, client)
             await journey.run()
             group.cancel_scope.cancel()
-
-
-def reason(error: BaseException) -> str:
-    """Find the first cause in what several tasks raised, as a sentence."""
-    if isinstance(error, BaseExceptionGroup):
-        return reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
-    if isinstance(error, NextcloudMcpError):
-        return str(error)
-    if isinstance(error, TimeoutError):
-        return "it took too long."
-    if isinstance(error, LookupError):
-        return f"an answer lacks {error}."
-    return f"{type(error).__name__}: {error}"
-
-
-def _expect(so: bool, otherwise: str) -> None:  # noqa: FBT001 - reads like an assert
-    if not so:
-        raise NotAsPromised(f"{otherwise}.")
-
-
-def _result(answer: Message, *, may_fail: bool = False) -> Message:
-    if "error" in answer:
-        raise NotAsPromised(str(answer["error"]["message"]))
-    result: Message = answer["result"]
-    if result.get("isError") and not may_fail:
-        raise NotAsPromised(_text(result))
-    return result
-
-
-def _text(result: Message) -> str:
-    return str(result["content"][0]["text"])
-
-
-def _data(result: Message) -> Message:
-    data: Message = result["structuredContent"]
-    return data
 
 
 def _shown(name: str, value: object) -> str:

@@ -2,10 +2,11 @@
 
 import re
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,17 @@ import anyio
 from anyio.abc import Process
 
 from nextcloud_mcp_server.demo.narrator import Narrator
+from nextcloud_mcp_server.demo.oauth_client import REDIRECT_URI
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.sandbox.issuer import Issuer
+from nextcloud_mcp_server.sandbox.serve import LOOPBACK, serving
 from nextcloud_mcp_server.settings import child_environment
 
 _LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>\d+)/mcp)")
+#: The client that Alice and Bob use, as it is called at the issuer.
+ASSISTANT = "demo-assistant"
+_LOGIN_CLIENT = "nextcloud-mcp-server"
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LOOK_SECONDS = 0.05
@@ -36,6 +42,17 @@ class Stage:
     process_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class PeopleStage:
+    """All three servers, running."""
+
+    sandbox: Sandbox
+    issuer: Issuer
+    nextcloud_url: str
+    mcp_url: str
+    process_id: int
+
+
 @asynccontextmanager
 async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
     """Start both on free ports of this computer; nothing is left behind."""
@@ -44,14 +61,52 @@ async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
         async with (
             serving(sandbox) as nextcloud_url,
-            run_server(Path(folder), nextcloud_url, secret, narrator) as (mcp_url, process),
+            run_server(Path(folder), nextcloud_url, narrator, {"NEXTCLOUD_MCP_SECRET": secret}) as (
+                mcp_url,
+                process,
+            ),
         ):
             yield Stage(sandbox, nextcloud_url, mcp_url, secret, process.pid)
 
 
 @asynccontextmanager
+async def open_people_stage(narrator: Narrator) -> AsyncGenerator[PeopleStage]:
+    """Start a Nextcloud, an issuer and our server for many people; nothing is left behind."""
+    sandbox, issuer = Sandbox.demo(), Issuer()
+    url = f"http://{LOOPBACK}:{_free_port()}"
+    login_secret, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    # What an administrator does once, at Nextcloud and at the identity provider.
+    client = sandbox.state.new_oauth_client(f"Assistants at {url}", f"{url}/oauth/callback/nextcloud")
+    issuer.add_client(_LOGIN_CLIENT, secret=login_secret, redirect_uris=[f"{url}/oauth/callback/sign-in"])
+    issuer.add_client(ASSISTANT, redirect_uris=[REDIRECT_URI])
+    with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
+        async with serving(sandbox) as nextcloud_url, serving(issuer) as issuer_url:
+            variables = {
+                "MODE": "oidc",
+                "NEXTCLOUD_MCP_SERVER_URL": url,
+                "TOKEN_ENCRYPTION_KEYS": key,
+                "OIDC_ISSUER": issuer_url,
+                "OIDC_CLIENT_ID": _LOGIN_CLIENT,
+                "OIDC_CLIENT_SECRET": login_secret,
+                "TOKEN_SCOPES": "ignore",
+                "NEXTCLOUD_OAUTH_CLIENT_ID": client.client_id,
+                "NEXTCLOUD_OAUTH_CLIENT_SECRET": client.client_secret,
+            }
+            port = url.rpartition(":")[2]
+            running = run_server(Path(folder), nextcloud_url, narrator, variables, port=port)
+            async with running as (mcp_url, process):
+                yield PeopleStage(sandbox, issuer, nextcloud_url, mcp_url, process.pid)
+
+
+def _free_port() -> int:
+    """Find a port for a server whose own address is a setting."""
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@asynccontextmanager
 async def run_server(
-    folder: Path, nextcloud_url: str, secret: str, narrator: Narrator
+    folder: Path, nextcloud_url: str, narrator: Narrator, variables: Mapping[str, str], *, port: str = "0"
 ) -> AsyncGenerator[tuple[str, Process]]:
     """Run our server as a process, as its users do, while the block runs; it keeps its data in `folder`.
 
@@ -59,8 +114,8 @@ async def run_server(
         NotAsPromised: It did not start; with the last it said.
     """
     command = [sys.executable, "-m", "nextcloud_mcp_server", "serve"]
-    command += ["--transport", "http", "--port", "0", "--nextcloud", nextcloud_url]
-    environment = child_environment({"DATA_DIR": str(folder / "data"), "NEXTCLOUD_MCP_SECRET": secret})
+    command += ["--transport", "http", "--port", port, "--nextcloud", nextcloud_url]
+    environment = child_environment({"DATA_DIR": str(folder / "data"), **variables})
     log = folder / "server.log"
     with log.open("wb") as output:
         process = await anyio.open_process(

@@ -1,6 +1,6 @@
 import pytest
 
-from nextcloud_mcp_server.demo.journey import reason
+from nextcloud_mcp_server.demo.answers import reason
 from nextcloud_mcp_server.errors import NotAsPromised
 
 

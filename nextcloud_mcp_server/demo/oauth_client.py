@@ -1,0 +1,93 @@
+"""How a client gets its token: by what the server's refusal says, and a person who signs in (MCP, Authorization)."""
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx2
+
+from nextcloud_mcp_server.demo.answers import expect
+from nextcloud_mcp_server.sandbox.person import Person
+
+#: The client is registered with this address and any port (RFC 8252 §7.3); nothing listens there.
+REDIRECT_URI = "http://127.0.0.1/callback"
+_CALLBACK = "http://127.0.0.1:9/callback"
+_RESOURCE_METADATA = re.compile(r'resource_metadata="(?P<url>[^"]+)"')
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A token, and what was found on the way to it."""
+
+    token: str = field(repr=False)
+    challenge: str
+    resource: str
+    issuer: str
+    claims: dict[str, Any]
+
+
+class OAuthClient:
+    """A public client that is registered at the issuer; it knows nothing but the server's address."""
+
+    def __init__(self, client_id: str, http: httpx2.AsyncClient, *, scope: str = "openid") -> None:
+        self._client_id = client_id
+        self._http = http
+        self._scope = scope
+
+    async def sign_in(self, mcp_url: str, person: Person) -> Access:
+        """Find out who may give a token for the server, have the person sign in there, and fetch it."""
+        refused = await self._http.post(mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        expect(refused.status_code == _UNAUTHORIZED, "the server answers strangers")
+        challenge = refused.headers["WWW-Authenticate"]
+        named = _RESOURCE_METADATA.search(challenge)
+        about = await self._json(named["url"] if named else "")
+        issuer, resource = str(about["authorization_servers"][0]), str(about["resource"])
+        metadata = await self._json(f"{issuer}/.well-known/openid-configuration")
+        token = await self._token(metadata, resource, person)
+        return Access(token, challenge, resource, issuer, _claims(token))
+
+    async def _token(self, metadata: dict[str, Any], resource: str, person: Person) -> str:
+        verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
+        digest = hashlib.sha256(verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": self._client_id,
+            "redirect_uri": _CALLBACK,
+            "scope": self._scope,
+            "resource": resource,
+            "state": state,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        url = f"{metadata['authorization_endpoint']}?{urlencode(asked)}"
+        told = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK)).query)
+        expect(told["state"] == [state] and told["iss"] == [metadata["issuer"]], "somebody else answered")
+        answer = await self._http.post(
+            metadata["token_endpoint"],
+            data={
+                "grant_type": "authorization_code",
+                "code": told["code"][0],
+                "redirect_uri": _CALLBACK,
+                "client_id": self._client_id,
+                "code_verifier": verifier,
+                "resource": resource,
+            },
+        )
+        return str(answer.json()["access_token"])
+
+    async def _json(self, url: str) -> dict[str, Any]:
+        answer: dict[str, Any] = (await self._http.get(url)).raise_for_status().json()
+        return answer
+
+
+def _claims(token: str) -> dict[str, Any]:
+    """Read a JWT for showing; whether to believe it is the server's business."""
+    payload = token.split(".")[1]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return claims
