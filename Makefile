@@ -4,7 +4,6 @@ VENV ?= .venv
 PYTHON ?= python3
 DIALECT ?= 2026-07-28
 MODE ?= personal
-MODE ?= personal
 ARGS ?=
 WORKERS ?= auto
 

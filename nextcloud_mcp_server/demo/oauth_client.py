@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 
 from nextcloud_mcp_server.demo.answers import expect
+from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 
 #: The client is registered with this address and any port (RFC 8252 §7.3); nothing listens there.
@@ -44,9 +45,11 @@ class OAuthClient:
         """Find out who may give a token for the server, have the person sign in there, and fetch it."""
         refused = await self._http.post(mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
         expect(refused.status_code == _UNAUTHORIZED, "the server answers strangers")
-        challenge = refused.headers["WWW-Authenticate"]
+        challenge = str(refused.headers.get("WWW-Authenticate"))
         named = _RESOURCE_METADATA.search(challenge)
-        about = await self._json(named["url"] if named else "")
+        if named is None:
+            raise NotAsPromised("the server's refusal does not say where to sign in.")
+        about = await self._json(named["url"])
         issuer, resource = str(about["authorization_servers"][0]), str(about["resource"])
         metadata = await self._json(f"{issuer}/.well-known/openid-configuration")
         token = await self._token(metadata, resource, person)

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.serve import LOOPBACK, serving
 from nextcloud_mcp_server.settings import child_environment
+from nextcloud_mcp_server.storage.crypto import new_key
 
 _LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>\d+)/mcp)")
 #: The client that Alice and Bob use, as it is called at the issuer.
@@ -74,7 +75,7 @@ async def open_people_stage(narrator: Narrator) -> AsyncGenerator[PeopleStage]:
     """Start a Nextcloud, an issuer and our server for many people; nothing is left behind."""
     sandbox, issuer = Sandbox.demo(), Issuer()
     url = f"http://{LOOPBACK}:{_free_port()}"
-    login_secret, key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    login_secret = secrets.token_urlsafe(32)
     # What an administrator does once, at Nextcloud and at the identity provider.
     client = sandbox.state.new_oauth_client(f"Assistants at {url}", f"{url}/oauth/callback/nextcloud")
     issuer.add_client(_LOGIN_CLIENT, secret=login_secret, redirect_uris=[f"{url}/oauth/callback/sign-in"])
@@ -84,7 +85,7 @@ async def open_people_stage(narrator: Narrator) -> AsyncGenerator[PeopleStage]:
             variables = {
                 "MODE": "oidc",
                 "NEXTCLOUD_MCP_SERVER_URL": url,
-                "TOKEN_ENCRYPTION_KEYS": key,
+                "TOKEN_ENCRYPTION_KEYS": new_key(),
                 "OIDC_ISSUER": issuer_url,
                 "OIDC_CLIENT_ID": _LOGIN_CLIENT,
                 "OIDC_CLIENT_SECRET": login_secret,

@@ -13,6 +13,7 @@ from anyio import from_thread
 from nextcloud_mcp_server.demo import dialect as dialects
 from nextcloud_mcp_server.demo.journey import play
 from nextcloud_mcp_server.demo.narrator import Narrator
+from nextcloud_mcp_server.demo.people import play_people
 from nextcloud_mcp_server.demo.stage import run_server
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
@@ -37,6 +38,21 @@ IN_EVERY_FORM = [
 ]
 
 
+FOR_TWO = [
+    "Alice's client is told where to sign in",
+    'resource_metadata="http://127.0.0.1:',
+    "The identity provider's page “Sign in to the sandbox's accounts”",
+    "Refused: a link is for the person whose assistant asked. Nothing was connected.",
+    "Nextcloud's page “Account access”",
+    "• Shopping list",
+    "• Garage code",
+    "Five calls each: 5 notes of Alice, 2 of Bob, none of both.",
+    "For Bob, there is no such note.",
+    "Alice would be asked again; Bob's assistant reads on.",
+    "All 10 steps turned out as promised",
+]
+
+
 def test_every_wire_form_is_played_here() -> None:
     assert set(ON_THE_WIRE) == set(get_args(dialects.Name)) == set(dialects.DIALECTS)
 
@@ -50,6 +66,34 @@ def test_the_demo_command_plays_the_whole_journey(dialect: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     assert [key for key in (*IN_EVERY_FORM, *ON_THE_WIRE[dialect]) if key not in ended.stdout] == []
     assert "\x1b" not in ended.stdout
+
+
+@pytest.mark.parametrize("dialect", list(ON_THE_WIRE))
+def test_the_demo_command_plays_two_people_against_one_server(dialect: str) -> None:
+    command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--mode", "oidc", "--dialect", dialect]
+
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert [key for key in (*FOR_TWO, *ON_THE_WIRE[dialect]) if key not in ended.stdout] == []
+
+
+@pytest.mark.parametrize("dialect", get_args(dialects.Name))
+async def test_the_journey_of_two_people_ends_well_in_this_process(dialect: dialects.Name) -> None:
+    out = io.StringIO()
+
+    await play_people(dialect, out)
+
+    assert "All 10 steps turned out as promised" in out.getvalue()
+
+
+def test_the_two_people_leave_nothing_to_do_by_hand() -> None:
+    command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--mode", "oidc", "--manual"]
+
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
+
+    assert ended.returncode == 2
+    assert "leave out --manual" in ended.stderr
 
 
 @pytest.mark.parametrize("dialect", get_args(dialects.Name))
