@@ -115,7 +115,7 @@ def demo(
     from nextcloud_mcp_server.demo.people import play_people
 
     if manual and mode == "oidc":
-        raise typer.BadParameter("The two people of --mode oidc act by themselves: leave out --manual.")
+        raise ConfigurationError("The two people of --mode oidc act by themselves: leave out --manual.")
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
     if mode == "oidc":

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -23,14 +23,12 @@ _UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """A token, and what was found on the way to it."""
+class Found:
+    """What a server's refusal leads to: what the server calls itself, and who gives tokens for it."""
 
-    token: str = field(repr=False)
     challenge: str
     resource: str
     issuer: str
-    claims: dict[str, Any]
 
 
 class OAuthClient:
@@ -41,8 +39,8 @@ class OAuthClient:
         self._http = http
         self._scope = scope
 
-    async def sign_in(self, mcp_url: str, person: Person) -> Access:
-        """Find out who may give a token for the server, have the person sign in there, and fetch it."""
+    async def find(self, mcp_url: str) -> Found:
+        """Ask without a token, and follow what the refusal says."""
         refused = await self._http.post(mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
         expect(refused.status_code == _UNAUTHORIZED, "the server answers strangers")
         challenge = str(refused.headers.get("WWW-Authenticate"))
@@ -50,12 +48,11 @@ class OAuthClient:
         if named is None:
             raise NotAsPromised("the server's refusal does not say where to sign in.")
         about = await self._json(named["url"])
-        issuer, resource = str(about["authorization_servers"][0]), str(about["resource"])
-        metadata = await self._json(f"{issuer}/.well-known/openid-configuration")
-        token = await self._token(metadata, resource, person)
-        return Access(token, challenge, resource, issuer, _claims(token))
+        return Found(challenge, str(about["resource"]), str(about["authorization_servers"][0]))
 
-    async def _token(self, metadata: dict[str, Any], resource: str, person: Person) -> str:
+    async def sign_in(self, found: Found, person: Person) -> str:
+        """Have the person sign in there, and fetch a token for the server."""
+        metadata = await self._json(f"{found.issuer}/.well-known/openid-configuration")
         verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
@@ -63,14 +60,14 @@ class OAuthClient:
             "client_id": self._client_id,
             "redirect_uri": _CALLBACK,
             "scope": self._scope,
-            "resource": resource,
+            "resource": found.resource,
             "state": state,
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
         }
         url = f"{metadata['authorization_endpoint']}?{urlencode(asked)}"
         told = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK)).query)
-        expect(told["state"] == [state] and told["iss"] == [metadata["issuer"]], "somebody else answered")
+        expect(told["state"] == [state] and told["iss"] == [found.issuer], "somebody else answered")
         answer = await self._http.post(
             metadata["token_endpoint"],
             data={
@@ -79,7 +76,7 @@ class OAuthClient:
                 "redirect_uri": _CALLBACK,
                 "client_id": self._client_id,
                 "code_verifier": verifier,
-                "resource": resource,
+                "resource": found.resource,
             },
         )
         return str(answer.json()["access_token"])
@@ -89,7 +86,7 @@ class OAuthClient:
         return answer
 
 
-def _claims(token: str) -> dict[str, Any]:
+def claims_of(token: str) -> dict[str, Any]:
     """Read a JWT for showing; whether to believe it is the server's business."""
     payload = token.split(".")[1]
     claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, 
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
 from nextcloud_mcp_server.demo.looking import Looking
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.demo.oauth_client import OAuthClient
+from nextcloud_mcp_server.demo.oauth_client import OAuthClient, claims_of
 from nextcloud_mcp_server.demo.stage import ASSISTANT, PeopleStage, open_people_stage
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
@@ -93,7 +93,6 @@ class People:
         self.bob.looking.begin(())
         page = await self.bob.person.consent(ask.url)
         expect(page.status == _FORBIDDEN, f"Bob came as far as the page “{page.title}”")
-        self.narrator.quote(page.text)
         expect(not self.stage.sandbox.state.oauth_grants, "Nextcloud has given access")
         again = await self.alice.ask_for_notes()
         expect(isinstance(again, Ask), "Alice's assistant got notes without her consent")
@@ -209,16 +208,17 @@ async def _member(stage: PeopleStage, narrator: Narrator, name: Name, who: str) 
     ):
         person = Person(uid, uid, browser=browser, show=looking)
         narrator.step(f"{who}'s client is told where to sign in, and {who} does")
-        looking.begin(())
-        access = await OAuthClient(ASSISTANT, http).sign_in(stage.mcp_url, person)
+        app = OAuthClient(ASSISTANT, http)
+        found = await app.find(stage.mcp_url)
         narrator.say("← 401, WWW-Authenticate:")
-        narrator.quote(access.challenge)
-        narrator.say(f"From there it finds {access.issuer}.")
-        expect(access.claims["aud"] == stage.mcp_url, "the token is good for others as well")
-        narrator.done(
-            f"A token for {access.claims['sub']}, good for {access.claims['aud']} and nothing else."
-        )
-        http.headers["Authorization"] = f"Bearer {access.token}"
+        narrator.quote(found.challenge)
+        narrator.say(f"What it names leads to {found.issuer}, where {who} signs in:")
+        looking.begin(())
+        token = await app.sign_in(found, person)
+        claims = claims_of(token)
+        expect(claims["aud"] == stage.mcp_url, "the token is good for others as well")
+        narrator.done(f"A token for {claims['sub']}, good for {claims['aud']} and nothing else.")
+        http.headers["Authorization"] = f"Bearer {token}"
         client = dialect.client(http, stage.mcp_url)
         await client.open()
         await group.start(dialect.attend, client)
