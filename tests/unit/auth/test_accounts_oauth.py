@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from nextcloud_mcp_server.auth import accounts as module
-from nextcloud_mcp_server.errors import ElicitationRequired, MissingScope, NextcloudError
+from nextcloud_mcp_server.errors import ElicitationRequired, MissingScope, NextcloudError, Unavailable
 from tests.auth_stage import READ, WRITE, together
 from tests.oauth_stage import ACCOUNT, Office, Replica, caller, is_refresh, new_gate
 
@@ -39,6 +39,9 @@ async def test_nothing_is_remembered_past_the_end_of_a_token(office: Office, rep
 
     office.stage.clock.forward(1)
     second = await replica.accounts.open(ALICE, READ)
+    office.stage.clock.forward(1)
+    with pytest.raises(Unavailable):
+        await replica.accounts.open(ALICE, READ)
     office.stage.clock.forward(20)
     third = await replica.accounts.open(ALICE, READ)
 
