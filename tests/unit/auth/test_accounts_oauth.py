@@ -39,7 +39,7 @@ async def test_nothing_is_remembered_past_the_end_of_a_token(office: Office, rep
 
     office.stage.clock.forward(1)
     second = await replica.accounts.open(ALICE, READ)
-    office.stage.clock.forward(1)
+    office.stage.clock.forward(1.1)
     with pytest.raises(Unavailable):
         await replica.accounts.open(ALICE, READ)
     office.stage.clock.forward(20)
