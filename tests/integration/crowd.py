@@ -33,6 +33,7 @@ class Crowd(People):
     clock: Clock
     parts: app.Parts | None = None
     url: str = ""
+    config: settings.Settings | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
     key: str = field(default_factory=new_key)
 
@@ -61,11 +62,24 @@ class Crowd(People):
                 "data_dir": self.data_dir,
                 "hold_seconds": 20,
             }
-            config = settings.load(**(given | self.overrides | overrides))
-            site = app.Site.of(config, "127.0.0.1", listener.getsockname()[1])
-            asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
-            async with served(asgi, listener):
+            self.config = settings.load(**(given | self.overrides | overrides))
+            async with self._served(self.config, listener):
                 yield
+
+    @asynccontextmanager
+    async def replica(self) -> AsyncGenerator[int]:
+        """Run a second server with the same settings, and name its port."""
+        assert self.config
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            async with self._served(self.config, listener):
+                yield listener.getsockname()[1]
+
+    @asynccontextmanager
+    async def _served(self, config: settings.Settings, listener: socket.socket) -> AsyncGenerator[None]:
+        site = app.Site.of(config, "127.0.0.1", listener.getsockname()[1])
+        asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
+        async with served(asgi, listener):
+            yield
 
     @asynccontextmanager
     async def client(self, token: str, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
