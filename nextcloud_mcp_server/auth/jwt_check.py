@@ -43,12 +43,7 @@ class Header:
 
 def looks_signed(token: str) -> bool:
     """Tell whether this is a JWT at all: three parts, the first of them a JSON object."""
-    if token.count(".") != 2 or len(token) > MAX_TOKEN_CHARS:  # noqa: PLR2004 - header.payload.signature
-        return False
-    try:
-        return isinstance(_part(token, 0), dict)
-    except ValueError:
-        return False
+    return _header(token) is not None
 
 
 def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Header:
@@ -57,9 +52,9 @@ def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Head
     Raises:
         TokenRefused: It is no JWT, or its header asks for something that is not done here.
     """
-    if not looks_signed(token):
+    header = _header(token)
+    if header is None:
         raise TokenRefused("The token is not a signed JWT.")
-    header = cast("dict[str, Any]", _part(token, 0))
     alg, kid, typ = header.get("alg"), header.get("kid"), header.get("typ", "")
     if not isinstance(alg, str) or alg not in algorithms or alg not in ALGORITHMS:
         raise TokenRefused("The token is signed with an algorithm that is not accepted.")
@@ -172,6 +167,16 @@ def _time(value: object) -> float:
         return float(value)
     except OverflowError:
         raise TokenRefused("A time in the token is not one.") from None
+
+
+def _header(token: str) -> dict[str, Any] | None:
+    if token.count(".") != 2 or len(token) > MAX_TOKEN_CHARS:  # noqa: PLR2004 - header.payload.signature
+        return None
+    try:
+        header = _part(token, 0)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", header) if isinstance(header, dict) else None
 
 
 def _part(token: str, index: int) -> object:
