@@ -418,17 +418,19 @@ REACHING: list[tuple[str, dict[str, str]]] = [
 @pytest.mark.parametrize("stranger", OTHERS.values(), ids=OTHERS.keys())
 async def test_a_foreign_session_is_no_session_and_stays_as_it_is(served: Served, stranger: str) -> None:
     pairs: list[tuple[httpx2.Response, httpx2.Response]] = []
-    async with served.session(token()) as owner:
-        for method, headers in REACHING:
-            body = LIST if method == "POST" else None
-            async with (
-                served.joining(stranger, owner.id) as other,
-                served.joining(stranger, "0" * 32) as none,
-            ):
-                foreign = await other.send(method, json=body, headers=headers)
-                unknown = await none.send(method, json=body, headers=headers)
-                pairs.append((foreign, unknown))
-        alive = await owner.tools()
+    # A stream that opened for a stranger would never end.
+    with anyio.fail_after(20):
+        async with served.session(token()) as owner:
+            for method, headers in REACHING:
+                body = LIST if method == "POST" else None
+                async with (
+                    served.joining(stranger, owner.id) as other,
+                    served.joining(stranger, "0" * 32) as none,
+                ):
+                    foreign = await other.send(method, json=body, headers=headers)
+                    unknown = await none.send(method, json=body, headers=headers)
+                    pairs.append((foreign, unknown))
+            alive = await owner.tools()
 
     assert [(foreign.status_code, unknown.status_code) for foreign, unknown in pairs] == [(404, 404)] * 4
     assert all(foreign.text == unknown.text for foreign, unknown in pairs)
