@@ -15,6 +15,7 @@ secret, a header, or a URL that grants something.
     ├── IssuerUnavailable
     ├── SignInRefused
     ├── OtherPerson
+    ├── OAuthRefusal
     ├── TooManyRequests
     ├── NotAsPromised
     ├── StorageError
@@ -112,6 +113,20 @@ class SignInRefused(NextcloudMcpError):
 
 class OtherPerson(NextcloudMcpError):
     """The browser is signed in as somebody else than the person this request belongs to."""
+
+
+class OAuthRefusal(NextcloudMcpError):
+    """A client asked our authorization server for what it does not get (RFC 6749 §5.2, RFC 7591 §3.2.2).
+
+    `error` is the code of the answer, such as `invalid_grant`; `description` a sentence for whoever
+    writes the client, which repeats nothing of the request; `status` that of the answer: 400, 401, 503.
+    """
+
+    def __init__(self, error: str, description: str, *, status: int = 400) -> None:
+        super().__init__(description)
+        self.error = error
+        self.description = description
+        self.status = status
 
 
 class TooManyRequests(NextcloudMcpError):

@@ -30,6 +30,7 @@ from nextcloud_mcp_server.storage.records import (
 )
 from nextcloud_mcp_server.storage.renewal import revoke
 from nextcloud_mcp_server.storage.sign_ins import end_started, sign_out_everywhere
+from nextcloud_mcp_server.storage.token_families import end_tokens
 from nextcloud_mcp_server.storage.tokens import has_tokens
 
 
@@ -152,6 +153,13 @@ class Consent:
             )
             await end_all(self._connection, account.principal)
             await sign_out_everywhere(self._connection, account.principal)
+            await end_tokens(
+                self._connection,
+                self._keys,
+                account.principal,
+                now=self._now,
+                why="ended: the Nextcloud account was made anew",
+            )
 
     async def _replace_credential(self, change: Change, account_id: str) -> None:
         principal, new = change.account.principal, change.credential

@@ -10,12 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.storage.audit import AuditRepository
+from nextcloud_mcp_server.storage.clients import ClientRepository
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.elicitations import ElicitationRepository
 from nextcloud_mcp_server.storage.grant_legs import GrantLegRepository
 from nextcloud_mcp_server.storage.grants import GrantRepository
 from nextcloud_mcp_server.storage.held_grants import HeldGrantRepository
 from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
+from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
@@ -44,6 +46,8 @@ class Database:
         self.grant_legs = GrantLegRepository(transactions)
         self.held_grants = HeldGrantRepository(transactions)
         self.redemptions = RedemptionRepository(transactions)
+        self.clients = ClientRepository(transactions)
+        self.oauth_tokens = OAuthTokenRepository(transactions)
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":

@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -207,6 +207,52 @@ class RedemptionColumns(PersonColumns):
     at: Named[datetime] = Column(UtcTime, index=True)
 
 
+class ClientColumns(TypedColumns):
+    """A client of our authorization server. `details` is sealed JSON, and so bound to the client's id."""
+
+    client_id: Named[str] = Column(String, primary_key=True)
+    kind: Named[str]
+    details: Named[Sealed] = Column(SealedValue)
+    likeness: Named[str] = Column(String, index=True)
+    created_at: Named[datetime] = Column(UtcTime, index=True)
+    last_used_at: Named[datetime | None] = Column(UtcTime)
+
+
+class CodeColumns(PersonColumns):
+    """A code that was not used yet; `details` is sealed JSON."""
+
+    code_hash: Named[str] = Column(String, primary_key=True)
+    client_id: Named[str]
+    details: Named[Sealed] = Column(SealedValue)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
+class TokenFamilyColumns(PersonColumns):
+    """The refresh tokens that came of one code. `generation` counts them, the hashes are the last two's."""
+
+    family_hash: Named[str] = Column(String, primary_key=True)
+    code_hash: Named[str]
+    client_id: Named[str]
+    details: Named[Sealed] = Column(SealedValue)
+    generation: Named[int]
+    current_hash: Named[str]
+    previous_hash: Named[str | None]
+    rotated_at: Named[datetime] = Column(UtcTime)
+    created_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
+class AccessTokenColumns(PersonColumns):
+    """An access token of a family; `details` is sealed JSON."""
+
+    token_hash: Named[str] = Column(String, primary_key=True)
+    family_hash: Named[str] = Column(String, ForeignKey("token_families.family_hash"), index=True)
+    client_id: Named[str]
+    details: Named[Sealed] = Column(SealedValue)
+    issued_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
 elicitations = Table("elicitations", metadata, ElicitationColumns)
 login_flows = Table("login_flows", metadata, LoginFlowColumns, UniqueConstraint("elicitation_hash"))
 accounts = Table(
@@ -230,6 +276,16 @@ sign_ins = Table("sign_ins", metadata, SignInColumns)
 grant_legs = Table("grant_legs", metadata, GrantLegColumns)
 held_grants = Table("held_grants", metadata, HeldGrantColumns)
 redemptions = Table("redemptions", metadata, RedemptionColumns)
+clients = Table("clients", metadata, ClientColumns)
+codes = Table("codes", metadata, CodeColumns)
+token_families = Table(
+    "token_families",
+    metadata,
+    TokenFamilyColumns,
+    UniqueConstraint("code_hash"),
+    Index(None, "issuer", "subject", "client_id"),
+)
+access_tokens = Table("access_tokens", metadata, AccessTokenColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
 # The database itself keeps to one open request per person, client and kind, however many processes race.

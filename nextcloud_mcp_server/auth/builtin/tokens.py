@@ -1,0 +1,286 @@
+"""The codes and tokens that our authorization server gives to clients, and what it takes them back for.
+
+    code     ncc_ + 43 random characters                     60 s, once
+    access   nca_ + 43 random characters                     1 h
+    refresh  ncr_ + 22 of its family + 43 of its generation  90 days after its last use
+
+Stored are hashes. A family is what came of one code; the 43 characters of a generation are derived
+from the whole token before it, so whoever shows that one can be given the same successor again, and
+nobody can who sees the database or the keys, or both.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.verifier import Bearer
+from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, StorageError, TokenRefused
+from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh, Given, Refused
+from nextcloud_mcp_server.storage.records import Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+CODE_TIME = timedelta(seconds=60)
+ACCESS_TIME = timedelta(hours=1)
+REFRESH_TIME = timedelta(days=90)
+GRACE = timedelta(minutes=10)
+
+_CODE, _ACCESS, _REFRESH = "ncc_", "nca_", "ncr_"
+_RANDOM = r"[A-Za-z0-9_-]{43}"
+_CODE_FORM = re.compile(_CODE + _RANDOM)
+_ACCESS_FORM = re.compile(_ACCESS + _RANDOM)
+_REFRESH_FORM = re.compile(rf"{_REFRESH}(?P<family>[A-Za-z0-9_-]{{22}}){_RANDOM}")
+#: RFC 7636 §4.1 and §4.2: a SHA-256 in base64url, and what it may be of.
+_CHALLENGE = re.compile(_RANDOM)
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+
+_AGAIN = "Start again at the authorization endpoint."
+_REFUSALS = {
+    "unknown": ("invalid_grant", f"It is unknown, too old, or another client's. {_AGAIN}"),
+    "used": (
+        "invalid_grant",
+        f"It was used before, so two may hold it: everything that came of it has been ended. {_AGAIN}",
+    ),
+    "unfit": (
+        "invalid_grant",
+        f"The code was given for another redirect_uri, code_verifier or resource, and is spent. {_AGAIN}",
+    ),
+    "scope": ("invalid_scope", "None of these scopes was granted."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The answer to a token request (RFC 6749 §5.1)."""
+
+    access_token: SecretStr
+    refresh_token: SecretStr
+    expires_in: int
+    scopes: frozenset[str]
+
+
+class Tokens:
+    """Gives, renews, takes back and verifies; asks nobody but the database.
+
+    `issuer` is our own, which a person's principal carries; `resource` is the one MCP endpoint that
+    the tokens are for (RFC 8707).
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        *,
+        issuer: str,
+        resource: str,
+        keys: KeyRing,
+        clock: Callable[[], datetime],
+        grace: timedelta = GRACE,
+    ) -> None:
+        self._database = database
+        self._issuer = issuer
+        self._resource = resource
+        self._keys = keys.derive("successor of a refresh token")
+        self._clock = clock
+        self._grace = grace
+
+    def audience(self, resource: str | None) -> str:
+        """Say what a token will be for that is asked for with this `resource` (RFC 8707 §2).
+
+        Raises:
+            OAuthRefusal: It is not for us to give (`invalid_target`).
+        """
+        # Some clients write the address of a folder where a path ends.
+        if resource is not None and resource.removesuffix("/") != self._resource.removesuffix("/"):
+            raise OAuthRefusal(
+                "invalid_target", "The resource is not the one that this server gives tokens for."
+            )
+        return self._resource
+
+    async def new_code(self, grant: CodeGrant) -> SecretStr:
+        """Make the code that goes back to a client with its person's browser (RFC 6749 §4.1.2).
+
+        Raises:
+            OAuthRefusal: The resource is not ours, or the challenge is not one of S256 (RFC 7636 §4.2).
+        """
+        grant = replace(grant, resource=self.audience(grant.resource))
+        if _CHALLENGE.fullmatch(grant.code_challenge) is None:
+            raise OAuthRefusal("invalid_request", "A code_challenge with the method S256 is needed.")
+        code = _new(_CODE)
+        await self._database.oauth_tokens.add_code(code, grant, expires_at=self._clock() + CODE_TIME)
+        return SecretStr(code)
+
+    async def redeem(
+        self,
+        code: str,
+        *,
+        client_id: str,
+        redirect_uri: str | None,
+        verifier: str | None,
+        resource: str | None,
+    ) -> Issued:
+        """Exchange a code for tokens (RFC 6749 §4.1.3, RFC 7636 §4.5).
+
+        The client has been authenticated. The redirect URI may be absent, since the verifier binds the
+        code to its client already (OAuth 2.1 §10.2), but never another one.
+
+        Raises:
+            OAuthRefusal: Nothing is given. `invalid_target` and `invalid_request` leave the code as it is.
+        """
+        self.audience(resource)
+        if verifier is None:
+            raise OAuthRefusal("invalid_request", "The code_verifier is missing.")
+        if _CODE_FORM.fullmatch(code) is None:
+            raise _refusal("unknown")
+
+        def fits(grant: CodeGrant) -> bool:
+            return (
+                redirect_uri in (None, grant.redirect_uri)
+                and grant.resource == self._resource
+                and _matches(verifier, grant.code_challenge)
+            )
+
+        family = secrets.token_urlsafe(16)
+        fresh = self._fresh(family, _new(f"{_REFRESH}{family}"))
+        given = await self._database.oauth_tokens.redeem(code, client_id=client_id, fits=fits, fresh=fresh)
+        return _issued(given, fresh)
+
+    async def refresh(
+        self, token: str, *, client_id: str, scopes: frozenset[str] | None, resource: str | None
+    ) -> Issued:
+        """Exchange a refresh token for its successor and a new access token (RFC 6749 §6).
+
+        The client has been authenticated. `scopes` narrow the access token; those that were not
+        granted are left out (RFC 6749 §3.3), since many clients repeat all they asked for at first.
+
+        Raises:
+            OAuthRefusal: Nothing is given.
+        """
+        self.audience(resource)
+        form = _REFRESH_FORM.fullmatch(token)
+        if form is None:
+            raise _refusal("unknown")
+        family = form["family"]
+        successors = [f"{_REFRESH}{family}{_derived(key, token)}" for key in self._keys]
+        fresh = self._fresh(family, successors[0])
+        given = await self._database.oauth_tokens.rotate(
+            token,
+            client_id=client_id,
+            resource=self._resource,
+            scopes=scopes or None,
+            successors=successors,
+            grace=self._grace,
+            fresh=fresh,
+        )
+        return _issued(given, fresh)
+
+    async def revoke(self, token: str, *, client_id: str) -> None:
+        """End a token of this client, and with a refresh token all that came with it (RFC 7009 §2.1).
+
+        What is unknown is ended already (RFC 7009 §2.2), and another client's token looks unknown.
+        """
+        form = _REFRESH_FORM.fullmatch(token)
+        if form is not None:
+            await self._database.oauth_tokens.revoke_family(form["family"], client_id=client_id)
+        elif _ACCESS_FORM.fullmatch(token) is not None:
+            await self._database.oauth_tokens.revoke_access(token, client_id=client_id)
+
+    async def verify(self, token: str) -> Bearer:
+        """Find out whose access token this is.
+
+        Raises:
+            TokenRefused: It is not one of ours, or not valid any more.
+            IssuerUnavailable: The database cannot tell now; nobody is let in meanwhile.
+        """
+        if _ACCESS_FORM.fullmatch(token) is None:
+            raise TokenRefused("The token is not an access token of this server.")
+        try:
+            live = await self._database.oauth_tokens.find(token)
+        except StorageError as error:
+            raise IssuerUnavailable(str(error)) from None
+        if live is None:
+            raise TokenRefused("The token is unknown or over.")
+        grant, expires_at = live.grant, int(live.expires_at.timestamp())
+        if (grant.principal.issuer, grant.resource) != (self._issuer, self._resource):
+            # The server has moved; its former address may be somebody else's now.
+            raise TokenRefused("The token was given for another address of this server.")
+        return Bearer(
+            principal=grant.principal,
+            client_id=grant.client_id,
+            scopes=grant.scopes,
+            expires_at=expires_at,
+            claims={
+                "iss": grant.principal.issuer,
+                "sub": grant.principal.subject,
+                "aud": grant.resource,
+                "client_id": grant.client_id,
+                "scope": " ".join(sorted(grant.scopes)),
+                "iat": int(live.issued_at.timestamp()),
+                "exp": expires_at,
+            },
+        )
+
+    async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
+        """End what a person's clients hold, or one of them: codes, families, access tokens.
+
+        Tells how many families that were.
+        """
+        return await self._database.oauth_tokens.end(principal, client_id=client_id)
+
+    async def purge(self) -> None:
+        """Forget what is over."""
+        await self._database.oauth_tokens.purge()
+
+    def _fresh(self, family: str, refresh: str) -> Fresh:
+        now = self._clock()
+        return Fresh(
+            family=family,
+            refresh=refresh,
+            access=_new(_ACCESS),
+            refresh_until=now + REFRESH_TIME,
+            access_until=now + ACCESS_TIME,
+        )
+
+
+def _new(prefix: str) -> str:
+    return f"{prefix}{secrets.token_urlsafe(32)}"
+
+
+def _derived(key: bytes, token: str) -> str:
+    return _base64url(hmac.digest(key, token.encode(), "sha256"))
+
+
+def _matches(verifier: str, challenge: str) -> bool:
+    if _VERIFIER.fullmatch(verifier) is None:
+        return False
+    hashed = _base64url(hashlib.sha256(verifier.encode()).digest())
+    return hmac.compare_digest(hashed, challenge)
+
+
+def _base64url(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _refusal(reason: str) -> OAuthRefusal:
+    return OAuthRefusal(*_REFUSALS[reason])
+
+
+def _issued(given: Given | Refused, fresh: Fresh) -> Issued:
+    if isinstance(given, Refused):
+        raise _refusal(given.reason)
+    return Issued(
+        access_token=SecretStr(fresh.access),
+        refresh_token=SecretStr(given.refresh),
+        expires_in=int(ACCESS_TIME.total_seconds()),
+        scopes=given.scopes,
+    )

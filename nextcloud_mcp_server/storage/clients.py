@@ -1,0 +1,192 @@
+"""Clients of our authorization server: registered ones, and documents as they were read last."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal
+from nextcloud_mcp_server.storage.models import clients, codes, token_families
+from nextcloud_mcp_server.storage.oauth_records import Client
+from nextcloud_mcp_server.storage.token_families import end_families
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+#: Use is noted no finer than this, so that most token requests leave the client's row alone.
+_USE_RESOLUTION = timedelta(hours=1)
+
+
+class ClientRepository:
+    """Keeps clients by their id. Names and addresses are sealed: a client may be known to one person only."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def find(self, client_id: str) -> Client | None:
+        """Read a client; None too when its key is missing: it can register again, or be read again."""
+        query = select(clients).where(clients.c.client_id == client_id)
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _client(self._transactions.keys, row)
+
+    async def all(self) -> list[Client]:
+        """Read all clients that can be opened, the oldest first."""
+        query = select(clients).order_by(clients.c.created_at, clients.c.client_id)
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        found = [_client(self._transactions.keys, row) for row in rows]
+        return [client for client in found if client is not None]
+
+    async def count(self, *, since: datetime) -> int:
+        """Count the registrations since a moment, of which an operator's limit allows so many."""
+        query = select(func.count()).where(clients.c.kind == "registered", clients.c.created_at >= since)
+        async with self._transactions.reading() as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def register(self, client: Client) -> Client:
+        """Store a registration, or answer the one that a public client made before in the same words.
+
+        Some register at every start, or twice within seconds. One with a secret is always new: of the
+        secret that was given before, only a hash is left.
+        """
+        keys = self._transactions.keys
+        # A secret is part of it, so that one with a secret is like no other.
+        likeness = _likeness(keys, client)
+        same = select(clients).where(clients.c.likeness == likeness).order_by(clients.c.created_at.desc())
+        async with self._transactions.writing() as connection:
+            rows = (await connection.execute(same)).all()
+            known = next((found for row in rows if (found := _client(keys, row)) is not None), None)
+            if known is None:
+                await connection.execute(insert(clients).values(_values(keys, client, likeness)))
+                return client
+            # It starts anew, and so does the time in which it has to be used.
+            moment = clients.c.created_at if known.last_used_at is None else clients.c.last_used_at
+            await connection.execute(
+                update(clients)
+                .where(clients.c.client_id == known.client_id)
+                .values({moment: self._transactions.now()})
+            )
+        return known
+
+    async def save(self, client: Client) -> None:
+        """Store a client's document in the place of what was read before."""
+        keys = self._transactions.keys
+        values = _values(keys, client, _likeness(keys, client))
+        del values["last_used_at"], values["created_at"]
+        async with self._transactions.writing() as connection:
+            saved = await connection.execute(
+                update(clients).where(clients.c.client_id == client.client_id).values(values)
+            )
+            if saved.rowcount == 0:
+                await connection.execute(
+                    insert(clients).values(
+                        **values, created_at=client.created_at, last_used_at=client.last_used_at
+                    )
+                )
+
+    async def touch(self, client_id: str, at: datetime) -> None:
+        """Note that a client was used; token requests that get something note it themselves."""
+        async with self._transactions.writing() as connection:
+            await note_use(connection, client_id, at)
+
+    async def delete(self, client_id: str) -> bool:
+        """Forget a client and end its tokens, of everybody; False when there is none."""
+        async with self._transactions.writing() as connection:
+            return await self._delete(connection, [client_id]) == 1
+
+    async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
+        """Forget clients that were made before the one moment and never used, or used last before the other."""
+        due = select(clients.c.client_id).where(
+            or_(
+                and_(clients.c.last_used_at.is_(None), clients.c.created_at < unused_before),
+                clients.c.last_used_at < idle_before,
+            )
+        )
+        async with self._transactions.writing() as connection:
+            return await self._delete(connection, (await connection.execute(due)).scalars().all())
+
+    async def _delete(self, connection: AsyncConnection, client_ids: Sequence[str]) -> int:
+        gone = 0
+        for client_id in client_ids:
+            deleted = await connection.execute(delete(clients).where(clients.c.client_id == client_id))
+            gone += deleted.rowcount
+            await connection.execute(delete(codes).where(codes.c.client_id == client_id))
+            await end_families(
+                connection,
+                self._transactions.keys,
+                token_families.c.client_id == client_id,
+                now=self._transactions.now(),
+                why="ended: the client was removed",
+            )
+        return gone
+
+
+async def note_use(connection: AsyncConnection, client_id: str, at: datetime) -> None:
+    """Note that a client was used, within the caller's transaction."""
+    await connection.execute(
+        update(clients)
+        .where(
+            clients.c.client_id == client_id,
+            or_(clients.c.last_used_at.is_(None), clients.c.last_used_at < at - _USE_RESOLUTION),
+        )
+        .values(last_used_at=at)
+    )
+
+
+def _seal(keys: KeyRing, client_id: str) -> Seal:
+    # A client belongs to no person.
+    return Seal(keys, ("clients", client_id))
+
+
+def _metadata(client: Client) -> dict[str, Any]:
+    return {
+        "kind": client.kind,
+        "name": client.name,
+        "redirect_uris": list(client.redirect_uris),
+        "auth_method": client.auth_method,
+        "scopes": None if client.scopes is None else sorted(client.scopes),
+        "native": client.native,
+    }
+
+
+def _likeness(keys: KeyRing, client: Client) -> str:
+    """Say whether two registrations are alike, to those who have the key: names could be guessed."""
+    text = json.dumps([_metadata(client), client.secret_hash], sort_keys=True)
+    return hmac.new(keys.derive("likeness of clients")[0], text.encode(), hashlib.sha256).hexdigest()
+
+
+def _values(keys: KeyRing, client: Client, likeness: str) -> dict[str, object]:
+    details = json.dumps({**_metadata(client), "secret_hash": client.secret_hash})
+    return {
+        "client_id": client.client_id,
+        "kind": client.kind,
+        "details": _seal(keys, client.client_id).seal("details", details),
+        "likeness": likeness,
+        "created_at": client.created_at,
+        "last_used_at": client.last_used_at,
+    }
+
+
+def _client(keys: KeyRing, row: Row[Any]) -> Client | None:
+    try:
+        details = json.loads(_seal(keys, row.client_id).open("details", row.details))
+    except Unsealable:
+        return None
+    scopes = details["scopes"]
+    return Client(
+        client_id=row.client_id,
+        kind=details["kind"],
+        name=details["name"],
+        redirect_uris=tuple(details["redirect_uris"]),
+        auth_method=details["auth_method"],
+        secret_hash=details["secret_hash"],
+        scopes=None if scopes is None else frozenset(scopes),
+        created_at=row.created_at,
+        last_used_at=row.last_used_at,
+        native=details["native"],
+    )

@@ -1,0 +1,103 @@
+"""What our authorization server keeps of clients and of what it gave them: frozen values, opened.
+
+No token and no code is among them: only their hashes are stored.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from nextcloud_mcp_server.storage.records import Principal
+
+AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
+
+#: Why a token request got nothing: no such code or token for this client; used before, so that what
+#: it gave has just been ended; not what the code was given for; none of the scopes it may have.
+Reason = Literal["unknown", "used", "unfit", "scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A program that may ask people for access.
+
+    A `registered` one came by RFC 7591 and has an id of ours; the id of a `document` is the URL of
+    its metadata, which is stored as it was read last. `scopes` None: it may ask for all.
+    `native` ones run on the person's own computer.
+    """
+
+    client_id: str
+    kind: Literal["registered", "document"]
+    name: str
+    redirect_uris: tuple[str, ...]
+    auth_method: AuthMethod
+    secret_hash: str | None = field(repr=False)
+    scopes: frozenset[str] | None
+    created_at: datetime
+    last_used_at: datetime | None
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CodeGrant:
+    """What a person allowed, and what a token request must show to get it.
+
+    `redirect_uri` is the one that the code was sent to, `code_challenge` the S256 hash of the
+    client's verifier, `home_id` the generation of the person's Nextcloud account.
+    """
+
+    client_id: str
+    principal: Principal
+    redirect_uri: str
+    scopes: frozenset[str]
+    code_challenge: str = field(repr=False)
+    resource: str
+    home_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenGrant:
+    """Whose a token is, through which client, and what it is good for."""
+
+    client_id: str
+    principal: Principal
+    scopes: frozenset[str]
+    resource: str
+    home_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveToken:
+    """An access token that is good now."""
+
+    grant: TokenGrant
+    issued_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Tokens made for one answer, and how long they are good; they are given out if they get stored.
+
+    `family` is what all refresh tokens of one consent have in common.
+    """
+
+    family: str = field(repr=False)
+    refresh: str = field(repr=False)
+    access: str = field(repr=False)
+    refresh_until: datetime
+    access_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was stored: the refresh token that is now the family's, and what the access token allows."""
+
+    refresh: str = field(repr=False)
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was given."""
+
+    reason: Reason

@@ -1,0 +1,58 @@
+"""Token families: all tokens that came of one code, which end together. Within the caller's transaction."""
+
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.models import access_tokens, codes, owned_by, token_families
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+
+ACTION = "tokens"
+
+
+async def end_families(
+    connection: AsyncConnection, keys: KeyRing, which: ColumnElement[bool], *, now: datetime, why: str
+) -> int:
+    """End families, with an entry in the audit for each; tell how many there were."""
+    theirs = select(token_families.c.family_hash).where(which)
+    await connection.execute(delete(access_tokens).where(access_tokens.c.family_hash.in_(theirs)))
+    ended = await connection.execute(
+        delete(token_families)
+        .where(which)
+        .returning(token_families.c.issuer, token_families.c.subject, token_families.c.client_id)
+    )
+    entries = [
+        AuditEntry(
+            at=now,
+            principal=Principal(issuer=row.issuer, subject=row.subject),
+            client_id=row.client_id,
+            action=ACTION,
+            result=why,
+        )
+        for row in ended.all()
+    ]
+    if entries:
+        await insert_entries(connection, keys, entries)
+    return len(entries)
+
+
+async def end_tokens(
+    connection: AsyncConnection,
+    keys: KeyRing,
+    principal: Principal,
+    *,
+    client_id: str | None = None,
+    now: datetime,
+    why: str,
+) -> int:
+    """End everything that one person's clients, or one of them, were given; tell how many families that were."""
+    mine = owned_by(codes.c, principal)
+    which = owned_by(token_families.c, principal)
+    if client_id is not None:
+        mine &= codes.c.client_id == client_id
+        which &= token_families.c.client_id == client_id
+    await connection.execute(delete(codes).where(mine))
+    return await end_families(connection, keys, which, now=now, why=why)

@@ -1,0 +1,71 @@
+"""What a code or a token is good for, as one sealed text: bound to its person and its row.
+
+Whoever can write to the database, but has no key, can make no token of their own and turn none into
+another person's.
+"""
+
+import json
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
+from nextcloud_mcp_server.storage.oauth_records import CodeGrant, TokenGrant
+from nextcloud_mcp_server.storage.records import Principal
+
+_COLUMN = "details"
+
+
+def seal_code(keys: KeyRing, grant: CodeGrant, code_hash: str) -> Sealed:
+    """Seal what a code was given for."""
+    details = _details(grant) | {
+        "redirect_uri": grant.redirect_uri,
+        "code_challenge": grant.code_challenge,
+    }
+    return keys.at("codes", grant.principal, code_hash).seal(_COLUMN, json.dumps(details))
+
+
+def open_code(keys: KeyRing, principal: Principal, code_hash: str, sealed: Sealed) -> CodeGrant | None:
+    """Open what a code was given for; None when its key is missing, or it was moved."""
+    try:
+        details = json.loads(keys.at("codes", principal, code_hash).open(_COLUMN, sealed))
+    except Unsealable:
+        return None
+    return CodeGrant(
+        client_id=details["client_id"],
+        principal=principal,
+        redirect_uri=details["redirect_uri"],
+        scopes=frozenset(details["scopes"]),
+        code_challenge=details["code_challenge"],
+        resource=details["resource"],
+        home_id=details["home_id"],
+    )
+
+
+def seal_grant(keys: KeyRing, grant: TokenGrant, table: str, row: str) -> Sealed:
+    """Seal what a family or an access token is good for."""
+    return keys.at(table, grant.principal, row).seal(_COLUMN, json.dumps(_details(grant)))
+
+
+def open_grant(
+    keys: KeyRing, principal: Principal, table: str, row: str, sealed: Sealed
+) -> TokenGrant | None:
+    """Open what a family or an access token is good for; None when its key is missing, or it was moved."""
+    try:
+        details = json.loads(keys.at(table, principal, row).open(_COLUMN, sealed))
+    except Unsealable:
+        return None
+    return TokenGrant(
+        client_id=details["client_id"],
+        principal=principal,
+        scopes=frozenset(details["scopes"]),
+        resource=details["resource"],
+        home_id=details["home_id"],
+    )
+
+
+def _details(grant: CodeGrant | TokenGrant) -> dict[str, object]:
+    return {
+        "client_id": grant.client_id,
+        "scopes": sorted(grant.scopes),
+        "resource": grant.resource,
+        "home_id": grant.home_id,
+    }
