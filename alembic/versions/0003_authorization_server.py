@@ -23,15 +23,11 @@ def create_clients() -> None:
     op.create_table(
         "clients",
         sa.Column("client_id", sa.String(), nullable=False),
-        sa.Column("kind", sa.String(), nullable=False),
         sa.Column("details", sa.LargeBinary(), nullable=False),
-        sa.Column("likeness", sa.String(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("client_id", name="pk_clients"),
     )
-    op.create_index("ix_clients_likeness", "clients", ["likeness"], unique=False)
-    op.create_index("ix_clients_created_at", "clients", ["created_at"], unique=False)
 
 
 def create_codes() -> None:

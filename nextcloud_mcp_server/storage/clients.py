@@ -1,13 +1,11 @@
 """Clients of our authorization server: registered ones, and documents as they were read last."""
 
-import hashlib
-import hmac
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
@@ -42,54 +40,18 @@ class ClientRepository:
         found = [_client(self._transactions.keys, row) for row in rows]
         return [client for client in found if client is not None]
 
-    async def count(self, *, since: datetime) -> int:
-        """Count the registrations since a moment, of which an operator's limit allows so many."""
-        query = select(func.count()).where(clients.c.kind == "registered", clients.c.created_at >= since)
-        async with self._transactions.reading() as connection:
-            return (await connection.execute(query)).scalar_one()
-
-    async def register(self, client: Client) -> Client:
-        """Store a registration, or answer the one that a public client made before in the same words.
-
-        Some register at every start, or twice within seconds. One with a secret is always new: of the
-        secret that was given before, only a hash is left.
-        """
-        keys = self._transactions.keys
-        # A secret is part of it, so that one with a secret is like no other.
-        likeness = _likeness(keys, client)
-        same = select(clients).where(clients.c.likeness == likeness).order_by(clients.c.created_at.desc())
-        async with self._transactions.writing() as connection:
-            rows = (await connection.execute(same)).all()
-            known = next((found for row in rows if (found := _client(keys, row)) is not None), None)
-            if known is None:
-                await connection.execute(insert(clients).values(_values(keys, client, likeness)))
-                return client
-            # It starts anew, and so does the time in which it has to be used.
-            moment = clients.c.created_at if known.last_used_at is None else clients.c.last_used_at
-            await connection.execute(
-                update(clients)
-                .where(clients.c.client_id == known.client_id)
-                .values({moment: self._transactions.now()})
-            )
-        return known
-
     async def save(self, client: Client) -> None:
-        """Store a client's document in the place of what was read before."""
+        """Store a client, or put it in the place of the one with its id; when that was used last is kept."""
         keys = self._transactions.keys
-        values = _values(keys, client, _likeness(keys, client))
-        del values["last_used_at"], values["created_at"]
+        values = _values(keys, client)
         async with self._transactions.writing() as connection:
             saved = await connection.execute(
                 update(clients).where(clients.c.client_id == client.client_id).values(values)
             )
             if saved.rowcount == 0:
-                await connection.execute(
-                    insert(clients).values(
-                        **values, created_at=client.created_at, last_used_at=client.last_used_at
-                    )
-                )
+                await connection.execute(insert(clients).values(**values, last_used_at=client.last_used_at))
 
-    async def touch(self, client_id: str, at: datetime) -> None:
+    async def used(self, client_id: str, *, at: datetime) -> None:
         """Note that a client was used; token requests that get something note it themselves."""
         async with self._transactions.writing() as connection:
             await note_use(connection, client_id, at)
@@ -100,11 +62,14 @@ class ClientRepository:
             return await self._delete(connection, [client_id]) == 1
 
     async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
-        """Forget clients that were made before the one moment and never used, or used last before the other."""
+        """Forget the clients that are over, and tell how many.
+
+        They came before the one moment and were never used, or came and were used before the other.
+        """
         due = select(clients.c.client_id).where(
             or_(
                 and_(clients.c.last_used_at.is_(None), clients.c.created_at < unused_before),
-                clients.c.last_used_at < idle_before,
+                and_(clients.c.created_at < idle_before, clients.c.last_used_at < idle_before),
             )
         )
         async with self._transactions.writing() as connection:
@@ -143,32 +108,20 @@ def _seal(keys: KeyRing, client_id: str) -> Seal:
     return Seal(keys, ("clients", client_id))
 
 
-def _metadata(client: Client) -> dict[str, Any]:
-    return {
+def _values(keys: KeyRing, client: Client) -> dict[str, object]:
+    details = {
         "kind": client.kind,
         "name": client.name,
-        "redirect_uris": list(client.redirect_uris),
+        "redirect_uris": client.redirect_uris,
         "auth_method": client.auth_method,
+        "secret_hash": client.secret_hash,
         "scopes": None if client.scopes is None else sorted(client.scopes),
         "native": client.native,
     }
-
-
-def _likeness(keys: KeyRing, client: Client) -> str:
-    """Say whether two registrations are alike, to those who have the key: names could be guessed."""
-    text = json.dumps([_metadata(client), client.secret_hash], sort_keys=True)
-    return hmac.new(keys.derive("likeness of clients")[0], text.encode(), hashlib.sha256).hexdigest()
-
-
-def _values(keys: KeyRing, client: Client, likeness: str) -> dict[str, object]:
-    details = json.dumps({**_metadata(client), "secret_hash": client.secret_hash})
     return {
         "client_id": client.client_id,
-        "kind": client.kind,
-        "details": _seal(keys, client.client_id).seal("details", details),
-        "likeness": likeness,
+        "details": _seal(keys, client.client_id).seal("details", json.dumps(details)),
         "created_at": client.created_at,
-        "last_used_at": client.last_used_at,
     }
 
 

@@ -211,10 +211,8 @@ class ClientColumns(TypedColumns):
     """A client of our authorization server. `details` is sealed JSON, and so bound to the client's id."""
 
     client_id: Named[str] = Column(String, primary_key=True)
-    kind: Named[str]
     details: Named[Sealed] = Column(SealedValue)
-    likeness: Named[str] = Column(String, index=True)
-    created_at: Named[datetime] = Column(UtcTime, index=True)
+    created_at: Named[datetime] = Column(UtcTime)
     last_used_at: Named[datetime | None] = Column(UtcTime)
 
 

@@ -20,9 +20,9 @@ Reason = Literal["unknown", "used", "unfit", "scope"]
 class Client:
     """A program that may ask people for access.
 
-    A `registered` one came by RFC 7591 and has an id of ours; the id of a `document` is the URL of
-    its metadata, which is stored as it was read last. `scopes` None: it may ask for all.
-    `native` ones run on the person's own computer.
+    A `registered` one came by RFC 7591; the id of a `document` is the address of its metadata.
+    `created_at` is when it was registered, or its document was last read. `scopes` None means that it
+    is not limited to some, `native` that its codes go to the person's own computer.
     """
 
     client_id: str
