@@ -1,0 +1,103 @@
+"""What a client says of itself (RFC 7591 §2), in a registration or in its document: read, cut down, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from nextcloud_mcp_server.auth.builtin import redirects
+from nextcloud_mcp_server.errors import OAuthRefusal
+from nextcloud_mcp_server.nextcloud.visible import visible
+
+MOST_REDIRECT_URIS = 20
+LONGEST_NAME = 100
+
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRules:
+    """What the operator lets clients have: the scopes there are, and where codes may be sent.
+
+    `plain_hosts` are hosts, without a port, to which codes may go over http though they are not this computer.
+    """
+
+    scopes: frozenset[str]
+    private_schemes: frozenset[str] = redirects.PRIVATE_SCHEMES
+    plain_hosts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The parts we use; `name` is empty where there is none, and has nothing hidden in it."""
+
+    name: str
+    redirect_uris: tuple[str, ...]
+    scopes: frozenset[str] | None
+
+    @property
+    def native(self) -> bool:
+        """Whether some code may go to an application on the person's computer."""
+        return any(map(redirects.is_native, self.redirect_uris))
+
+
+def read(fields: Fields, rules: ClientRules) -> Described:
+    """Read what a client says of itself. Unknown scopes and redirect URIs that are not safe are dropped.
+
+    Raises:
+        OAuthRefusal: Nothing is left that a code could be sent to, or it wants no code.
+    """
+    _check_flow(fields)
+    given = fields.get("client_name")
+    name = given.strip() if isinstance(given, str) else ""
+    return Described(
+        name=_short(visible(name)),
+        redirect_uris=_redirect_uris(fields.get("redirect_uris"), rules),
+        scopes=_scopes(fields.get("scope"), rules),
+    )
+
+
+def words(value: object) -> tuple[str, ...] | None:
+    """Read a list of strings, each once, in its order; None when there is no list."""
+    if not isinstance(value, list):
+        return None
+    return tuple(dict.fromkeys(item for item in cast("list[object]", value) if isinstance(item, str)))
+
+
+def _check_flow(fields: Fields) -> None:
+    for field, needed in (("grant_types", "authorization_code"), ("response_types", "code")):
+        given = words(fields.get(field))
+        if given and needed not in given:
+            raise OAuthRefusal(
+                "invalid_client_metadata",
+                f"This server gives access by authorization codes alone: {field} must name {needed}.",
+            )
+
+
+def _redirect_uris(value: object, rules: ClientRules) -> tuple[str, ...]:
+    given = words(value) or ()
+    if len(given) > MOST_REDIRECT_URIS:
+        raise OAuthRefusal(
+            "invalid_redirect_uri", f"A client has at most {MOST_REDIRECT_URIS} redirect URIs."
+        )
+    kept = tuple(
+        uri
+        for uri in given
+        if redirects.acceptable(uri, private_schemes=rules.private_schemes, plain_hosts=rules.plain_hosts)
+    )
+    if not kept:
+        raise OAuthRefusal(
+            "invalid_redirect_uri",
+            "The client names no redirect URI that this server sends codes to: https, http on this computer "
+            "(localhost, 127.0.0.1 or [::1]), or a private-use scheme that the administrator allows.",
+        )
+    return kept
+
+
+def _scopes(value: object, rules: ClientRules) -> frozenset[str] | None:
+    """Keep the scopes there are; a client that names none of them is not limited (RFC 7591 §2)."""
+    asked = frozenset(value.split()) if isinstance(value, str) else frozenset[str]()
+    return asked & rules.scopes or None
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

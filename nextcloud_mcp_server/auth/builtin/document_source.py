@@ -1,0 +1,113 @@
+"""Reads the document that a client's id points to (OAuth Client ID Metadata Document §3, §5)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import anyio
+import httpx2
+
+from nextcloud_mcp_server.auth import strict_json
+from nextcloud_mcp_server.auth.builtin.pinned import AddressRefused
+from nextcloud_mcp_server.errors import OAuthRefusal
+
+MOST_BYTES = 5_120
+MOST_SECONDS = 5.0
+LONGEST_URL = 500
+
+#: Seconds for which a document is used without asking: at least, without a word from its server, at most.
+SHORTEST, USUAL, LONGEST = 300.0, 3_600.0, 86_400.0
+
+_OK = 200
+_GONE = frozenset({404, 410})
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_TOP_LABEL = r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])"
+_CHARACTERS = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_URL = re.compile(
+    rf"https://(?P<host>(?:{_LABEL}\.)+{_TOP_LABEL})"
+    rf"(?P<path>(?:/{_CHARACTERS}*)+)(?:\?(?:{_CHARACTERS}|[/?])*)?"
+)
+_DOTS = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
+_JSON = re.compile(r"application/(?:[a-z0-9.-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
+_MAX_AGE = re.compile(r"max-age\s*=\s*\"?(?P<seconds>[0-9]{1,9})", re.IGNORECASE)
+_NOT_KEPT = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
+
+
+class DocumentUnavailable(Exception):
+    """The document could not be read now; one that was read before may still be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What the document says, and for how many seconds it need not be asked for again."""
+
+    fields: Mapping[str, object]
+    fresh_seconds: float
+
+
+def host_of(client_id: str) -> str | None:
+    """Return the host of a client id that is a document's address (§3); None when it is none.
+
+    Stricter than the draft: names alone, in lower case, on https' own port. What a person sees as the
+    client's host must be readable, and no port of anybody's host may be tried through us.
+    """
+    found = _URL.fullmatch(client_id) if len(client_id) <= LONGEST_URL else None
+    if found is None or found["path"] == "/" or any(map(_DOTS.fullmatch, found["path"].split("/"))):
+        return None
+    return found["host"]
+
+
+async def fetch(outside: httpx2.AsyncClient, url: str) -> Document:
+    """Read a document; `outside` is one of `pinned.open_outside`.
+
+    Raises:
+        OAuthRefusal: There is none any more, or its host is not one that we ask.
+        DocumentUnavailable: No answer, or none that could be one: asking later may help.
+    """
+    # Compressed answers could grow without end, and these are small.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    try:
+        # One limit over everything: a server that sends a byte a second never runs into the others.
+        with anyio.fail_after(MOST_SECONDS):
+            async with outside.stream("GET", url, headers=headers) as response:
+                return await _read(response)
+    except AddressRefused:
+        raise OAuthRefusal(
+            "invalid_client", "The client's document is not on a host that this server asks."
+        ) from None
+    except TimeoutError:
+        raise DocumentUnavailable from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
+        raise DocumentUnavailable from None
+
+
+async def _read(response: httpx2.Response) -> Document:
+    if response.status_code in _GONE:
+        raise OAuthRefusal("invalid_client", "There is no document at the client's id.")
+    if (
+        response.status_code != _OK
+        or not _JSON.fullmatch(response.headers.get("Content-Type", ""))
+        or response.headers.get("Content-Encoding", "identity").lower() != "identity"
+    ):
+        raise DocumentUnavailable
+    body = bytearray()
+    async for chunk in cast("httpx2.AsyncByteStream", response.stream):
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise DocumentUnavailable
+    try:
+        fields: Any = strict_json.read(bytes(body))
+    except ValueError:
+        raise DocumentUnavailable from None
+    if not isinstance(fields, dict):
+        raise DocumentUnavailable
+    fresh = _fresh_seconds(response.headers.get("Cache-Control", ""))
+    return Document(cast("dict[str, object]", fields), fresh)
+
+
+def _fresh_seconds(cache_control: str) -> float:
+    if _NOT_KEPT.search(cache_control):
+        return SHORTEST
+    found = _MAX_AGE.search(cache_control)
+    return USUAL if found is None else min(max(float(found["seconds"]), SHORTEST), LONGEST)

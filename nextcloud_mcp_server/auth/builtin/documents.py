@@ -1,0 +1,193 @@
+"""Clients that describe themselves in a document at their id (OAuth Client ID Metadata Document).
+
+Asked for at `/authorize` alone, where a person waits and sees the host; `/token` uses what was read
+there. A document that changed counts from its next reading on; one that cannot be read now counts as
+it was for a week; one that is gone, or became unfit, counts no more.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import anyio
+import httpx2
+
+from nextcloud_mcp_server.auth.builtin import client_fields, document_source
+from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
+from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
+from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
+from nextcloud_mcp_server.auth.builtin.pace import Pace
+from nextcloud_mcp_server.errors import OAuthRefusal
+from nextcloud_mcp_server.storage.oauth_records import Client
+
+STALE = timedelta(days=7)
+
+#: Documents never seen before: of one host in a minute, of all in an hour.
+MOST_PER_HOST = 10
+MOST_IN_ALL = 300
+_MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
+
+#: After a failure nobody asks again for this long.
+_PAUSE_SECONDS = 30.0
+_MOST_KEPT = 512
+_EVERYBODY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class HostRules:
+    """Whose documents are read: of `allowed` hosts alone, if there are any, and never of `denied` ones.
+
+    `*.example.org` stands for every host below example.org.
+    """
+
+    allowed: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+
+    def allow(self, host: str) -> bool:
+        """Tell whether documents of a host are read."""
+        if any(_covers(rule, host) for rule in self.denied):
+            return False
+        return not self.allowed or any(_covers(rule, host) for rule in self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why there is no client; raised anew for each who asks."""
+
+    error: str
+    description: str
+    status: int = 400
+
+
+_SILENT = _Refusal(
+    "temporarily_unavailable", "The client's document cannot be read now; try again in a minute.", 503
+)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What the last reading gave, in use until `until`; `lock` has one read and the others wait."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    outcome: Client | _Refusal = _SILENT
+    until: float = 0.0
+
+
+class ClientDocuments:
+    """Finds the client of an id that is an address."""
+
+    def __init__(
+        self,
+        records: ClientRecords,
+        rules: ClientRules,
+        outside: httpx2.AsyncClient,
+        *,
+        clock: Callable[[], datetime],
+        hosts: HostRules | None = None,
+        monotonic: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._records = records
+        self._rules = rules
+        self._outside = outside
+        self._hosts = hosts or HostRules()
+        self._clock = clock
+        self._monotonic = monotonic
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._per_host = Pace(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
+        self._in_all = Pace(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
+
+    async def get(self, url: str) -> Client:
+        """Return the client of an address, after reading its document if that is due.
+
+        Raises:
+            OAuthRefusal: It is not an address we ask, or its document is not one of a client we work with
+                (status 400), or it cannot be read and never was (503).
+            TooManyRequests: Too many documents are asked for that were never seen before.
+        """
+        host = document_source.host_of(url)
+        if host is None:
+            raise _invalid("The client's id is no address of a document: https, a host's name and a path.")
+        if not self._hosts.allow(host):
+            raise _invalid("The administrator does not allow clients of this host.")
+        kept = self._place(url)
+        async with kept.lock:
+            if kept.until <= self._monotonic():
+                kept.outcome, seconds = await self._read(url, host)
+                kept.until = self._monotonic() + seconds
+        if isinstance(kept.outcome, Client):
+            return kept.outcome
+        raise OAuthRefusal(kept.outcome.error, kept.outcome.description, status=kept.outcome.status)
+
+    def _place(self, url: str) -> _Kept:
+        kept = self._kept.setdefault(url, _Kept())
+        self._kept.move_to_end(url)
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return kept
+
+    async def _read(self, url: str, host: str) -> tuple[Client | _Refusal, float]:
+        """Return what is known of an address now, and for how many seconds."""
+        known = await self._records.find(url)
+        if known is None:
+            self._spend(host)
+        try:
+            document = await document_source.fetch(self._outside, url)
+            client = self._client(url, document.fields)
+        except DocumentUnavailable:
+            if known is None or self._clock() - known.created_at >= STALE:
+                return _SILENT, _PAUSE_SECONDS
+            return known, _PAUSE_SECONDS
+        except OAuthRefusal as refusal:
+            return _Refusal(refusal.error, refusal.description, refusal.status), _PAUSE_SECONDS
+        await self._records.save(client)
+        return client, document.fresh_seconds
+
+    def _spend(self, host: str) -> None:
+        # Strangers choose these addresses. What was read before is asked for seldom anyway.
+        self._per_host.check(host)
+        self._in_all.check(_EVERYBODY)
+        self._per_host.count(host)
+        self._in_all.count(_EVERYBODY)
+
+    def _client(self, url: str, fields: Fields) -> Client:
+        # §3: else whoever can put a file on any host could speak for another client.
+        if fields.get("client_id") != url:
+            raise _invalid("The document at the client's id names another client_id.")
+        _check_method(fields)
+        described = client_fields.read(fields, self._rules)
+        return Client(
+            client_id=url,
+            kind="document",
+            name=described.name,
+            redirect_uris=described.redirect_uris,
+            auth_method="none",
+            secret_hash=None,
+            scopes=described.scopes,
+            created_at=self._clock(),
+            last_used_at=None,
+            native=described.native,
+        )
+
+
+def _check_method(fields: Fields) -> None:
+    """Refuse shared secrets, which a public document cannot have (§4.1), and settle on `none`.
+
+    ChatGPT's document prefers `private_key_jwt` and lists `none` beside it.
+    """
+    method = fields.get("token_endpoint_auth_method")
+    if str(method).startswith("client_secret") or {"client_secret", "client_secret_expires_at"} & set(fields):
+        raise _invalid("A client with a document has no secret; its token_endpoint_auth_method is none.")
+    listed = client_fields.words(fields.get("token_endpoint_auth_methods_supported")) or ()
+    if method not in (None, "none") and "none" not in listed:
+        raise _invalid(
+            "This server knows clients with a document by PKCE alone, as token_endpoint_auth_method none."
+        )
+
+
+def _covers(rule: str, host: str) -> bool:
+    return host.endswith(rule[1:]) if rule.startswith("*.") else host == rule
+
+
+def _invalid(description: str) -> OAuthRefusal:
+    return OAuthRefusal("invalid_client", description)

@@ -1,0 +1,99 @@
+"""Requests to hosts that strangers name: only to public addresses, and to the very ones that were checked.
+
+A name is resolved once, here. Were it checked and then resolved again by whoever connects, its owner
+could answer with a public address first and with one of our network the second time.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import anyio
+import httpx2
+
+from nextcloud_mcp_server.auth.builtin.public_address import is_public
+
+Resolve = Callable[[str], Awaitable[Sequence[str]]]
+
+_HTTPS_PORT = 443
+_MOST_ADDRESSES = 3
+_CONNECT_SECONDS = 2.0
+
+
+class AddressRefused(httpx2.TransportError):
+    """A host is not one that strangers may have us ask."""
+
+
+async def resolve(host: str) -> list[str]:
+    """Look up all addresses of a host."""
+    found = await anyio.getaddrinfo(host, _HTTPS_PORT, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+class PinnedTransport(httpx2.AsyncBaseTransport):
+    """Sends https requests through `inner` to a checked address; TLS and `Host` keep the name.
+
+    `inner` must keep no connections: they are found again by address, and the certificate of one
+    name says nothing about another name on the same address.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, *, resolve: Resolve = resolve) -> None:
+        self._inner = inner
+        self._resolve = resolve
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request.
+
+        Raises:
+            AddressRefused: It is not https on its own port, or an address of its host is not public.
+            TransportError: No address answers.
+        """
+        url = request.url
+        if url.scheme != "https" or url.port is not None:
+            raise AddressRefused("only https on its own port is asked")
+        failure = httpx2.ConnectError("the host has no address")
+        for address in await self._checked(url.host):
+            pinned = httpx2.Request(
+                request.method,
+                url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                # What TLS names and checks the certificate against.
+                extensions={**request.extensions, "sni_hostname": url.host},
+            )
+            try:
+                return await self._inner.handle_async_request(pinned)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def aclose(self) -> None:
+        """Close what is below."""
+        await self._inner.aclose()
+
+    async def _checked(self, host: str) -> list[str]:
+        try:
+            found = list(dict.fromkeys(await self._resolve(host)))
+        except (OSError, UnicodeError):
+            raise httpx2.ConnectError("the host is not known") from None
+        # One that is not public spoils them all: the name's owner may not have a second try.
+        if not all(map(is_public, found)):
+            raise AddressRefused("the host has an address that is not public")
+        # Without a route for IPv6, which is common in containers, its addresses only cost time.
+        return sorted(found, key=lambda address: ":" in address)[:_MOST_ADDRESSES]
+
+
+def open_outside(
+    *, user_agent: str, inner: httpx2.AsyncBaseTransport | None = None, resolve: Resolve = resolve
+) -> httpx2.AsyncClient:
+    """Open a client for hosts that strangers name; it has no proxy, no cookies, and keeps no connections."""
+    nothing_kept = httpx2.Limits(max_keepalive_connections=0, max_connections=20)
+    below = inner or httpx2.AsyncHTTPTransport(limits=nothing_kept)
+    return httpx2.AsyncClient(
+        transport=PinnedTransport(below, resolve=resolve),
+        headers={"User-Agent": user_agent},
+        cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+        timeout=httpx2.Timeout(5.0, connect=_CONNECT_SECONDS),
+        follow_redirects=False,
+        trust_env=False,
+    )
