@@ -1,14 +1,14 @@
 """Which addresses are out there, and which are ours, our neighbours' or the cloud's own."""
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 #: RFC 6052 §2.1: how an IPv6-only host reaches an IPv4 address, which is what counts.
 _NAT64 = IPv6Network("64:ff9b::/96")
-#: These lead to an IPv4 address of the sender's choice: 6to4 (RFC 3056) and Teredo (RFC 4380).
-_TUNNELS = (IPv6Network("2002::/16"), IPv6Network("2001::/32"))
-#: Routed like the others, but answered by the machine's own cloud.
-_OF_THE_CLOUD = frozenset({"168.63.129.16"})
+#: 6to4 (RFC 3056) and Teredo (RFC 4380), which lead to an IPv4 address of the sender's choice; examples (RFC 9637).
+_NOT_V6 = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("3fff::/20"))
+#: The relays of 6to4, and the host of a machine in Azure, routed like any other address.
+_NOT_V4 = (IPv4Network("192.88.99.0/24"), IPv4Network("168.63.129.16/32"))
 
 
 def is_public(address: str) -> bool:
@@ -29,13 +29,16 @@ def is_public(address: str) -> bool:
 
 
 def _is_public_v4(address: IPv4Address) -> bool:
-    return address.is_global and not address.is_multicast and str(address) not in _OF_THE_CLOUD
+    return (
+        address.is_global and not address.is_multicast and not any(address in network for network in _NOT_V4)
+    )
 
 
 def _is_public_v6(address: IPv6Address) -> bool:
-    # IPv4-mapped and -compatible ones, link-local ones with their zone and all multicast are outside 2000::/3.
+    # IPv4-mapped and -compatible ones, link-local ones and all multicast are outside 2000::/3.
     return (
         address in _GLOBAL_UNICAST
         and address.is_global
-        and not any(address in network for network in _TUNNELS)
+        and address.scope_id is None
+        and not any(address in network for network in _NOT_V6)
     )

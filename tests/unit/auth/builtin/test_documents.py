@@ -1,0 +1,338 @@
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.auth.builtin import document_source
+from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, HostRules
+from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
+from nextcloud_mcp_server.storage.oauth_records import Client
+from tests.clients_stage import APP, DOCUMENT, START, ClientStage
+
+DAY = 86_400
+
+
+def stage(document: dict[str, Any] | None = None, **headers: str) -> ClientStage:
+    made = ClientStage()
+    made.outside.put(APP, DOCUMENT if document is None else document, **headers)
+    return made
+
+
+async def refused(made: ClientStage, url: str = APP) -> OAuthRefusal:
+    with pytest.raises(OAuthRefusal) as caught:
+        await made.documents.get(url)
+    return caught.value
+
+
+async def test_a_client_is_what_its_document_says() -> None:
+    made = stage()
+
+    client = await made.documents.get(APP)
+
+    assert client == Client(
+        client_id=APP,
+        kind="document",
+        name="App",
+        redirect_uris=("https://app.example.org/callback",),
+        auth_method="none",
+        secret_hash=None,
+        scopes=None,
+        created_at=START,
+        last_used_at=None,
+        native=False,
+    )
+    assert made.records.rows == {APP: client}
+    assert made.outside.asked[0].headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("cache_control", "seconds"),
+    [
+        ("", 3600),
+        ("public", 3600),
+        ("max-age=10", 300),
+        ("no-store, max-age=9999", 300),
+        ("public, max-age=7200", 7200),
+        ('max-age="7200"', 7200),
+        ("max-age=999999999", DAY),
+    ],
+)
+async def test_a_document_is_asked_for_again_when_its_server_says_within_bounds(
+    cache_control: str, seconds: int
+) -> None:
+    made = stage(Cache_Control=cache_control)
+
+    await made.documents.get(APP)
+    made.clock.go(seconds=seconds - 1)
+    await made.documents.get(APP)
+    assert len(made.outside.asked) == 1
+    made.clock.go(seconds=1)
+    await made.documents.get(APP)
+
+    assert len(made.outside.asked) == 2
+
+
+async def test_a_changed_document_counts_from_its_next_reading() -> None:
+    made = stage()
+    await made.documents.get(APP)
+    made.outside.put(APP, DOCUMENT | {"redirect_uris": ["http://localhost/cb"]})
+    made.clock.go(hours=2)
+
+    client = await made.documents.get(APP)
+
+    assert client.redirect_uris == ("http://localhost/cb",)
+    assert client.native
+    assert made.records.rows[APP] == client
+
+
+SILENT: list[httpx2.Response | Exception] = [
+    httpx2.ConnectError("refused"),
+    httpx2.ReadTimeout("slow"),
+    httpx2.RemoteProtocolError("broken"),
+    httpx2.InvalidURL("odd"),
+    httpx2.Response(500),
+    httpx2.Response(429),
+    httpx2.Response(302, headers={"Location": "https://app.example.org/other.json"}),
+    httpx2.Response(200, html="<html>"),
+    httpx2.Response(200, content=b"{}"),
+    httpx2.Response(200, content=b"{}", headers={"Content-Type": "text/json"}),
+    httpx2.Response(200, content=b"[]", headers={"Content-Type": "application/json"}),
+    httpx2.Response(200, content=b"not json", headers={"Content-Type": "application/json"}),
+]
+
+
+@pytest.mark.parametrize("answer", SILENT)
+async def test_a_document_that_cannot_be_read_counts_as_it_was_for_a_week(
+    answer: httpx2.Response | Exception,
+) -> None:
+    made = stage()
+    known = await made.documents.get(APP)
+    made.outside.answers[APP] = answer
+
+    made.clock.go(days=1, hours=1)
+    assert await made.documents.get(APP) == known
+    assert await made.documents.get(APP) == known
+    assert len(made.outside.asked) == 2
+    assert await made.another_process().get(APP) == known
+    made.clock.go(days=6)
+
+    assert (await refused(made)).status == 503
+
+
+async def test_a_document_that_could_never_be_read_is_asked_for_again_after_a_pause() -> None:
+    made = ClientStage()
+    made.outside.answers[APP] = httpx2.ConnectError("refused")
+
+    refusals = [await refused(made) for _ in range(3)]
+    assert {(refusal.error, refusal.status) for refusal in refusals} == {("temporarily_unavailable", 503)}
+    assert len(made.outside.asked) == 1
+    made.outside.put(APP, DOCUMENT)
+    made.clock.go(seconds=30)
+
+    assert (await made.documents.get(APP)).name == "App"
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_document_that_is_gone_counts_no_more(status: int) -> None:
+    made = stage()
+    await made.documents.get(APP)
+    made.outside.answers[APP] = httpx2.Response(status)
+    made.clock.go(hours=2)
+
+    refusal = await refused(made)
+
+    assert (refusal.error, refusal.status) == ("invalid_client", 400)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"token_endpoint_auth_method": None},
+        {
+            "token_endpoint_auth_method": "private_key_jwt",
+            "token_endpoint_auth_methods_supported": ["none", "private_key_jwt"],
+        },
+        {
+            "grant_types": [
+                "authorization_code",
+                "refresh_token",
+                "urn:ietf:params:oauth:grant-type:device_code",
+            ]
+        },
+        {"application_type": "native", "jwks_uri": "https://app.example.org/jwks.json"},
+    ],
+)
+async def test_a_client_of_another_kind_is_settled_on_none(fields: dict[str, Any]) -> None:
+    assert (await stage(DOCUMENT | fields).documents.get(APP)).auth_method == "none"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"token_endpoint_auth_method": "client_secret_basic"},
+        {
+            "token_endpoint_auth_method": "client_secret_post",
+            "token_endpoint_auth_methods_supported": ["none"],
+        },
+        {"token_endpoint_auth_method": "client_secret_jwt"},
+        {"token_endpoint_auth_method": "private_key_jwt"},
+        {"token_endpoint_auth_method": "private_key_jwt", "token_endpoint_auth_methods_supported": "none"},
+        {"token_endpoint_auth_method": 5},
+        {"client_secret": "not secret any more"},
+        {"client_secret_expires_at": 0},
+    ],
+)
+async def test_a_client_that_insists_on_a_secret_or_a_key_is_refused(fields: dict[str, Any]) -> None:
+    refusal = await refused(stage(DOCUMENT | fields))
+
+    assert (refusal.error, refusal.status) == ("invalid_client", 400)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a-b.example.org/client.json",
+        "https://xn--bcher-kva.example/oauth/",
+        "https://app.example.org/a//b",
+        "https://app.example.org/a%20b?c=d/e?f",
+        "https://teamspark_ai.github.io/.well-known/client.json",
+    ],
+)
+def test_an_address_of_a_document_has_a_name_and_a_path(url: str) -> None:
+    assert document_source.host_of(url) == url.split("/")[2]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mcp-abc",
+        "http://app.example.org/client.json",
+        "https://app.example.org",
+        "https://app.example.org/",
+        "https://app.example.org?client.json",
+        "https://app.example.org:443/client.json",
+        "https://app.example.org:8443/client.json",
+        "https://user@app.example.org/client.json",
+        "https://user:password@app.example.org/client.json",
+        "https://app.example.org/client.json#a",
+        "https://app.example.org/a/../client.json",
+        "https://app.example.org/./client.json",
+        "https://app.example.org/a/%2E%2e/client.json",
+        "https://app.example.org/..",
+        "https://App.example.org/client.json",
+        "https://app.example.org./client.json",
+        "https://app..example.org/client.json",
+        "https://-app.example.org/client.json",
+        "https://localhost/client.json",
+        "https://127.0.0.1/client.json",
+        "https://127.1/client.json",
+        "https://0x7f.0.0.0x1/client.json",
+        "https://2130706433/client.json",
+        "https://[::1]/client.json",
+        "https://exämple.org/client.json",
+        "https://app.example.org\\@evil.test/client.json",
+        "https://app.example.org/client.json\n",
+        "https://app.example.org/client json",
+        f"https://app.example.org/{'a' * 500}",
+        "",
+    ],
+)
+async def test_nothing_else_is_asked_for(url: str) -> None:
+    made = ClientStage()
+
+    refusal = await refused(made, url)
+
+    assert refusal.error == "invalid_client"
+    assert made.outside.asked == []
+    assert made.records.rows == {}
+
+
+def test_a_denied_host_goes_before_an_allowed_one() -> None:
+    rules = HostRules(
+        allowed=frozenset({"claude.ai", "*.example.org"}),
+        denied=frozenset({"evil.example.org", "*.bad.example.org"}),
+    )
+
+    assert [
+        rules.allow(host)
+        for host in (
+            "claude.ai",
+            "www.claude.ai",
+            "a.example.org",
+            "example.org",
+            "evil.example.org",
+            "a.bad.example.org",
+            "notexample.org",
+        )
+    ] == [True, False, True, False, False, False, False]
+    assert HostRules().allow("anybody.test")
+    assert not HostRules(denied=frozenset({"anybody.test"})).allow("anybody.test")
+
+
+async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
+    made = ClientStage(hosts=HostRules(allowed=frozenset({"claude.ai"})))
+
+    assert "does not allow" in str(await refused(made))
+    assert made.outside.asked == []
+
+
+async def test_many_at_once_ask_once() -> None:
+    made = stage()
+    found: list[Client] = []
+
+    async def ask() -> None:
+        found.append(await made.documents.get(APP))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(ask)
+
+    assert len(made.outside.asked) == 1
+    assert found == [found[0]] * 20
+
+
+async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
+    made = stage()
+    await made.documents.get(APP)
+    urls = [f"https://app.example.org/{number}.json" for number in range(MOST_PER_HOST)]
+    for url in urls:
+        made.outside.answers[url] = httpx2.Response(404)
+    for url in urls[:-1]:
+        await refused(made, url)
+
+    with pytest.raises(TooManyRequests):
+        await made.documents.get(urls[-1])
+    made.clock.go(seconds=59)
+    with pytest.raises(TooManyRequests):
+        await made.documents.get(urls[-1])
+    made.clock.go(hours=2)
+
+    assert (await refused(made, urls[-1])).error == "invalid_client"
+
+
+async def test_a_known_document_is_asked_for_however_many_strangers_come() -> None:
+    made = stage()
+    await made.documents.get(APP)
+    made.clock.go(hours=2)
+    for number in range(MOST_IN_ALL):
+        url = f"https://h{number}.example.net/client.json"
+        made.outside.answers[url] = httpx2.Response(404)
+        await refused(made, url)
+
+    with pytest.raises(TooManyRequests):
+        await made.documents.get("https://another.example.net/client.json")
+    await made.documents.get(APP)
+
+    assert made.outside.asked[-1].headers["Host"] == "app.example.org"
+
+
+async def test_what_strangers_ask_for_does_not_fill_the_memory() -> None:
+    made = stage()
+    for number in range(600):
+        made.clock.go(minutes=1)
+        url = f"https://app.example.org/{number}.json"
+        made.outside.answers[url] = httpx2.Response(404)
+        await refused(made, url)
+
+    assert len(made.documents._kept) == 512  # pyright: ignore[reportPrivateUsage]

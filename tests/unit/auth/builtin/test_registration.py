@@ -1,0 +1,210 @@
+import json
+from typing import Any
+
+import pytest
+
+from nextcloud_mcp_server.auth.builtin.clients import authenticate
+from nextcloud_mcp_server.auth.builtin.registration import MOST_IN_ALL, MOST_PER_ADDRESS
+from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
+from tests.clients_stage import START, ClientStage
+
+URIS = ["https://app.example.org/cb"]
+PUBLIC = {"redirect_uris": URIS, "token_endpoint_auth_method": "none"}
+
+
+async def test_a_public_client_hears_what_is_registered_and_no_nulls() -> None:
+    stage = ClientStage()
+
+    answer = await stage.register(
+        **PUBLIC,
+        client_name="App",
+        scope="notes:read openid",
+        logo_uri="https://app.example.org/logo.png",
+        tos_uri=None,
+    )
+
+    client_id = answer.pop("client_id")
+    assert answer == {
+        "client_id_issued_at": int(START.timestamp()),
+        "redirect_uris": URIS,
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "client_name": "App",
+        "scope": "notes:read",
+    }
+    stored = stage.records.rows[client_id]
+    assert (stored.kind, stored.name, stored.scopes, stored.native) == (
+        "registered",
+        "App",
+        frozenset({"notes:read"}),
+        False,
+    )
+
+
+@pytest.mark.parametrize("scope", [None, "", "openid profile offline_access", 7])
+async def test_a_client_that_names_no_scope_of_ours_is_not_limited(scope: object) -> None:
+    stage = ClientStage()
+
+    answer = await stage.register(**PUBLIC, scope=scope)
+
+    assert "scope" not in answer
+    assert "client_name" not in answer
+    assert stage.records.rows[answer["client_id"]].scopes is None
+
+
+async def test_the_same_public_client_is_registered_once() -> None:
+    stage = ClientStage()
+
+    first = await stage.register(**PUBLIC, client_name="App")
+    second = await stage.register("198.51.100.7", **PUBLIC, client_name=" App ")
+    other = await stage.register(**PUBLIC, client_name="Other")
+    limited = await stage.register(**PUBLIC, client_name="App", scope="notes:read")
+
+    assert first == second
+    assert len({first["client_id"], other["client_id"], limited["client_id"]}) == 3
+    assert stage.records.writes == 3
+
+
+async def test_registering_again_keeps_a_client_alive_with_one_write_an_hour() -> None:
+    stage = ClientStage()
+    first = await stage.register(**PUBLIC)
+    stage.clock.go(hours=2)
+
+    for _ in range(3):
+        assert (await stage.register(**PUBLIC))["client_id"] == first["client_id"]
+
+    assert stage.records.rows[first["client_id"]].created_at == stage.clock.now()
+    assert stage.records.writes == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (None, "client_secret_basic"),
+        ("client_secret_basic", "client_secret_basic"),
+        ("client_secret_post", "client_secret_post"),
+    ],
+)
+async def test_a_client_with_a_secret_is_new_each_time_and_its_secret_is_not_kept(
+    asked: str | None, given: str
+) -> None:
+    stage = ClientStage()
+
+    first = await stage.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
+    second = await stage.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
+
+    assert first["client_id"] != second["client_id"]
+    assert (first["token_endpoint_auth_method"], first["client_secret_expires_at"]) == (given, 0)
+    stored = stage.records.rows[first["client_id"]]
+    assert first["client_secret"] not in repr(stored)
+    authenticate(stored, first["client_secret"])
+    with pytest.raises(OAuthRefusal):
+        authenticate(stored, second["client_secret"])
+
+
+@pytest.mark.parametrize("method", ["private_key_jwt", "tls_client_auth", "", 5, ["none"]])
+async def test_what_we_do_not_know_becomes_a_public_client(method: object) -> None:
+    answer = await ClientStage().register(redirect_uris=URIS, token_endpoint_auth_method=method)
+
+    assert answer["token_endpoint_auth_method"] == "none"
+    assert "client_secret" not in answer
+
+
+async def test_bad_redirect_uris_are_dropped_and_the_kept_ones_echoed() -> None:
+    given: list[Any] = [
+        "javascript:alert(1)",
+        "http://localhost/cb",
+        None,
+        7,
+        "http://evil.test/",
+        *URIS,
+        *URIS,
+    ]
+
+    answer = await ClientStage().register(redirect_uris=given, token_endpoint_auth_method="none")
+
+    assert answer["redirect_uris"] == ["http://localhost/cb", *URIS]
+
+
+@pytest.mark.parametrize("uris", [None, [], "https://app.example.org/cb", ["http://evil.test/"], {"a": 1}])
+async def test_a_client_without_a_safe_redirect_uri_is_refused(uris: object) -> None:
+    stage = ClientStage()
+
+    with pytest.raises(OAuthRefusal) as caught:
+        await stage.register(redirect_uris=uris)
+
+    assert (caught.value.error, caught.value.status) == ("invalid_redirect_uri", 400)
+    assert stage.records.rows == {}
+
+
+async def test_a_client_has_so_many_redirect_uris_at_most() -> None:
+    uris = [f"https://app.example.org/{number}" for number in range(21)]
+
+    assert (await ClientStage().register(redirect_uris=uris[1:]))["redirect_uris"] == uris[1:]
+    with pytest.raises(OAuthRefusal, match="20") as caught:
+        await ClientStage().register(redirect_uris=uris)
+
+    assert caught.value.error == "invalid_redirect_uri"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"grant_types": ["client_credentials"]},
+        {"grant_types": ["implicit", "refresh_token"]},
+        {"response_types": ["token"]},
+    ],
+)
+async def test_a_client_that_wants_no_code_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(OAuthRefusal) as caught:
+        await ClientStage().register(**PUBLIC, **fields)
+
+    assert caught.value.error == "invalid_client_metadata"
+
+
+@pytest.mark.parametrize("body", [None, [], "text", 7])
+async def test_a_registration_is_an_object(body: object) -> None:
+    with pytest.raises(OAuthRefusal) as caught:
+        await ClientStage().registration.register(body, address="192.0.2.1")
+
+    assert caught.value.error == "invalid_client_metadata"
+
+
+async def test_a_name_is_cut_and_shows_what_hides_in_it() -> None:
+    stage = ClientStage()
+
+    long = await stage.register(**PUBLIC, client_name="x" * 500)
+    odd = await stage.register(**PUBLIC, client_name="Claude\u202eedoC\n")
+    none = await stage.register(**PUBLIC, client_name={"de": "App"})
+
+    assert long["client_name"] == "x" * 99 + "…"
+    assert odd["client_name"] == "Claude<U+202E>edoC"
+    assert "client_name" not in none
+    json.dumps([long, odd, none]).encode()
+
+
+async def test_one_address_registers_so_many_new_clients_an_hour_and_others_go_on() -> None:
+    stage = ClientStage()
+    for number in range(MOST_PER_ADDRESS):
+        await stage.register("2001:db8::1", **PUBLIC, client_name=str(number))
+
+    with pytest.raises(TooManyRequests):
+        await stage.register("2001:db8::2", **PUBLIC, client_name="new")
+    known = await stage.register("2001:db8::2", **PUBLIC, client_name="0")
+    await stage.register("192.0.2.7", **PUBLIC, client_name="new")
+
+    assert known["client_name"] == "0"
+    stage.clock.go(hours=1)
+    await stage.register("2001:db8::2", **PUBLIC, client_name="newer")
+
+
+async def test_all_addresses_together_register_so_many() -> None:
+    stage = ClientStage()
+    for number in range(MOST_IN_ALL):
+        await stage.register(f"192.0.2.{number % 20}", **PUBLIC, client_name=str(number))
+
+    with pytest.raises(TooManyRequests):
+        await stage.register("198.51.100.1", **PUBLIC, client_name="new")
+
+    assert len(stage.records.rows) == MOST_IN_ALL
