@@ -1,6 +1,7 @@
 """Clients in memory, and an internet of canned answers, for the tests of our own authorization server."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -77,7 +78,27 @@ class MemoryClients:
         return len(gone)
 
 
-Answering = httpx2.Response | Exception
+Body = Callable[[], AsyncIterator[bytes]]
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer that can be given more than once; `body` makes a stream anew for each."""
+
+    status: int = 200
+    content: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Body | None = None
+
+    def response(self) -> httpx2.Response:
+        content = self.content if self.body is None else self.body()
+        return httpx2.Response(self.status, headers=dict(self.headers), content=content)
+
+
+def json_said(
+    content: bytes = b"", headers: Mapping[str, str] | None = None, *, body: Body | None = None
+) -> Said:
+    return Said(content=content, body=body, headers={"Content-Type": "application/json", **(headers or {})})
 
 
 @dataclass
@@ -85,15 +106,11 @@ class Outside:
     """What is out there: the addresses of names, and answers by address of a document."""
 
     names: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    answers: dict[str, Answering] = field(default_factory=dict[str, Answering])
+    answers: dict[str, Said | Exception] = field(default_factory=dict[str, Said | Exception])
     asked: list[httpx2.Request] = field(default_factory=list[httpx2.Request])
 
-    def put(self, url: str, document: Mapping[str, Any], **headers: str) -> None:
-        self.answers[url] = httpx2.Response(
-            200,
-            json=dict(document),
-            headers={name.replace("_", "-"): value for name, value in headers.items()},
-        )
+    def put(self, url: str, document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        self.answers[url] = json_said(json.dumps(document).encode(), headers)
 
     async def resolve(self, host: str) -> Sequence[str]:
         return self.names.get(host, [PUBLIC])
@@ -103,10 +120,7 @@ class Outside:
         answer = self.answers[f"https://{request.headers['Host']}{request.url.raw_path.decode()}"]
         if isinstance(answer, Exception):
             raise answer
-        # A stream can be read once; the same answer may be asked for again.
-        content = answer.content if hasattr(answer, "_content") else answer.stream
-        headers = [item for item in answer.headers.raw if item[0].lower() != b"transfer-encoding"]
-        return httpx2.Response(answer.status_code, headers=headers, content=content)
+        return answer.response()
 
     def open(self) -> httpx2.AsyncClient:
         return open_outside(user_agent="test", inner=httpx2.MockTransport(self.answer), resolve=self.resolve)
@@ -118,6 +132,7 @@ class ClientStage:
 
     rules: ClientRules = RULES
     hosts: HostRules | None = None
+    seconds: float = 5.0
     clock: Clock = field(default_factory=Clock)
     records: MemoryClients = field(default_factory=MemoryClients)
     outside: Outside = field(default_factory=Outside)
@@ -138,14 +153,9 @@ class ClientStage:
             self.outside.open(),
             clock=self.clock.now,
             hosts=self.hosts,
+            seconds=self.seconds,
             monotonic=self.clock.monotonic,
         )
 
-    async def register(self, address: str = "192.0.2.1", **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    async def register(self, address: str = "192.0.2.1", /, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
         return await self.registration.register(fields, address=address)
-
-
-async def drops(size: int, count: int) -> AsyncIterator[bytes]:
-    """Send a body piece by piece, without a length."""
-    for _ in range(count):
-        yield b" " * size

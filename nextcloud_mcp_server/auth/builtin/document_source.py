@@ -58,8 +58,8 @@ def host_of(client_id: str) -> str | None:
     return found["host"]
 
 
-async def fetch(outside: httpx2.AsyncClient, url: str) -> Document:
-    """Read a document; `outside` is one of `pinned.open_outside`.
+async def fetch(outside: httpx2.AsyncClient, url: str, *, seconds: float = MOST_SECONDS) -> Document:
+    """Read a document within so many seconds; `outside` is one of `pinned.open_outside`.
 
     Raises:
         OAuthRefusal: There is none any more, or its host is not one that we ask.
@@ -69,7 +69,7 @@ async def fetch(outside: httpx2.AsyncClient, url: str) -> Document:
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
         # One limit over everything: a server that sends a byte a second never runs into the others.
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(seconds):
             async with outside.stream("GET", url, headers=headers) as response:
                 return await _read(response)
     except AddressRefused:

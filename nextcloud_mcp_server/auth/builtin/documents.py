@@ -85,6 +85,7 @@ class ClientDocuments:
         *,
         clock: Callable[[], datetime],
         hosts: HostRules | None = None,
+        seconds: float = document_source.MOST_SECONDS,
         monotonic: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._records = records
@@ -92,6 +93,7 @@ class ClientDocuments:
         self._outside = outside
         self._hosts = hosts or HostRules()
         self._clock = clock
+        self._seconds = seconds
         self._monotonic = monotonic
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._per_host = Pace(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
@@ -112,9 +114,7 @@ class ClientDocuments:
             raise _invalid("The administrator does not allow clients of this host.")
         kept = self._place(url)
         async with kept.lock:
-            if kept.until <= self._monotonic():
-                kept.outcome, seconds = await self._read(url, host)
-                kept.until = self._monotonic() + seconds
+            await self._renew(kept, url, host)
         if isinstance(kept.outcome, Client):
             return kept.outcome
         raise OAuthRefusal(kept.outcome.error, kept.outcome.description, status=kept.outcome.status)
@@ -126,13 +126,18 @@ class ClientDocuments:
             self._kept.popitem(last=False)
         return kept
 
+    async def _renew(self, kept: _Kept, url: str, host: str) -> None:
+        if kept.until <= self._monotonic():
+            kept.outcome, seconds = await self._read(url, host)
+            kept.until = self._monotonic() + seconds
+
     async def _read(self, url: str, host: str) -> tuple[Client | _Refusal, float]:
         """Return what is known of an address now, and for how many seconds."""
         known = await self._records.find(url)
         if known is None:
             self._spend(host)
         try:
-            document = await document_source.fetch(self._outside, url)
+            document = await document_source.fetch(self._outside, url, seconds=self._seconds)
             client = self._client(url, document.fields)
         except DocumentUnavailable:
             if known is None or self._clock() - known.created_at >= STALE:

@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import anyio
 
@@ -21,9 +21,7 @@ from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Describ
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords, secret_hash
 from nextcloud_mcp_server.auth.builtin.pace import Pace, network
 from nextcloud_mcp_server.errors import OAuthRefusal
-from nextcloud_mcp_server.storage.oauth_records import Client
-
-AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
+from nextcloud_mcp_server.storage.oauth_records import AuthMethod, Client
 
 #: New clients in an hour; those we know already cost nothing and are not counted.
 MOST_PER_ADDRESS = 60

@@ -1,3 +1,4 @@
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anyio
@@ -8,14 +9,14 @@ from nextcloud_mcp_server.auth.builtin import document_source
 from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, HostRules
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.clients_stage import APP, DOCUMENT, START, ClientStage
+from tests.clients_stage import APP, DOCUMENT, START, ClientStage, Said, json_said
 
 DAY = 86_400
 
 
-def stage(document: dict[str, Any] | None = None, **headers: str) -> ClientStage:
+def stage(document: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> ClientStage:
     made = ClientStage()
-    made.outside.put(APP, DOCUMENT if document is None else document, **headers)
+    made.outside.put(APP, DOCUMENT if document is None else document, headers)
     return made
 
 
@@ -61,7 +62,7 @@ async def test_a_client_is_what_its_document_says() -> None:
 async def test_a_document_is_asked_for_again_when_its_server_says_within_bounds(
     cache_control: str, seconds: int
 ) -> None:
-    made = stage(Cache_Control=cache_control)
+    made = stage(headers={"Cache-Control": cache_control})
 
     await made.documents.get(APP)
     made.clock.go(seconds=seconds - 1)
@@ -86,27 +87,41 @@ async def test_a_changed_document_counts_from_its_next_reading() -> None:
     assert made.records.rows[APP] == client
 
 
-SILENT: list[httpx2.Response | Exception] = [
+async def endless() -> AsyncIterator[bytes]:
+    while True:
+        yield b" " * 1000
+
+
+async def stalling() -> AsyncIterator[bytes]:
+    yield b"{"
+    await anyio.sleep_forever()
+
+
+SILENT: list[Said | Exception] = [
     httpx2.ConnectError("refused"),
     httpx2.ReadTimeout("slow"),
     httpx2.RemoteProtocolError("broken"),
     httpx2.InvalidURL("odd"),
-    httpx2.Response(500),
-    httpx2.Response(429),
-    httpx2.Response(302, headers={"Location": "https://app.example.org/other.json"}),
-    httpx2.Response(200, html="<html>"),
-    httpx2.Response(200, content=b"{}"),
-    httpx2.Response(200, content=b"{}", headers={"Content-Type": "text/json"}),
-    httpx2.Response(200, content=b"[]", headers={"Content-Type": "application/json"}),
-    httpx2.Response(200, content=b"not json", headers={"Content-Type": "application/json"}),
+    Said(500),
+    Said(429),
+    Said(302, headers={"Location": "https://app.example.org/other.json"}),
+    Said(content=b"<html>", headers={"Content-Type": "text/html"}),
+    Said(content=b"{}"),
+    Said(content=b"{}", headers={"Content-Type": "text/json"}),
+    json_said(b"[]"),
+    json_said(b"not json"),
+    json_said(b"{}", {"Content-Encoding": "gzip"}),
+    json_said(body=endless),
+    json_said(body=stalling),
 ]
 
 
 @pytest.mark.parametrize("answer", SILENT)
 async def test_a_document_that_cannot_be_read_counts_as_it_was_for_a_week(
-    answer: httpx2.Response | Exception,
+    answer: Said | Exception,
 ) -> None:
-    made = stage()
+    made = ClientStage(seconds=0.05)
+    made.outside.put(APP, DOCUMENT)
     known = await made.documents.get(APP)
     made.outside.answers[APP] = answer
 
@@ -137,7 +152,7 @@ async def test_a_document_that_could_never_be_read_is_asked_for_again_after_a_pa
 async def test_a_document_that_is_gone_counts_no_more(status: int) -> None:
     made = stage()
     await made.documents.get(APP)
-    made.outside.answers[APP] = httpx2.Response(status)
+    made.outside.answers[APP] = Said(status)
     made.clock.go(hours=2)
 
     refusal = await refused(made)
@@ -270,6 +285,20 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
     assert not HostRules(denied=frozenset({"anybody.test"})).allow("anybody.test")
 
 
+async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_counts_no_more() -> None:
+    made = stage()
+    await made.documents.get(APP)
+    made.outside.names["app.example.org"] = ["10.0.0.1"]
+    made.clock.go(hours=2)
+
+    assert (await refused(made)).status == 400
+    assert len(made.outside.asked) == 1
+
+
+async def test_a_document_of_another_client_is_refused() -> None:
+    assert "another client_id" in str(await refused(stage(DOCUMENT | {"client_id": f"{APP}/"})))
+
+
 async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
     made = ClientStage(hosts=HostRules(allowed=frozenset({"claude.ai"})))
 
@@ -297,7 +326,7 @@ async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
     await made.documents.get(APP)
     urls = [f"https://app.example.org/{number}.json" for number in range(MOST_PER_HOST)]
     for url in urls:
-        made.outside.answers[url] = httpx2.Response(404)
+        made.outside.answers[url] = Said(404)
     for url in urls[:-1]:
         await refused(made, url)
 
@@ -317,7 +346,7 @@ async def test_a_known_document_is_asked_for_however_many_strangers_come() -> No
     made.clock.go(hours=2)
     for number in range(MOST_IN_ALL):
         url = f"https://h{number}.example.net/client.json"
-        made.outside.answers[url] = httpx2.Response(404)
+        made.outside.answers[url] = Said(404)
         await refused(made, url)
 
     with pytest.raises(TooManyRequests):
@@ -332,7 +361,7 @@ async def test_what_strangers_ask_for_does_not_fill_the_memory() -> None:
     for number in range(600):
         made.clock.go(minutes=1)
         url = f"https://app.example.org/{number}.json"
-        made.outside.answers[url] = httpx2.Response(404)
+        made.outside.answers[url] = Said(404)
         await refused(made, url)
 
     assert len(made.documents._kept) == 512  # pyright: ignore[reportPrivateUsage]

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from nextcloud_mcp_server.auth.builtin import pinned
 from nextcloud_mcp_server.auth.builtin.pinned import AddressRefused, PinnedTransport, open_outside
-from tests.clients_stage import PUBLIC, Outside
+from tests.clients_stage import PUBLIC, Outside, Said
 
 URL = "https://app.example.org/client.json"
 PUBLIC_V6 = "2606:2800:220:1::1"
@@ -72,7 +72,7 @@ async def test_only_https_on_its_own_port_is_asked(url: str) -> None:
 
 async def test_a_redirect_is_not_followed() -> None:
     outside = Outside()
-    outside.answers[URL] = httpx2.Response(302, headers={"Location": "https://169.254.169.254/"})
+    outside.answers[URL] = Said(302, headers={"Location": "https://169.254.169.254/"})
 
     async with outside.open() as client:
         assert (await client.get(URL)).status_code == 302
@@ -120,7 +120,7 @@ async def test_a_host_without_an_address_that_answers_cannot_be_reached() -> Non
 
 async def test_cookies_are_neither_kept_nor_sent() -> None:
     outside = Outside()
-    outside.put(URL, {}, Set_Cookie="a=b; Domain=example.org; Secure")
+    outside.put(URL, {}, {"Set-Cookie": "a=b; Domain=example.org; Secure"})
 
     async with outside.open() as client:
         await client.get(URL)
