@@ -175,6 +175,11 @@ class ClientDocuments:
         )
 
 
+def is_address(client_id: str) -> bool:
+    """Tell whether an id means to be the address of a document; the ids that `/register` gives never do."""
+    return "://" in client_id
+
+
 def _check_method(fields: Fields) -> None:
     """Refuse shared secrets, which a public document cannot have (§4.1), and settle on `none`.
 

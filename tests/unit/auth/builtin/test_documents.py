@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.builtin import document_source
-from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, HostRules
+from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, HostRules, is_address
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
 from tests.clients_stage import APP, DOCUMENT, START, ClientStage, Said, json_said
@@ -261,6 +261,14 @@ async def test_nothing_else_is_asked_for(url: str) -> None:
     assert refusal.error == "invalid_client"
     assert made.outside.asked == []
     assert made.records.rows == {}
+
+
+async def test_an_address_is_told_from_an_id_of_a_registration() -> None:
+    registered = await ClientStage().register(redirect_uris=["https://app.example.org/"])
+
+    assert is_address(APP)
+    assert is_address("http://app.example.org/client.json")
+    assert not is_address(registered["client_id"])
 
 
 def test_a_denied_host_goes_before_an_allowed_one() -> None:
