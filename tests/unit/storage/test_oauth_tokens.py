@@ -1,0 +1,390 @@
+import dataclasses
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.oauth_records import (
+    Client,
+    CodeGrant,
+    Fresh,
+    Given,
+    LiveToken,
+    Refused,
+    TokenGrant,
+)
+from nextcloud_mcp_server.storage.records import Elicitation, Principal
+
+Advance = Callable[[float], None]
+Ask = Callable[..., Awaitable[Elicitation]]
+Complete = Callable[..., Awaitable[bool]]
+Execute = Callable[..., Awaitable[object]]
+Now = Callable[[], datetime]
+Open = Callable[..., Awaitable[Database]]
+
+HOUR, DAY, GRACE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=10)
+BOTH = frozenset({"notes:read", "notes:write"})
+READ = frozenset({"notes:read"})
+RESOURCE = "https://mcp.example.org/mcp"
+
+
+@pytest.fixture
+def grant(alice: Principal) -> CodeGrant:
+    return CodeGrant("claude", alice, "http://127.0.0.1/", BOTH, "challenge", RESOURCE, "home")
+
+
+@pytest.fixture
+def token_grant(alice: Principal) -> TokenGrant:
+    return TokenGrant("claude", alice, BOTH, RESOURCE, "home")
+
+
+@pytest.fixture
+def fresh(now: Now) -> Callable[..., Fresh]:
+    def factory(refresh: str = "refresh-1", access: str = "access-1", *, family: str = "family") -> Fresh:
+        return Fresh(family, refresh, access, now() + DAY, now() + HOUR)
+
+    return factory
+
+
+@pytest.fixture
+def add(database: Database, grant: CodeGrant, now: Now) -> Callable[..., Awaitable[None]]:
+    """Store a code that is good for a minute."""
+
+    async def factory(code: str = "code", given: CodeGrant = grant) -> None:
+        await database.oauth_tokens.add_code(code, given, expires_at=now() + timedelta(minutes=1))
+
+    return factory
+
+
+@pytest.fixture
+def redeem(database: Database, fresh: Callable[..., Fresh]) -> Callable[..., Awaitable[Given | Refused]]:
+    async def factory(
+        code: str = "code",
+        *,
+        client_id: str = "claude",
+        fits: bool = True,
+        new: Fresh | None = None,
+        through: Database = database,
+    ) -> Given | Refused:
+        return await through.oauth_tokens.redeem(
+            code, client_id=client_id, fits=lambda _: fits, fresh=new or fresh()
+        )
+
+    return factory
+
+
+@pytest.fixture
+def rotate(database: Database, fresh: Callable[..., Fresh]) -> Callable[..., Awaitable[Given | Refused]]:
+    async def factory(
+        token: str,
+        *successors: str,
+        client_id: str = "claude",
+        resource: str = RESOURCE,
+        scopes: frozenset[str] | None = None,
+        access: str = "access-2",
+        through: Database = database,
+    ) -> Given | Refused:
+        return await through.oauth_tokens.rotate(
+            token,
+            client_id=client_id,
+            resource=resource,
+            scopes=scopes,
+            successors=successors,
+            grace=GRACE,
+            fresh=fresh(successors[0], access),
+        )
+
+    return factory
+
+
+Add = Callable[..., Awaitable[None]]
+Exchange = Callable[..., Awaitable[Given | Refused]]
+
+
+async def test_what_a_code_gives_is_found_by_the_access_token(
+    *, database: Database, add: Add, redeem: Exchange, token_grant: TokenGrant, now: Now
+) -> None:
+    await add()
+
+    given = await redeem()
+
+    assert given == Given("refresh-1", BOTH)
+    assert await database.oauth_tokens.find("access-1") == LiveToken(token_grant, now(), now() + HOUR)
+    assert await database.oauth_tokens.find("access-2") is None
+
+
+async def test_a_code_shows_what_it_was_given_for(
+    database: Database, add: Add, grant: CodeGrant, fresh: Callable[..., Fresh]
+) -> None:
+    await add()
+    shown: list[CodeGrant] = []
+
+    await database.oauth_tokens.redeem(
+        "code", client_id="claude", fits=lambda given: bool(shown.append(given)), fresh=fresh()
+    )
+
+    assert shown == [grant]
+
+
+async def test_a_code_is_good_once_for_its_client_and_in_time(
+    *, database: Database, add: Add, redeem: Exchange, advance: Advance, alice: Principal
+) -> None:
+    for code in ("code", "late", "unfit"):
+        await add(code)
+
+    foreign = await redeem(client_id="codex")
+    unfit = await redeem("unfit", fits=False)
+    spent = await redeem("unfit")
+    given = await redeem()
+    foreign_again = await redeem(client_id="codex")
+    kept = await database.oauth_tokens.find("access-1")
+    twice = await redeem()
+    advance(60)
+    late = await redeem("late")
+
+    assert [foreign, unfit, spent] == [Refused("unknown"), Refused("unfit"), Refused("unknown")]
+    assert given == Given("refresh-1", BOTH)
+    assert (foreign_again, kept is not None) == (Refused("unknown"), True)
+    assert (twice, await database.oauth_tokens.find("access-1")) == (Refused("used"), None)
+    assert late == Refused("unknown")
+    assert [one.result for one in await database.audit.recent(alice, 5)] == ["ended: a code was used twice"]
+
+
+async def test_a_code_whose_key_is_missing_gives_nothing(
+    add: Add, redeem: Exchange, open_database: Open
+) -> None:
+    await add()
+
+    other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
+
+    assert await redeem(through=other) == Refused("unknown")
+
+
+async def test_a_code_whose_client_was_changed_in_the_database_gives_nothing(
+    add: Add, redeem: Exchange, execute: Execute
+) -> None:
+    await add()
+
+    await execute("UPDATE codes SET client_id = 'codex'")
+
+    assert await redeem(client_id="codex") == Refused("unknown")
+
+
+async def test_a_token_and_the_one_before_it_have_the_same_successor_for_some_time(
+    *, add: Add, redeem: Exchange, rotate: Exchange, advance: Advance, database: Database
+) -> None:
+    await add()
+    await redeem()
+
+    first = await rotate("refresh-1", "refresh-2")
+    advance(GRACE.total_seconds())
+    again = await rotate("refresh-1", "of-another-key", "refresh-2", access="access-3")
+    then = await rotate("refresh-2", "refresh-3", access="access-4")
+
+    assert first == again == Given("refresh-2", BOTH)
+    assert then == Given("refresh-3", BOTH)
+    assert [await database.oauth_tokens.find(f"access-{number}") is not None for number in range(1, 5)] == [
+        True
+    ] * 4
+
+
+@pytest.mark.parametrize(
+    ("token", "successor", "seconds"),
+    [
+        ("refresh-1", "refresh-2", 601),
+        ("refresh-1", "of-a-key-that-is-gone", 0),
+        ("refresh-0", "refresh-1", 0),
+    ],
+)
+async def test_a_token_that_was_replaced_before_ends_the_family(
+    *,
+    database: Database,
+    add: Add,
+    redeem: Exchange,
+    rotate: Exchange,
+    advance: Advance,
+    alice: Principal,
+    token: str,
+    successor: str,
+    seconds: float,
+) -> None:
+    await add()
+    await redeem()
+    await rotate("refresh-1", "refresh-2")
+    advance(seconds)
+
+    refused = await rotate(token, successor, access="access-3")
+
+    assert refused == Refused("used")
+    assert await rotate("refresh-2", "refresh-3", access="access-4") == Refused("unknown")
+    assert await database.oauth_tokens.find("access-2") is None
+    assert [one.result for one in await database.audit.recent(alice, 5)] == [
+        "ended: an old refresh token was used"
+    ]
+
+
+@pytest.mark.parametrize("wrong", [{"client_id": "codex"}, {"resource": "https://other.example.org/mcp"}])
+async def test_a_family_of_another_client_or_address_stays_as_it_is(
+    add: Add, redeem: Exchange, rotate: Exchange, wrong: dict[str, str]
+) -> None:
+    await add()
+    await redeem()
+
+    assert await rotate("refresh-0", "refresh-2", **wrong) == Refused("unknown")
+    assert await rotate("refresh-1", "refresh-2") == Given("refresh-2", BOTH)
+
+
+async def test_a_family_whose_key_is_missing_counts_as_none(
+    *, add: Add, redeem: Exchange, rotate: Exchange, open_database: Open
+) -> None:
+    await add()
+    await redeem()
+
+    other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
+
+    assert await other.oauth_tokens.find("access-1") is None
+    assert await rotate("refresh-1", "refresh-2", through=other) == Refused("unknown")
+    assert await rotate("refresh-1", "refresh-2") == Given("refresh-2", BOTH)
+
+
+async def test_scopes_narrow_an_answer_and_none_of_them_refuses_it(
+    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange
+) -> None:
+    await add()
+    await redeem()
+
+    refused = await rotate("refresh-1", "refresh-2", scopes=frozenset({"files:read"}))
+    narrowed = await rotate("refresh-1", "refresh-2", scopes=READ | {"files:read"})
+
+    live = await database.oauth_tokens.find("access-2")
+    assert (refused, narrowed) == (Refused("scope"), Given("refresh-2", READ))
+    assert live is not None
+    assert live.grant.scopes == READ
+
+
+async def test_a_family_and_its_tokens_end_with_their_time(
+    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange, advance: Advance
+) -> None:
+    await add()
+    await redeem()
+
+    advance(HOUR.total_seconds())
+    access = await database.oauth_tokens.find("access-1")
+    advance(DAY.total_seconds())
+
+    assert access is None
+    assert await rotate("refresh-1", "refresh-2") == Refused("unknown")
+
+
+async def test_purging_takes_what_is_over_and_nothing_else(
+    *,
+    database: Database,
+    add: Add,
+    redeem: Exchange,
+    fresh: Callable[..., Fresh],
+    advance: Advance,
+    execute: Execute,
+) -> None:
+    for code in ("one", "two", "three"):
+        await add(code)
+    await redeem("one")
+    await redeem("two", new=dataclasses.replace(fresh("refresh-2", "access-2", family="other")))
+    await execute("UPDATE token_families SET expires_at = '2026-11-27 12:30:00' WHERE generation = 1")
+    advance(59)
+    await add("four")
+    await redeem("four", new=fresh("refresh-4", "access-4", family="fourth"))
+    await database.oauth_tokens.purge()
+    before = await execute("SELECT count(*) FROM codes")
+    advance(30 * 60)
+
+    await database.oauth_tokens.purge()
+
+    assert before == [(1,)]
+    assert await execute("SELECT count(*) FROM codes") == [(0,)]
+    assert await execute("SELECT count(*) FROM token_families") == [(1,)]
+    assert await execute("SELECT count(*) FROM access_tokens") == [(1,)]
+    assert await database.oauth_tokens.find("access-4") is not None
+
+
+async def test_a_token_ends_for_its_client_only(
+    database: Database, add: Add, redeem: Exchange, rotate: Exchange
+) -> None:
+    await add()
+    await redeem()
+    await rotate("refresh-1", "refresh-2")
+
+    await database.oauth_tokens.revoke_access("access-1", client_id="codex")
+    await database.oauth_tokens.revoke_family("family", client_id="codex")
+    kept = await database.oauth_tokens.find("access-1")
+    await database.oauth_tokens.revoke_access("access-1", client_id="claude")
+    ended = await database.oauth_tokens.find("access-1")
+    other = await database.oauth_tokens.find("access-2")
+    await database.oauth_tokens.revoke_family("family", client_id="claude")
+
+    assert (kept is not None, ended, other is not None) == (True, None, True)
+    assert await database.oauth_tokens.find("access-2") is None
+
+
+async def test_everything_of_a_person_or_of_one_of_their_clients_ends(
+    *,
+    database: Database,
+    add: Add,
+    redeem: Exchange,
+    fresh: Callable[..., Fresh],
+    grant: CodeGrant,
+    bob: Principal,
+    alice: Principal,
+) -> None:
+    people = {"alice": alice, "bob": bob}
+    for name, client_id in (("alice", "claude"), ("alice", "codex"), ("bob", "claude")):
+        given = dataclasses.replace(grant, principal=people[name], client_id=client_id)
+        code = f"{name} {client_id}"
+        await add(code, given)
+        await add(f"{code} waiting", given)
+        await redeem(code, client_id=client_id, new=fresh(f"refresh {code}", f"access {code}", family=code))
+
+    of_codex = await database.oauth_tokens.end(alice, client_id="codex")
+    kept = await database.oauth_tokens.find("access alice claude")
+    waiting = await redeem("alice codex waiting", client_id="codex")
+    rest = await database.oauth_tokens.end(alice)
+
+    assert (of_codex, kept is not None, waiting, rest) == (1, True, Refused("unknown"), 1)
+    assert await database.oauth_tokens.end(alice) == 0
+    assert await redeem("alice claude waiting") == Refused("unknown")
+    assert await database.oauth_tokens.find("access bob claude") is not None
+
+
+async def test_a_token_request_notes_that_its_client_was_used(
+    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange, advance: Advance, now: Now
+) -> None:
+    client = Client("claude", "registered", "Claude", (), "none", None, None, now(), None, native=False)
+    await database.clients.save(client)
+    await add()
+
+    await redeem()
+    first = await database.clients.find("claude")
+    advance(2 * HOUR.total_seconds())
+    await rotate("refresh-1", "refresh-2")
+    then = await database.clients.find("claude")
+
+    assert first is not None
+    assert then is not None
+    assert (first.last_used_at, then.last_used_at) == (now() - 2 * HOUR, now())
+
+
+async def test_a_user_made_anew_at_nextcloud_holds_none_of_the_former_ones_tokens(
+    *, database: Database, ask: Ask, complete: Complete, add: Add, redeem: Exchange, alice: Principal
+) -> None:
+    await complete(await ask(), home_id="home")
+    await add()
+    await redeem()
+
+    await complete(await ask(alice, "files:read"), home_id="home", credential_id="credential-2")
+    kept = await database.oauth_tokens.find("access-1")
+    await complete(await ask(alice, "files:read"), home_id="another", credential_id="credential-3")
+
+    assert kept is not None
+    assert await database.oauth_tokens.find("access-1") is None
