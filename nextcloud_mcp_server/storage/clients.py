@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, and_, delete, insert, or_, select, update
@@ -14,9 +14,6 @@ from nextcloud_mcp_server.storage.models import clients, codes, token_families
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
-
-#: Use is noted no finer than this, so that most token requests leave the client's row alone.
-_USE_RESOLUTION = timedelta(hours=1)
 
 
 class ClientRepository:
@@ -52,9 +49,11 @@ class ClientRepository:
                 await connection.execute(insert(clients).values(**values, last_used_at=client.last_used_at))
 
     async def used(self, client_id: str, *, at: datetime) -> None:
-        """Note that a client was used; token requests that get something note it themselves."""
+        """Note that a client was used."""
         async with self._transactions.writing() as connection:
-            await note_use(connection, client_id, at)
+            await connection.execute(
+                update(clients).where(clients.c.client_id == client_id).values(last_used_at=at)
+            )
 
     async def delete(self, client_id: str) -> bool:
         """Forget a client and end its tokens, of everybody; False when there is none."""
@@ -89,18 +88,6 @@ class ClientRepository:
                 why="ended: the client was removed",
             )
         return gone
-
-
-async def note_use(connection: AsyncConnection, client_id: str, at: datetime) -> None:
-    """Note that a client was used, within the caller's transaction."""
-    await connection.execute(
-        update(clients)
-        .where(
-            clients.c.client_id == client_id,
-            or_(clients.c.last_used_at.is_(None), clients.c.last_used_at < at - _USE_RESOLUTION),
-        )
-        .values(last_used_at=at)
-    )
 
 
 def _seal(keys: KeyRing, client_id: str) -> Seal:

@@ -1,14 +1,13 @@
 """Codes and tokens that our authorization server gives; stored are their hashes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.storage.clients import note_use
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import access_tokens, codes, owned_by, token_families
 from nextcloud_mcp_server.storage.oauth_records import (
@@ -16,6 +15,7 @@ from nextcloud_mcp_server.storage.oauth_records import (
     Fresh,
     Given,
     LiveToken,
+    Reason,
     Refused,
     TokenGrant,
 )
@@ -28,16 +28,12 @@ _CODE_USED = "ended: a code was used twice"
 _TOKEN_USED = "ended: an old refresh token was used"  # noqa: S105 - words for the audit
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """A family's row with what it is good for."""
+class _Undone(Exception):
+    """Nothing of the transaction is to be kept."""
 
-    family_hash: str
-    grant: TokenGrant
-    generation: int
-    current_hash: str
-    previous_hash: str | None
-    rotated_at: datetime
+    def __init__(self, reason: Reason) -> None:
+        super().__init__()
+        self.reason: Reason = reason
 
 
 class OAuthTokenRepository:
@@ -108,21 +104,20 @@ class OAuthTokenRepository:
         made with: answers are lost, and the processes of one client share a token. Any other token of
         the family was used long ago, so two hold it: the family ends.
         """
-        async with self._transactions.writing() as connection:
-            family = await self._find(connection, fresh.family)
-            if family is None or (family.grant.client_id, family.grant.resource) != (client_id, resource):
-                return Refused("unknown")
-            successor = self._successor(family, hash_of(token), successors, grace)
-            if successor is None:
-                await self._end(connection, family, _TOKEN_USED)
-                return Refused("used")
-            allowed = family.grant.scopes if scopes is None else family.grant.scopes & scopes
-            if scopes and not allowed:
-                return Refused("scope")
-            if hash_of(successor) != family.current_hash:
-                await self._replace(connection, family, hash_of(successor), fresh.refresh_until)
-            await self._give(connection, replace(family.grant, scopes=allowed), fresh)
-        return Given(successor, allowed)
+        try:
+            async with self._transactions.writing() as connection:
+                advanced = await self._advance(connection, token, successors[0], client_id, fresh)
+                row = advanced or await self._find(connection, fresh.family, client_id)
+                grant = self._open(row, client_id, resource)
+                successor = successors[0] if advanced else self._repeated(row, token, successors, grace)
+                if successor is None:
+                    await self._end(connection, row)
+                    return Refused("used")
+                narrowed = _narrowed(grant, scopes)
+                await self._give(connection, narrowed, fresh)
+        except _Undone as undone:
+            return Refused(undone.reason)
+        return Given(successor, narrowed.scopes)
 
     async def find(self, access_token: str) -> LiveToken | None:
         """Read what an access token is good for now; None when for nothing."""
@@ -201,42 +196,53 @@ class OAuthTokenRepository:
         keys, now = self._transactions.keys, self._transactions.now()
         return await end_families(connection, keys, which, now=now, why=_CODE_USED) > 0
 
-    async def _find(self, connection: AsyncConnection, family: str) -> _Family | None:
-        family_hash = hash_of(family)
+    async def _advance(
+        self, connection: AsyncConnection, token: str, successor: str, client_id: str, fresh: Fresh
+    ) -> Row[Any] | None:
+        """Put the successor in the token's place if the token is the family's newest, and read the family."""
+        now, token_hash = self._transactions.now(), hash_of(token)
+        advanced = await connection.execute(
+            update(token_families)
+            .where(
+                token_families.c.family_hash == hash_of(fresh.family),
+                token_families.c.current_hash == token_hash,
+                token_families.c.client_id == client_id,
+                token_families.c.expires_at > now,
+            )
+            .values(
+                generation=token_families.c.generation + 1,
+                previous_hash=token_hash,
+                current_hash=hash_of(successor),
+                rotated_at=now,
+                expires_at=fresh.refresh_until,
+            )
+            .returning(token_families)
+        )
+        return advanced.one_or_none()
+
+    async def _find(self, connection: AsyncConnection, family: str, client_id: str) -> Row[Any]:
         query = select(token_families).where(
-            token_families.c.family_hash == family_hash,
+            token_families.c.family_hash == hash_of(family),
+            token_families.c.client_id == client_id,
             token_families.c.expires_at > self._transactions.now(),
         )
         row = (await connection.execute(query)).one_or_none()
-        return None if row is None else _family(self._transactions.keys, row)
+        if row is None:
+            raise _Undone("unknown")
+        return row
 
-    def _successor(
-        self, family: _Family, token_hash: str, successors: Sequence[str], grace: timedelta
-    ) -> str | None:
-        if token_hash == family.current_hash:
-            return successors[0]
-        if token_hash != family.previous_hash or self._transactions.now() - family.rotated_at > grace:
+    def _open(self, row: Row[Any], client_id: str, resource: str) -> TokenGrant:
+        principal = Principal(row.issuer, row.subject)
+        grant = open_grant(self._transactions.keys, principal, "token_families", row.family_hash, row.details)
+        if grant is None or (grant.client_id, grant.resource) != (client_id, resource):
+            raise _Undone("unknown")
+        return grant
+
+    def _repeated(self, row: Row[Any], token: str, successors: Sequence[str], grace: timedelta) -> str | None:
+        """Find the successor that a token was given already; None for one that is good for nothing."""
+        if hash_of(token) != row.previous_hash or self._transactions.now() - row.rotated_at > grace:
             return None
-        return next((one for one in successors if hash_of(one) == family.current_hash), None)
-
-    async def _replace(
-        self, connection: AsyncConnection, family: _Family, successor_hash: str, until: datetime
-    ) -> None:
-        await connection.execute(
-            update(token_families)
-            .where(
-                token_families.c.family_hash == family.family_hash,
-                owned_by(token_families.c, family.grant.principal),
-                token_families.c.generation == family.generation,
-            )
-            .values(
-                generation=family.generation + 1,
-                previous_hash=family.current_hash,
-                current_hash=successor_hash,
-                rotated_at=self._transactions.now(),
-                expires_at=until,
-            )
-        )
+        return next((one for one in successors if hash_of(one) == row.current_hash), None)
 
     async def _give(self, connection: AsyncConnection, grant: TokenGrant, fresh: Fresh) -> None:
         keys, now, token_hash = self._transactions.keys, self._transactions.now(), hash_of(fresh.access)
@@ -252,15 +258,22 @@ class OAuthTokenRepository:
                 expires_at=fresh.access_until,
             )
         )
-        await note_use(connection, grant.client_id, now)
 
-    async def _end(self, connection: AsyncConnection, family: _Family, why: str) -> None:
+    async def _end(self, connection: AsyncConnection, row: Row[Any]) -> None:
         which = and_(
-            token_families.c.family_hash == family.family_hash,
-            owned_by(token_families.c, family.grant.principal),
+            token_families.c.family_hash == row.family_hash,
+            owned_by(token_families.c, Principal(row.issuer, row.subject)),
         )
         keys, now = self._transactions.keys, self._transactions.now()
-        await end_families(connection, keys, which, now=now, why=why)
+        await end_families(connection, keys, which, now=now, why=_TOKEN_USED)
+
+
+def _narrowed(grant: TokenGrant, scopes: frozenset[str] | None) -> TokenGrant:
+    if scopes is None:
+        return grant
+    if scopes.isdisjoint(grant.scopes):
+        raise _Undone("scope")
+    return replace(grant, scopes=grant.scopes & scopes)
 
 
 def _granted(code: CodeGrant) -> TokenGrant:
@@ -291,18 +304,3 @@ def _family_values(
         "created_at": now,
         "expires_at": fresh.refresh_until,
     }
-
-
-def _family(keys: KeyRing, row: Row[Any]) -> _Family | None:
-    principal = Principal(row.issuer, row.subject)
-    grant = open_grant(keys, principal, "token_families", row.family_hash, row.details)
-    if grant is None:
-        return None
-    return _Family(
-        family_hash=row.family_hash,
-        grant=grant,
-        generation=row.generation,
-        current_hash=row.current_hash,
-        previous_hash=row.previous_hash,
-        rotated_at=row.rotated_at,
-    )

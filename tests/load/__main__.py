@@ -20,13 +20,14 @@ _STEPS = {
     "pages": Bench.pages,
     "big": Bench.big,
     "token": Bench.token,
+    "refresh": Bench.refresh,
 }
 
 
 def main() -> int:
     """Run the steps, print the table, write the page."""
     options = _options()
-    effort = Effort(options.starts, options.calls, options.rounds)
+    effort = Effort(options.starts, options.calls, options.rounds, options.tries)
     with tempfile.TemporaryDirectory() as folder:
         measured = anyio.run(_measure, Path(folder), effort, options.steps)
     if options.install:
@@ -64,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--starts", type=int, default=5, help="starts of each server (5)")
     parser.add_argument("--calls", type=int, default=200, help="calls of each kind (200)")
     parser.add_argument("--rounds", type=int, default=4, help="rounds in which all take turns (4)")
+    parser.add_argument("--tries", type=int, default=50, help="races for a refresh token (50; or 1000)")
     parser.add_argument("--steps", nargs="*", choices=_STEPS, default=list(_STEPS), help="only these steps")
     parser.add_argument("--install", action="store_true", help="count the packages of an install (slow)")
     parser.add_argument("--output", help="write the figures as a page, such as docs/performance.md")

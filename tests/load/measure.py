@@ -31,6 +31,7 @@ from tests.load.servers import (
     reason,
     running,
 )
+from tests.load.token_requests import TokenRequests, token_requests
 
 TRANSPORTS: tuple[Transport, ...] = ("stdio", "http")
 CONCURRENCY = (1, 16)
@@ -43,6 +44,7 @@ class Effort:
     starts: int
     calls: int
     rounds: int
+    tries: int
 
 
 @dataclass
@@ -100,6 +102,7 @@ class Measured:
     largest_tool_bytes: int = 0
     big_page_mb: float | None = None
     token_milliseconds: float | None = None
+    token_requests: TokenRequests | None = None
     packages: int | None = None
     unknown_requests: set[str] = field(default_factory=set[str])
     failures: list[str] = field(default_factory=list[str])
@@ -200,6 +203,10 @@ class Bench:
     async def token(self) -> None:
         """Measure what verifying a signed token with known keys takes."""
         self.measured.token_milliseconds = await bearer.milliseconds()
+
+    async def refresh(self) -> None:
+        """Measure refreshes of our own tokens."""
+        self.measured.token_requests = await token_requests(self._folder, self._effort.tries)
 
     def note(self, failure: str) -> None:
         """Keep a failure for the report, once."""

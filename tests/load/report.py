@@ -34,6 +34,7 @@ def figures(measured: Measured) -> list[Figure]:
         *_sizes(measured),
         _big(measured),
         _token(measured),
+        *_token_requests(measured),
     ]
 
 
@@ -134,6 +135,25 @@ def _token(measured: Measured) -> Figure:
     if spent is None:
         return Figure("verify a token", "≤ 0.5 ms", "not measured", None)
     return Figure("verify a token", "≤ 0.5 ms", f"{spent:.2f} ms", spent <= 0.5)
+
+
+def _token_requests(measured: Measured) -> Iterator[Figure]:
+    found = measured.token_requests
+    name = "a refresh on SQLite, without HTTP"
+    if found is None:
+        yield Figure(name, "≤ 5 ms", "not measured", None)
+    else:
+        yield Figure(name, "≤ 5 ms", f"{found.milliseconds:.1f} ms", found.milliseconds <= 5)
+    for kind, agreement in (
+        ("SQLite", found and found.sqlite),
+        ("PostgreSQL", found and found.postgres),
+    ):
+        name = f"5 refreshes at once by 2 processes on {kind}: one successor"
+        if agreement is None:
+            yield Figure(name, "always", "not measured", None)
+        else:
+            told = f"{agreement.agreed} of {agreement.tries}"
+            yield Figure(name, "always", told, agreement.agreed == agreement.tries)
 
 
 def table(found: list[Figure]) -> str:

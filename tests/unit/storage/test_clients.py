@@ -72,15 +72,14 @@ async def test_what_is_read_again_takes_the_place_of_what_was_and_keeps_its_last
     assert await database.clients.all() == [dataclasses.replace(renewed, last_used_at=now())]
 
 
-async def test_use_is_noted_once_an_hour(database: Database, client: Client, now: Now) -> None:
+async def test_the_last_use_is_noted(database: Database, client: Client, now: Now) -> None:
     await database.clients.save(client)
-    noted: list[datetime | None] = []
-    for minutes in (0, 60, 61):
-        await database.clients.used(client.client_id, at=now() + timedelta(minutes=minutes))
-        found = await database.clients.find(client.client_id)
-        noted.append(found and found.last_used_at)
 
-    assert noted == [now(), now(), now() + timedelta(minutes=61)]
+    await database.clients.used(client.client_id, at=now() + DAY)
+
+    assert await database.clients.find(client.client_id) == dataclasses.replace(
+        client, last_used_at=now() + DAY
+    )
 
 
 async def test_a_client_whose_key_is_missing_counts_as_none(
