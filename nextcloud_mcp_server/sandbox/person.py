@@ -88,7 +88,8 @@ class Person:
 
         That one is not opened: it belongs to a program on this person's computer.
         """
-        return str((await self._travel("GET", url, until=until)).headers["Location"])
+        response = await self._travel("GET", url, until=until)
+        return urljoin(str(response.url), response.headers["Location"])
 
     async def consent(self, url: str, *, only: Collection[str] | None = None, until: str = "") -> Page:
         """Open the link of a server of many people, and say yes on every page there and elsewhere.

@@ -49,5 +49,5 @@ async def test_version_1_30_with_a_token_for_reading_gets_itself_one_for_writing
         crowd, python_1_30, token=token, tool="nc_notes_create_note", arguments={"title": "Plans"}
     )
 
-    assert scopes(events) == [{"notes:write"}]
+    assert scopes(events) == [{"notes:read", "notes:write"}]
     assert "Plans" in of(events, "result")[0]["text"]

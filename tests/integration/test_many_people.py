@@ -97,7 +97,7 @@ async def test_a_token_for_reading_shows_and_calls_no_tool_that_writes(crowd: Cr
     assert not any("write" in name or "create" in name for name in shown)
     assert refused.status_code == 403
     assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
-    assert 'scope="notes:write"' in refused.headers["WWW-Authenticate"]
+    assert 'scope="notes:read notes:write"' in refused.headers["WWW-Authenticate"]
 
 
 async def test_an_access_token_that_runs_out_is_renewed_without_the_person(crowd: Crowd) -> None:
