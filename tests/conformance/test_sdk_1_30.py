@@ -9,6 +9,7 @@ from tests.conformance.old_client import LIST, of, played
 from tests.integration.computer import Computer
 from tests.integration.world import World
 
+
 async def over_http(world: World, python: Path, **plan: object) -> list[dict[str, Any]]:
     headers = {"Authorization": f"Bearer {world.secret}"}
     events: list[dict[str, Any]] = []

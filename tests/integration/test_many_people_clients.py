@@ -5,7 +5,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.demo.wire_client import DRAFT_EXTENSION, HandshakeClient, StatelessClient, WireClient
+from nextcloud_mcp_server.demo.wire_client import (
+    DRAFT_EXTENSION,
+    HandshakeClient,
+    StatelessClient,
+    WireClient,
+)
 from tests.integration.crowd import Crowd
 
 LIST: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}

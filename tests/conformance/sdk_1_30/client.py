@@ -85,7 +85,9 @@ def provider(plan: dict[str, Any]) -> OAuthClientProvider | None:
         return None
     kept = Kept(**plan["oauth"])
     described = OAuthClientMetadata(**kept.described)
-    return OAuthClientProvider(plan["server"], described, kept, redirect_handler=go, callback_handler=come_back)
+    return OAuthClientProvider(
+        plan["server"], described, kept, redirect_handler=go, callback_handler=come_back
+    )
 
 
 @asynccontextmanager
