@@ -35,7 +35,7 @@ class Assistant:
             OAuthClientMetadata(
                 redirect_uris=[AnyUrl(CALLBACK)],
                 grant_types=["authorization_code", "refresh_token"],
-                token_endpoint_auth_method="none",  # noqa: S106 - the name of a method
+                token_endpoint_auth_method="none",
             ),
             self,
             redirect_handler=self._go,
@@ -59,7 +59,7 @@ class Assistant:
         return OAuthClientInformationFull(
             client_id=self.client_id,
             redirect_uris=[AnyUrl(CALLBACK)],
-            token_endpoint_auth_method="none",  # noqa: S106 - the name of a method
+            token_endpoint_auth_method="none",
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:

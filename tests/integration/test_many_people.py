@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import pytest
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.settings import child_environment
@@ -39,6 +40,7 @@ async def test_two_people_consent_once_each_and_read_only_their_own_notes(crowd:
     assert "alice" in alice.seen[-1].text
 
 
+@pytest.mark.parametrize("crowd", [{"hold_seconds": 0}], indirect=True)
 async def test_the_link_of_one_person_is_refused_to_another(crowd: Crowd) -> None:
     url_mode: dict[str, Any] = {"elicitation": {"url": {}}}
     async with crowd.person("bob") as bob, crowd.raw(crowd.token("alice"), capabilities=url_mode) as hers:
