@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ LONGEST_LINE = 1_000_000
 
 
 async def played(
-    python: Path, *, authorize: Callable[[str], Awaitable[str]] | None = None, **plan: object
+    python: Path, plan: Mapping[str, object], *, authorize: Callable[[str], Awaitable[str]] | None = None
 ) -> AsyncGenerator[dict[str, Any]]:
     """Start the client; each line it prints is one event. `authorize` goes to an address for a token and back."""
     nothing: dict[str, str] = {}
@@ -27,7 +27,7 @@ async def played(
         "arguments": nothing,
         "oauth": None,
         "rounds": 5,
-    } | plan
+    } | dict(plan)
     command = [str(python), str(SCRIPT), json.dumps(given)]
     # Not from here: its `mcp` would find our version of everything.
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

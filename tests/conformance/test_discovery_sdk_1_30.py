@@ -16,10 +16,11 @@ async def discovering(
     """Let it find its way, and alice go wherever she is sent."""
     crowd.issuer.add_client("assistant", redirect_uris=[REGISTERED])
     oauth = {"client_id": "assistant", "redirect_uri": CALLBACK, "token": token}
+    given = {"server": f"{crowd.url}/mcp", "oauth": oauth, **plan}
     events: list[dict[str, Any]] = []
     async with crowd.person("alice") as alice:
         go = partial(alice.sign_in, until=CALLBACK)
-        async for event in played(python, authorize=go, server=f"{crowd.url}/mcp", oauth=oauth, **plan):
+        async for event in played(python, given, authorize=go):
             if event["event"] == "asked" and not of(events, "asked"):
                 crowd.visit(alice.consent, event["url"])
             events.append(event)
@@ -28,7 +29,8 @@ async def discovering(
 
 def scopes(events: list[dict[str, Any]]) -> list[set[str]]:
     """List what it asked the identity provider for, each time."""
-    return [set(parse_qs(urlsplit(one["url"]).query)["scope"][0].split()) for one in of(events, "authorize")]
+    urls: list[str] = [one["url"] for one in of(events, "authorize")]
+    return [set(parse_qs(urlsplit(url).query)["scope"][0].split()) for url in urls]
 
 
 async def test_version_1_30_gets_from_a_refusal_to_the_notes(crowd: Crowd, python_1_30: Path) -> None:

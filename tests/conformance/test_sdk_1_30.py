@@ -14,7 +14,7 @@ async def over_http(world: World, python: Path, **plan: object) -> list[dict[str
     headers = {"Authorization": f"Bearer {world.secret}"}
     events: list[dict[str, Any]] = []
     async with world.person() as alice:
-        async for event in played(python, server=f"{world.url}/mcp", headers=headers, **plan):
+        async for event in played(python, {"server": f"{world.url}/mcp", "headers": headers, **plan}):
             if event["event"] == "asked" and not any(one["event"] == "asked" for one in events):
                 world.visit(alice.allow, event["url"])
             events.append(event)
@@ -25,7 +25,7 @@ async def over_stdio(computer: Computer, python: Path, **plan: object) -> list[d
     events: list[dict[str, Any]] = []
     server = computer.command("serve", "--transport", "stdio")
     async with computer.person() as alice:
-        async for event in played(python, server=server, env=computer.environment, **plan):
+        async for event in played(python, {"server": server, "env": computer.environment, **plan}):
             if event["event"] == "asked" and not any(one["event"] == "asked" for one in events):
                 computer.visit(alice.allow, event["url"])
             events.append(event)
@@ -72,7 +72,7 @@ async def test_a_restart_between_two_starts_of_version_1_30_loses_nothing(
 ) -> None:
     headers = {"Authorization": f"Bearer {world.secret}"}
     plan: dict[str, object] = {"server": f"{world.url}/mcp", "headers": headers, "rounds": 1}
-    before = [event async for event in played(python_1_30, **plan)]
+    before = [event async for event in played(python_1_30, plan)]
     await world.stop()
     await world.start()
     events = await over_http(world, python_1_30)
