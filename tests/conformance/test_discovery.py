@@ -77,3 +77,18 @@ async def test_a_client_with_a_token_for_reading_gets_itself_one_for_writing(cro
     assert assistant.scopes == [{"notes:read", "notes:write"} | OFFLINE]
     assert CREATE in shown
     assert len(asked.urls) == 2
+
+
+async def test_where_tokens_need_none_of_our_scopes_a_client_asks_for_none(crowd: Crowd) -> None:
+    await crowd.restart(token_scopes="ignore")
+    crowd.issuer.add_client("assistant", redirect_uris=[REGISTERED])
+    async with crowd.person("alice") as alice:
+        assistant, asked = Assistant(alice), Asked(crowd).by(alice.consent)
+        async with (
+            assistant.http(f"{crowd.url}/mcp") as http,
+            crowd.client_over(http, elicitation_callback=asked) as client,
+        ):
+            made = await client.call_tool(CREATE, {"title": "Plans"})
+
+    assert not made.is_error, made.content
+    assert assistant.scopes == [{"openid"} | OFFLINE]

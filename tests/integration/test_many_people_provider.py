@@ -72,12 +72,14 @@ async def test_a_visit_survives_a_provider_that_restarts_with_another_key(crowd:
         async with provider(crowd, old) as issuer:
             await crowd.restart(oidc_issuer=issuer, oidc_client_secret=SECRET)
             url = await link(crowd, assistant)
+        while_down = await link(crowd, assistant)
         async with provider(crowd, new, old, issuer=issuer):
             await alice.consent(url)
             kept = await call(crowd, assistant, unused)
             assistant.tokens = None
             renewed = await call(crowd, assistant, unused)
 
+    assert while_down == url
     assert "Shopping list" in str(kept.structured_content)
     assert kept.structured_content == renewed.structured_content
     assert len(assistant.asked) == 2
