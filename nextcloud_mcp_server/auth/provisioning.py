@@ -149,11 +149,7 @@ class Provisioning:
 
     async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
         """List those of the given visits that are final or gone."""
-        still_open = {
-            found.id
-            for found in await self._database.elicitations.find_open(elicitation_ids)
-            if self._within in (None, found.principal)
-        }
+        still_open = await self._database.elicitations.still_open(elicitation_ids, within=self._within)
         return [elicitation_id for elicitation_id in elicitation_ids if elicitation_id not in still_open]
 
     async def view(self, elicitation_id: str) -> Visit | None:

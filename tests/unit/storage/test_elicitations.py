@@ -156,11 +156,12 @@ async def test_of_many_requests_those_that_have_not_ended_are_found_at_once(
     over = await ask(bob, client_id="other", ttl=timedelta())
     ids = [elicitation.id for elicitation in (*still_open, ended, over)]
 
-    found = await database.elicitations.find_open([*ids, "unknown"])
+    found = await database.elicitations.still_open([*ids, "unknown"])
 
-    assert sorted(found, key=lambda one: ids.index(one.id)) == still_open
-    assert await without_key.elicitations.find_open(ids) == []
-    assert await database.elicitations.find_open([]) == []
+    assert found == {elicitation.id for elicitation in still_open}
+    assert await database.elicitations.still_open(ids, within=alice) == {still_open[0].id}
+    assert await without_key.elicitations.still_open(ids) == set()
+    assert await database.elicitations.still_open([]) == set()
 
 
 async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
