@@ -28,7 +28,7 @@ _STEPS = {
     "slow": Bench.slow,
 }
 #: Need a system that tells what a process takes, or one whose processes can be forked and killed.
-_LINUX = frozenset({"big", "pending", "wait", "kill"})
+_LINUX = frozenset({"big", "pending", "wait", "slow", "kill"})
 
 
 def main() -> int:
