@@ -8,7 +8,7 @@ import pytest
 from tests.kills import play
 from tests.town import open_town
 
-KILLS = 10
+KILLS = 6
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="servers are forked and killed by signals")
