@@ -17,7 +17,7 @@ from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
+from nextcloud_mcp_server.auth.provider import Identity, LeftBehind, Redeemed, RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
 from nextcloud_mcp_server.auth.visit import GrantDone
@@ -135,11 +135,21 @@ class GrantLegs:
 
     async def _redeem(self, elicitation: Elicitation, leg: GrantLeg, code: SecretStr, token: str) -> Redeemed:
         try:
-            return await self._provider.redeem(code=code, verifier=leg.verifier, nonce=leg.nonce)
+            return await self._exchange(leg, code)
         except GrantRefused:
             await self._budget.failed(leg.principal, token)
             await self._audit(elicitation, "refused: the code")
             raise
+        except WrongAccount:
+            await self._audit(elicitation, "refused: wrong account")
+            raise
+
+    async def _exchange(self, leg: GrantLeg, code: SecretStr) -> Redeemed:
+        try:
+            return await self._provider.redeem(code=code, verifier=leg.verifier, nonce=leg.nonce)
+        except LeftBehind as left:
+            await self._give_back(leg.principal, left.tokens)
+            raise left.reason from None
 
     async def _take(self, params: Params, token: str) -> GrantLeg:
         state = only_value(params, "state")

@@ -94,7 +94,7 @@ class LoginFlowColumns(LeasedColumns):
 
 
 class AccountColumns(PersonColumns):
-    """Stays when a person disconnects, so that the uid stays pinned."""
+    """Stays when a person disconnects, so that nobody else gets the uid; see `Consent` for who may change it."""
 
     id: Named[str] = Column(String, primary_key=True)
     nextcloud_url: Named[str]
