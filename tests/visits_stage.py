@@ -122,7 +122,9 @@ class NoLoginFlow:
 
     name = "login_flow"
 
-    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
+    async def authorize_url(
+        self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
+    ) -> SecretStr:
         raise NotImplementedError
 
     async def redeem(self, flow: object) -> None:

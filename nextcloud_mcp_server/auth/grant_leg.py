@@ -54,14 +54,15 @@ class GrantLegs:
     """Sends browsers to the grant provider, and keeps or ends what they bring back.
 
     With `mapped` the operator's mapping says which account is whose; without, each person says so
-    on a page of ours before anything can be used.
+    on a page of ours before anything can be used. Without a provider no browser is sent anywhere, and
+    none can come back.
     """
 
     def __init__(
         self,
         database: "Database",
         provisioning: SharedProvisioning,
-        provider: RedirectProvider,
+        provider: RedirectProvider | None,
         *,
         outbox: Outbox,
         budget: RedemptionBudget,
@@ -70,12 +71,18 @@ class GrantLegs:
     ) -> None:
         self._database = database
         self._provisioning = provisioning
-        self._provider = provider
+        self._known = provider
         self._outbox = outbox
         self._budget = budget
         self._clock = clock
         self._mapped = mapped
         self._turns = anyio.Lock()
+
+    @property
+    def _provider(self) -> RedirectProvider:
+        if self._known is None:
+            raise SignInRefused(_AGAIN)
+        return self._known
 
     async def start(self, elicitation: Elicitation, scopes: frozenset[str], who: SignedIn, token: str) -> str:
         """Make the address at which the person confirms, good for one answer in this browser.

@@ -26,10 +26,15 @@ class GrantProvider(Protocol):
         """What the credential's row says about where it came from."""
         ...
 
-    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
+    async def authorize_url(
+        self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
+    ) -> SecretStr:
         """Start the visit, or find the one that was started, and tell where the person must go.
 
+        `uid` is the account that must come of it; None on one person's server.
+
         Raises:
+            WrongAccount: It was started for another account.
             NextcloudError: Nextcloud could not be asked.
         """
         ...

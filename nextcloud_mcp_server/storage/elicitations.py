@@ -121,14 +121,11 @@ class ElicitationRepository:
 
     async def set_url(self, elicitation_id: str, url: str) -> None:
         """Store the URL that the client is told, where it becomes known only later."""
-        id_hash = hash_of(elicitation_id)
-        async with self._transactions.writing() as connection:
-            principal = await _owner(connection, id_hash)
-            if principal is not None:
-                sealed = self._transactions.keys.at("elicitations", principal, id_hash).seal("url", url)
-                await connection.execute(
-                    update(elicitations).where(elicitations.c.id_hash == id_hash).values(url=sealed)
-                )
+        await self._seal(elicitation_id, "url", url)
+
+    async def set_error(self, elicitation_id: str, error: str) -> None:
+        """Store what went wrong in an open request, which stays open for another try."""
+        await self._seal(elicitation_id, "error", error, active)
 
     async def mark_opened(self, elicitation_id: str) -> bool:
         """Move from pending to opened; False when it is not pending any more."""
@@ -203,6 +200,20 @@ class ElicitationRepository:
                     )
                 )
         return ids
+
+    async def _seal(
+        self, elicitation_id: str, column: str, text: str, *conditions: ColumnElement[bool]
+    ) -> None:
+        id_hash = hash_of(elicitation_id)
+        async with self._transactions.writing() as connection:
+            principal = await _owner(connection, id_hash)
+            if principal is not None:
+                sealed = self._transactions.keys.at("elicitations", principal, id_hash).seal(column, text)
+                await connection.execute(
+                    update(elicitations)
+                    .where(elicitations.c.id_hash == id_hash, *conditions)
+                    .values({column: sealed})
+                )
 
 
 async def settle(
