@@ -124,16 +124,6 @@ async def open_core(
         )
         providers = {} if provider is None else {provider.name: provider}
         outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
-        # Also where the settings name another way now: a flow of before them is taken to its end.
-        poller = Poller(
-            database,
-            app_passwords,
-            provisioning,
-            clock=clock,
-            wake=app_passwords.next_start,
-            outbox=outbox,
-            within=None,
-        )
         audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
         url = f"{settings.server_url}/account"
         accounts = GrantedAccounts(
@@ -149,6 +139,11 @@ async def open_core(
             budget=RedemptionBudget(database, clock=clock),
             clock=clock,
             on_changed=accounts.forget,
+        )
+        # Also where the settings name another way now: a flow of before them is taken to its end.
+        wake = app_passwords.next_start
+        poller = Poller(
+            database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None
         )
         work = (poller.run, outbox.run, audit.run, lambda: _tidy(visits), *cores.listening(database, pending))
         yield PeopleCore(database, nextcloud, accounts, provisioning, audit, policy.bound, work, visits)

@@ -118,6 +118,7 @@ class VisitPages:
             return see(visit_path(DONE, visit.id))
         if visit.login_url is None:
             if visit.error is not None:
+                visitor.request.state.retry = visit_path(CONSENT, visit.id)
                 raise WrongAccount(visit.error)
             return see(visit_path(CONSENT, visit.id))
         return waiting_page(

@@ -62,14 +62,3 @@ async def test_a_disconnect_ends_the_grant_at_the_identity_provider(crowd: Crowd
     families = list(crowd.issuer.state.refresh_tokens.values())
     assert families
     assert all(one.ended for one in families)
-
-
-async def test_a_login_flow_that_cannot_come_back_here_is_refused_with_what_to_use(crowd: Crowd) -> None:
-    settings = {**INSTEAD, "grant_provider": "login_flow", "nextcloud_resource": None}
-    settings["account_mapping"] = "preferred_username"
-    await crowd.restart(**settings)
-    async with crowd.client(crowd.token("alice")) as client:
-        result = await client.call_tool(LIST, {})
-
-    assert result.is_error
-    assert "GRANT_PROVIDER=login_flow serves one person" in str(result.content)

@@ -45,6 +45,7 @@ async def test_an_unknown_id_is_not_found(database: Database, ask: Ask) -> None:
     assert not await database.elicitations.mark_opened("unknown")
     assert not await database.elicitations.finish("unknown", ElicitationState.DECLINED)
     await database.elicitations.set_url("unknown", "https://nowhere.example.org")
+    await database.elicitations.set_error("unknown", "It went wrong.")
 
 
 async def test_an_open_request_is_used_again_while_it_covers_the_scopes(ask: Ask, alice: Principal) -> None:
@@ -172,6 +173,23 @@ async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
     found = await database.elicitations.find(asked.id)
     assert found is not None
     assert found.url == "https://cloud.example.org/login/v2/flow/x"
+
+
+async def test_what_went_wrong_is_kept_while_a_request_is_open_and_no_longer(
+    database: Database, ask: Ask
+) -> None:
+    asked = await ask()
+
+    await database.elicitations.set_error(asked.id, "Another account.")
+    opened = await database.elicitations.find(asked.id)
+    await database.elicitations.finish(asked.id, ElicitationState.COMPLETE)
+    await database.elicitations.set_error(asked.id, "Too late.")
+
+    ended = await database.elicitations.find(asked.id)
+    assert opened is not None
+    assert (opened.state, opened.error) == (ElicitationState.PENDING, "Another account.")
+    assert ended is not None
+    assert (ended.state, ended.error) == (ElicitationState.COMPLETE, None)
 
 
 async def test_a_request_is_opened_once(database: Database, ask: Ask) -> None:
