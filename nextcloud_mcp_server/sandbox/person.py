@@ -97,7 +97,7 @@ class Person:
         `only` ticks these boxes and no others; `until` stops before an address that begins so.
         """
         response = await self._travel("GET", url, until=until, only=only)
-        if not self.seen[-1].refreshes:
+        if response.is_redirect or not self.seen[-1].refreshes:
             return self.seen[-1]
         # Nextcloud leads nobody back from a login flow; our page notices by itself.
         if (link := _link(response, Document.read(response.text))) is not None:
