@@ -110,8 +110,7 @@ async def open_core(
         ConfigurationError: The settings cannot work.
         StorageError: The database cannot be used.
     """
-    clock = outside.clock
-    policy = cores.policy_of(settings, page_url)
+    clock, policy = outside.clock, cores.policy_of(settings, page_url)
     async with (
         cores.open_database(settings, clock=clock) as database,
         cores.open_pool_of(settings, outside) as pool,
