@@ -17,7 +17,7 @@ from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.discovery import Discovery, refuse_pairwise
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.jwks import KeySet
-from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider
+from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
 from nextcloud_mcp_server.auth.oidc_refresh import OidcRefresh
@@ -29,7 +29,7 @@ from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Core, Outside
-from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
+from nextcloud_mcp_server.errors import IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
@@ -110,8 +110,7 @@ async def open_core(
         ConfigurationError: The settings cannot work.
         StorageError: The database cannot be used.
     """
-    clock = outside.clock
-    policy = cores.policy_of(settings, page_url)
+    clock, policy = outside.clock, cores.policy_of(settings, page_url)
     async with (
         cores.open_database(settings, clock=clock) as database,
         cores.open_pool_of(settings, outside) as pool,
@@ -122,7 +121,7 @@ async def open_core(
         provisioning = SharedProvisioning(
             database, app_passwords, policy, clock=clock, on_finished=pending.finish
         )
-        providers = {provider.name: provider}
+        providers = {} if provider is None else {provider.name: provider}
         outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
         audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
         url = f"{settings.server_url}/account"
@@ -140,13 +139,19 @@ async def open_core(
             clock=clock,
             on_changed=accounts.forget,
         )
-        work = (outbox.run, audit.run, lambda: _tidy(visits), *cores.listening(database, pending))
+        # Also where the settings name another way now: a flow of before them is taken to its end.
+        wake = app_passwords.next_start
+        poller = Poller(
+            database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None
+        )
+        work = (poller.run, outbox.run, audit.run, lambda: _tidy(visits), *cores.listening(database, pending))
         yield PeopleCore(database, nextcloud, accounts, provisioning, audit, policy.bound, work, visits)
 
 
 def _provider(
     settings: Settings, nextcloud: Nextcloud, issuer: Issuer, *, clock: Callable[[], datetime]
-) -> RedirectProvider:
+) -> RedirectProvider | None:
+    """Choose the provider that sends browsers back to us; Login Flow v2 never does."""
     match settings.grant_provider:
         case "oidc_refresh":
             return OidcRefresh(
@@ -161,11 +166,7 @@ def _provider(
                 identity_claim=settings.oidc_identity_claim,
             )
         case "login_flow":
-            # It has no way back to the browser that began it, so our pages cannot follow it here.
-            raise ConfigurationError(
-                "GRANT_PROVIDER=login_flow serves one person (MODE=personal): use nextcloud_oauth2, which any "
-                "Nextcloud has, or oidc_refresh."
-            )
+            return None
         case "nextcloud_oauth2":
             pass
     return NextcloudOAuth2(

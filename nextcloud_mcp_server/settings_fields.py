@@ -161,7 +161,7 @@ class Fields(BaseSettings):
         default="sub",
         min_length=1,
         description="Claim that names a person for good, in access tokens and ID tokens alike. Changing it "
-        "makes everybody somebody else.",
+        "makes everybody somebody else. `email` counts only with `email_verified` beside it.",
     )
     oidc_token_types: Words = Field(
         default=("at+jwt",),

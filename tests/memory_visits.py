@@ -70,6 +70,7 @@ class MemoryVisits:
     calls: list[str] = field(default_factory=list[str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     maps: bool = False
+    follows: bool = False
     needs_reauth: bool = False
     at_nextcloud: bool = True
     fault: Exception | None = None
@@ -128,6 +129,16 @@ class MemoryVisits:
             for hours, action in enumerate(actions)
         )
 
+    def granted(self, elicitation_id: str, uid: str) -> None:
+        """Let somebody finish a login flow; with another account than its owner's it comes to nothing."""
+        owner, visit = self.owners[elicitation_id], self.visits[elicitation_id]
+        self._set(elicitation_id, login_url=None)
+        if uid != owner:
+            self._set(elicitation_id, error=f"Nextcloud answered for {uid!r}.")
+            return
+        self.connected[owner] = uid
+        self._complete(elicitation_id, person(owner), visit.needed)
+
     def end(self, elicitation_id: str, state: ElicitationState, error: str | None = None) -> None:
         self._set(elicitation_id, state=state, error=error)
 
@@ -183,6 +194,10 @@ class MemoryVisits:
         self._open_one(elicitation_id, who)
         if who.principal.subject in self.connected:
             self._complete(elicitation_id, who, scopes)
+            return None
+        if self.follows:
+            link = f"{self.nextcloud}/index.php/login/v2/flow/{token_urlsafe(24)}"
+            self._set(elicitation_id, state=ElicitationState.OPENED, login_url=SecretStr(link))
             return None
         state = token_urlsafe(24)
         self.legs[state] = (elicitation_id, token, scopes)

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.discovery import Discovery
 from nextcloud_mcp_server.auth.jwks import KeySet
+from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.outgoing import Outgoing
@@ -26,19 +27,22 @@ from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
 from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.errors import GrantRefused
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import (
-    Elicitation,
     ElicitationState,
     Grant,
     HeldGrant,
+    LoginFlow,
     Principal,
     SignedIn,
     Tokens,
 )
-from tests.auth_stage import NEXTCLOUD, READ, Clock, page_url
+from tests.auth_stage import NEXTCLOUD, READ, Clock, Network, page_url
 from tests.issuer_fake import CLIENT, ISSUER, SECRET, Issuer, Params
 
 SIGN_IN_CALLBACK = "https://mcp.test/oauth/callback/sign-in"
@@ -117,24 +121,6 @@ class Nextclouds:
         return True
 
 
-class NoLoginFlow:
-    """Stands where personal mode has Login Flow v2; nobody may come here."""
-
-    name = "login_flow"
-
-    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
-        raise NotImplementedError
-
-    async def redeem(self, flow: object) -> None:
-        raise NotImplementedError
-
-    async def identify(self, result: object) -> Identity:
-        raise NotImplementedError
-
-    async def revoke(self, *, login_name: str, secret: SecretStr) -> None:
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
 class Browser:
     """A browser in which somebody signed in; without it a token is of no use, and the other way round."""
@@ -145,14 +131,20 @@ class Browser:
 
 @dataclass
 class Stage:
-    """Everything around `Visits`, and `Visits`."""
+    """Everything around `Visits`, and `Visits`.
+
+    `sandbox` is the Nextcloud of the login flows, in the place of which `provider` stands else.
+    """
 
     clock: Clock
+    sandbox: Sandbox
+    network: Network
     issuer: Issuer
     provider: Nextclouds
     database: Database
     provisioning: SharedProvisioning
     outbox: Outbox
+    poller: Poller
     sign_in: SignIn
     visits: Visits
     keys: KeyRing
@@ -160,6 +152,7 @@ class Stage:
     finished: list[str]
     changes: list[None]
     make: Callable[[], Visits]
+    new_poller: Callable[[], Poller]
 
     def caller(self, name: str, client: str = "claude") -> Caller:
         return Caller(Principal(ISSUER, name), client, f"Client {client}")
@@ -196,6 +189,33 @@ class Stage:
             await self.visits.confirm(visit, browser.who, browser.token, mine=True)
         self.clock.forward(1)
         return visit, browser
+
+    async def begin(self, name: str = "alice", client: str = "claude") -> tuple[str, Browser]:
+        """Press Allow where that starts a login flow."""
+        visit, browser = await self.ask(name, client), await self.browser(name, preferred_username=name)
+        assert await self.visits.allow(visit, browser.who, browser.token, READ) is None
+        return visit, browser
+
+    def granted_by(self, name: str, *, login_name: str | None = None, flow: int = -1) -> str:
+        """Press "Grant access" in a login flow; the answer is the app password."""
+        state = self.sandbox.state
+        made = state.new_app_password(state.users[name], login_name=login_name or name)
+        state.login_flows[flow].granted = made
+        return made.secret
+
+    async def turn(self, poller: Poller | None = None) -> None:
+        """Let somewhat pass, and what is due be done."""
+        self.clock.forward(2)
+        await (poller or self.poller).turn()
+        await self.outbox.turn()
+
+    async def flow(self, visit: str) -> LoginFlow | None:
+        return await self.database.login_flows.find(visit)
+
+    @property
+    def app_passwords(self) -> set[str]:
+        """Those that Nextcloud accepts."""
+        return set(self.sandbox.state.app_passwords)
 
     async def state(self, visit: str) -> ElicitationState:
         found = await self.database.elicitations.find(visit)
@@ -246,10 +266,13 @@ async def open_visits(
     identity_claim: str = "sub",
     bound: frozenset[str] = frozenset(SCOPES),
     posts_secret: bool = False,
+    follows: bool = False,
 ) -> AsyncGenerator[Stage]:
-    """Build a stage; everything is closed in the end."""
+    """Build a stage; everything is closed in the end. With `follows` people confirm in login flows."""
     clock = Clock()
     issuer, provider = Issuer(clock), Nextclouds(clock)
+    sandbox = Sandbox.demo(clock=clock)
+    network = Network(sandbox)
     keys = KeyRing.parse([SecretStr(new_key())])
     file = folder / "state.db"
     # A new schema costs a second, which not every test has to pay.
@@ -279,11 +302,15 @@ async def open_visits(
             mapping_claim=mapping_claim,
         )
         policy = Policy(NEXTCLOUD, "nextcloud.test", bound, page_url)
+        line = open_pool(ca_bundle=None, user_agent="test", transport=network)
+        stack.push_async_callback(line.aclose)
+        nextcloud = Nextcloud(NextcloudUrl.parse(NEXTCLOUD), line)
+        app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
         provisioning = SharedProvisioning(
-            database, NoLoginFlow(), policy, clock=clock, on_finished=on_finished
+            database, app_passwords, policy, clock=clock, on_finished=on_finished
         )
         outbox = Outbox(
-            database, NoLoginFlow(), clock=clock, within=None, redirects={provider.name: provider}
+            database, app_passwords, clock=clock, within=None, redirects={provider.name: provider}
         )
 
         def make() -> Visits:
@@ -291,7 +318,7 @@ async def open_visits(
                 database,
                 provisioning,
                 sign_in,
-                provider,
+                None if follows else provider,
                 outbox=outbox,
                 policy=policy,
                 budget=RedemptionBudget(database, clock=clock),
@@ -299,13 +326,27 @@ async def open_visits(
                 on_changed=lambda: changes.append(None),
             )
 
+        def new_poller() -> Poller:
+            return Poller(
+                database,
+                app_passwords,
+                provisioning,
+                clock=clock,
+                wake=app_passwords.next_start,
+                outbox=outbox,
+                within=None,
+            )
+
         yield Stage(
             clock,
+            sandbox,
+            network,
             issuer,
             provider,
             database,
             provisioning,
             outbox,
+            new_poller(),
             sign_in,
             make(),
             keys,
@@ -313,4 +354,5 @@ async def open_visits(
             finished,
             changes,
             make,
+            new_poller,
         )

@@ -17,7 +17,7 @@ from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
+from nextcloud_mcp_server.auth.provider import Identity, LeftBehind, Redeemed, RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
 from nextcloud_mcp_server.auth.visit import GrantDone
@@ -54,14 +54,15 @@ class GrantLegs:
     """Sends browsers to the grant provider, and keeps or ends what they bring back.
 
     With `mapped` the operator's mapping says which account is whose; without, each person says so
-    on a page of ours before anything can be used.
+    on a page of ours before anything can be used. Without a provider no browser is sent anywhere, and
+    none can come back.
     """
 
     def __init__(
         self,
         database: "Database",
         provisioning: SharedProvisioning,
-        provider: RedirectProvider,
+        provider: RedirectProvider | None,
         *,
         outbox: Outbox,
         budget: RedemptionBudget,
@@ -70,12 +71,18 @@ class GrantLegs:
     ) -> None:
         self._database = database
         self._provisioning = provisioning
-        self._provider = provider
+        self._known = provider
         self._outbox = outbox
         self._budget = budget
         self._clock = clock
         self._mapped = mapped
         self._turns = anyio.Lock()
+
+    @property
+    def _provider(self) -> RedirectProvider:
+        if self._known is None:
+            raise SignInRefused(_AGAIN)
+        return self._known
 
     async def start(self, elicitation: Elicitation, scopes: frozenset[str], who: SignedIn, token: str) -> str:
         """Make the address at which the person confirms, good for one answer in this browser.
@@ -135,11 +142,21 @@ class GrantLegs:
 
     async def _redeem(self, elicitation: Elicitation, leg: GrantLeg, code: SecretStr, token: str) -> Redeemed:
         try:
-            return await self._provider.redeem(code=code, verifier=leg.verifier, nonce=leg.nonce)
+            return await self._exchange(leg, code)
         except GrantRefused:
             await self._budget.failed(leg.principal, token)
             await self._audit(elicitation, "refused: the code")
             raise
+        except WrongAccount:
+            await self._audit(elicitation, "refused: wrong account")
+            raise
+
+    async def _exchange(self, leg: GrantLeg, code: SecretStr) -> Redeemed:
+        try:
+            return await self._provider.redeem(code=code, verifier=leg.verifier, nonce=leg.nonce)
+        except LeftBehind as left:
+            await self._give_back(leg.principal, left.tokens)
+            raise left.reason from None
 
     async def _take(self, params: Params, token: str) -> GrantLeg:
         state = only_value(params, "state")

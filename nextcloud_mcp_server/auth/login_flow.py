@@ -65,10 +65,13 @@ class LoginFlowProvider:
         self._started = anyio.Event()
         return self._started
 
-    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
+    async def authorize_url(
+        self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
+    ) -> SecretStr:
         """Start a flow at Nextcloud, or return the one this visit has already.
 
         The last answer counts: someone who goes back and unticks a box must not get the first choice.
+        The account does not change: it was said by the sign-in that began this.
         """
         flow = await self._database.login_flows.find(elicitation.id)
         if flow is None:
@@ -80,6 +83,12 @@ class LoginFlowProvider:
                 poll_token=begun.poll_token,
                 scopes=scopes,
                 expires_at=self._clock() + FLOW_LIFETIME,
+                uid=uid,
+            )
+        if flow.uid != uid:
+            raise WrongAccount(
+                f"This was begun for the Nextcloud account {flow.uid!r}, but your sign-in now gives you {uid!r}."
+                " Ask your assistant again in some minutes."
             )
         if flow.scopes != scopes:
             await self._database.login_flows.set_scopes(flow.id, scopes)

@@ -4,13 +4,12 @@ It has no PKCE, no nonce and no `iss`, and redeems a code for whoever knows the 
 state, the browser's cookie and the secrecy of the code are the whole guard of the way back.
 """
 
-import contextlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed, end_unused
 from nextcloud_mcp_server.errors import GrantRefused, NextcloudError, WrongAccount
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BearerCredential
@@ -78,10 +77,8 @@ class NextcloudOAuth2:
                     "Nextcloud gave access that ends within the hour and cannot be renewed; tell the operator."
                 )
             return Redeemed(tokens, await self._identify(tokens, answer.user_id))
-        except NextcloudError:
-            # Nobody else knows these tokens, and they would work for ever.
-            with contextlib.suppress(NextcloudError):
-                await self.revoke(tokens)
+        except NextcloudError as error:
+            await end_unused(self, tokens, error)
             raise
 
     async def _identify(self, tokens: Tokens, claimed: str | None) -> Identity:

@@ -16,7 +16,7 @@ from nextcloud_mcp_server.auth.id_token import IdTokenCheck
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed, end_unused
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     GrantRefused,
@@ -128,10 +128,8 @@ class OidcRefresh:
                 raise GrantRefused(_NOT_LASTING)
             subject = await self._subject(metadata, answer, nonce)
             return Redeemed(answer.tokens, await self._identify(answer.tokens), subject)
-        except NextcloudError:
-            # Nobody else knows these tokens, and they would work for long.
-            with contextlib.suppress(NextcloudError):
-                await self.revoke(answer.tokens)
+        except NextcloudError as error:
+            await end_unused(self, answer.tokens, error)
             raise
 
     async def _subject(

@@ -1,5 +1,6 @@
 """Who calls."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.storage.records import Principal
@@ -27,3 +28,15 @@ def personal(nextcloud_url: str) -> Principal:
 def personal_caller(nextcloud_url: str, client_name: str) -> Caller:
     """Describe a call in personal mode, where every client on the computer shares one permission."""
     return Caller(personal(nextcloud_url), PERSONAL_CLIENT_ID, client_name)
+
+
+def is_unverified(claims: Mapping[str, object], claim: str, *, unsaid: bool) -> bool:
+    """Tell whether a claim is an e-mail address that the issuer does not vouch for.
+
+    Where people may type any address into their profile, it names nobody (OpenID Connect Core §5.7).
+    `unsaid` is the answer where the issuer says nothing about it; some write the answer as a text.
+    """
+    said = claims.get("email_verified")
+    if claim != "email" or said in (True, "true"):
+        return False
+    return unsaid if said is None else True

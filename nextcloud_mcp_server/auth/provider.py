@@ -5,6 +5,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.errors import NextcloudError
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal, Tokens
 
 
@@ -25,10 +26,15 @@ class GrantProvider(Protocol):
         """What the credential's row says about where it came from."""
         ...
 
-    async def authorize_url(self, elicitation: Elicitation, scopes: frozenset[str]) -> SecretStr:
+    async def authorize_url(
+        self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
+    ) -> SecretStr:
         """Start the visit, or find the one that was started, and tell where the person must go.
 
+        `uid` is the account that must come of it; None on one person's server.
+
         Raises:
+            WrongAccount: It was started for another account.
             NextcloudError: Nextcloud could not be asked.
         """
         ...
@@ -69,6 +75,29 @@ class Redeemed:
     tokens: Tokens
     identity: Identity
     subject: Principal | None = None
+
+
+class LeftBehind(Exception):
+    """Tokens were given, cannot be used (`reason`), and could not be ended at once: that is left to the caller."""
+
+    def __init__(self, tokens: Tokens, reason: NextcloudError) -> None:
+        super().__init__(str(reason))
+        self.tokens = tokens
+        self.reason = reason
+
+
+async def end_unused(provider: "RedirectProvider", tokens: Tokens, reason: NextcloudError) -> None:
+    """End tokens that nobody else knows; left alone they would work for ever.
+
+    Raises:
+        LeftBehind: It cannot be done now.
+    """
+    try:
+        ended = await provider.revoke(tokens)
+    except NextcloudError:
+        ended = False
+    if not ended:
+        raise LeftBehind(tokens, reason) from reason
 
 
 class RedirectProvider(Protocol):
@@ -115,6 +144,7 @@ class RedirectProvider(Protocol):
             GrantRefused: The code is not accepted; it counts against the budget of failures.
             Throttled: Too many failures from our address.
             NextcloudError: The provider or Nextcloud could not be asked.
+            LeftBehind: The same after the exchange, and the caller has to see to the end of the tokens.
         """
         ...
 

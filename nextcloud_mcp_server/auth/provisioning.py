@@ -149,11 +149,7 @@ class Provisioning:
 
     async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
         """List those of the given visits that are final or gone."""
-        still_open = {
-            found.id
-            for found in await self._database.elicitations.find_open(elicitation_ids)
-            if self._within in (None, found.principal)
-        }
+        still_open = await self._database.elicitations.still_open(elicitation_ids, within=self._within)
         return [elicitation_id for elicitation_id in elicitation_ids if elicitation_id not in still_open]
 
     async def view(self, elicitation_id: str) -> Visit | None:
@@ -234,7 +230,7 @@ class Provisioning:
         """Store what Nextcloud gave, in one transaction; False when nobody waits for it any more.
 
         Raises:
-            WrongAccount: The account is not the one this person connected first; nothing is stored.
+            WrongAccount: The account is not this person's; nothing is stored.
         """
         elicitation = await self._find(flow.elicitation_id)
         # What the poller took a moment ago may have changed: another tick, a decline, an end.
@@ -276,8 +272,13 @@ class Provisioning:
         try:
             return await self._store(elicitation, flow, account, credential, scopes)
         except WrongAccount as error:
-            await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
+            await self._wrong_account(elicitation, account.uid, error)
             raise
+
+    async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:
+        """Record that another account was given than the person's."""
+        del uid
+        await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
 
     async def _store(
         self,

@@ -6,11 +6,18 @@ Each begins with the person who signed in at the browser: a visit is moved by wh
 from typing import NoReturn
 from uuid import uuid4
 
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed
+from nextcloud_mcp_server.auth.provider import Redeemed
 from nextcloud_mcp_server.auth.provisioning import OVER, Provisioning
 from nextcloud_mcp_server.auth.visit import Visit
 from nextcloud_mcp_server.errors import ElicitationUnknown, OtherPerson, WrongAccount
-from nextcloud_mcp_server.storage.records import Credential, Elicitation, ElicitationState, SignedIn
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    Credential,
+    Elicitation,
+    ElicitationState,
+    LoginFlow,
+    SignedIn,
+)
 
 #: So many tries of other people end a request: its link has got around.
 MOST_REFUSALS = 3
@@ -57,6 +64,16 @@ class SharedProvisioning(Provisioning):
             await self._finish(elicitation, ElicitationState.FAILED, error=_GOT_AROUND)
         raise OtherPerson("This request belongs to another account. Nothing was shared.")
 
+    async def follow(self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str) -> None:
+        """Start a visit at Nextcloud that no browser comes back from; `uid` is whose account must come of it.
+
+        Raises:
+            ElicitationUnknown: The visit vanished meanwhile.
+            WrongAccount: It was started for another account.
+            NextcloudError: Nextcloud could not be asked; the visit stays open for another try.
+        """
+        await self._provider.authorize_url(elicitation, scopes, uid=uid)
+
     async def connected(
         self,
         elicitation: Elicitation,
@@ -90,17 +107,40 @@ class SharedProvisioning(Provisioning):
             expires_at=tokens.expires_at,
         )
         try:
-            _require_account(identity, uid)
+            if uid is not None:
+                _require_account(account, uid)
             return await self._store(elicitation, None, account, credential, scopes & self._policy.bound)
-        except WrongAccount:
-            refused = self._audit(elicitation, "consent", "refused: wrong account", identity.uid)
-            await self._database.audit.append([refused])
+        except WrongAccount as error:
+            await self._wrong_account(elicitation, identity.uid, error)
             raise
 
+    async def _store(
+        self,
+        elicitation: Elicitation,
+        flow: LoginFlow | None,
+        account: Account,
+        credential: Credential,
+        scopes: frozenset[str],
+    ) -> bool:
+        """Store a grant. One of a login flow must be of the account that the flow was started for.
 
-def _require_account(identity: Identity, uid: str | None) -> None:
-    if uid not in (None, identity.uid):
+        The link of a login flow suffices to finish it, with any account: whoever has it, or is sent
+        it, can. So one that names no account (one person's server began it) is good for nobody.
+        """
+        if flow is not None:
+            _require_account(account, flow.uid or "")
+        return await super()._store(elicitation, flow, account, credential, scopes)
+
+    async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:
+        """Write it down, and leave the visit open: its person can sign in to Nextcloud as themselves."""
+        await self._database.elicitations.set_error(elicitation.id, str(error))
+        refused = self._audit(elicitation, "consent", "refused: wrong account", uid)
+        await self._database.audit.append([refused])
+
+
+def _require_account(account: Account, uid: str) -> None:
+    if account.uid != uid:
         raise WrongAccount(
-            f"Nextcloud answered for {identity.uid!r}, but your account is {uid!r}. Nothing was stored."
+            f"Nextcloud answered for {account.uid!r}, but your account is {uid!r}. Nothing was stored."
             f" Sign in to Nextcloud as {uid!r} and try again."
         )

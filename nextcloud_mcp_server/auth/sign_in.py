@@ -22,6 +22,7 @@ from nextcloud_mcp_server.auth.id_token import IdTokenCheck
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer, new_secret
 from nextcloud_mcp_server.auth.outgoing import Outgoing
+from nextcloud_mcp_server.auth.principal import is_unverified
 from nextcloud_mcp_server.auth.visit import SignInStart
 from nextcloud_mcp_server.errors import GrantRefused, IssuerUnavailable, SignInRefused, Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
@@ -192,7 +193,10 @@ class SignIn:
         self, metadata: IssuerMetadata, answer: TokenAnswer, claims: Mapping[str, object]
     ) -> Mapping[str, object]:
         """Ask for what the operator's settings need and the ID token leaves out (OIDC Core §5.3)."""
-        wanted = {self._identity_claim, self._mapping_claim or "sub"} - claims.keys()
+        needed = {self._identity_claim, self._mapping_claim or "sub"}
+        if self._identity_claim == "email":
+            needed.add("email_verified")
+        wanted = needed - claims.keys()
         if not wanted or metadata.userinfo_endpoint is None:
             return {}
         reply = await self._outgoing.json(
@@ -207,6 +211,11 @@ class SignIn:
         identity = claims.get(self._identity_claim)
         if not isinstance(identity, str) or not identity:
             raise SignInRefused("The identity provider did not say who signed in; tell the operator.")
+        if is_unverified(claims, self._identity_claim, unsaid=True):
+            raise SignInRefused(
+                "People are known here by their e-mail address, and the identity provider does not say that"
+                " it has verified yours; tell the operator."
+            )
         return Person(
             principal=Principal(issuer=issuer, subject=identity),
             display_name=_name(claims, identity),
@@ -215,8 +224,7 @@ class SignIn:
 
     def _uid(self, claims: Mapping[str, object]) -> str | None:
         uid = claims.get(self._mapping_claim) if self._mapping_claim else None
-        if self._mapping_claim == "email" and claims.get("email_verified") is False:
-            # Whoever may type any address into a profile could name somebody else's account.
+        if is_unverified(claims, self._mapping_claim or "", unsaid=False):
             return None
         return uid if isinstance(uid, str) and 0 < len(uid) <= _LONGEST_UID else None
 

@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.jwt_check import (
     read_header,
     read_unverified,
 )
+from nextcloud_mcp_server.auth.principal import is_unverified
 from nextcloud_mcp_server.errors import TokenRefused
 from nextcloud_mcp_server.storage.records import Principal
 
@@ -126,6 +127,8 @@ class Verifier:
         config = self._config
         _refuse_other_tokens(claims)
         _text(claims, "sub")
+        if is_unverified(claims, config.identity_claim, unsaid=True):
+            raise TokenRefused("The token's e-mail address, by which people are known, is not verified.")
         limited = config.token_scopes == "required"  # noqa: S105 - see above
         return Bearer(
             principal=Principal(issuer, _text(claims, config.identity_claim)),

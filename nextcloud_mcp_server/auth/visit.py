@@ -13,7 +13,8 @@ class Visit:
     """One elicitation as its pages show it.
 
     `needed` is what the waiting call asks for, `offered` what may be ticked, `granted` what is
-    permitted already. `login_url` is Nextcloud's own page, None until the person pressed Allow.
+    permitted already. `login_url` is Nextcloud's own page in a login flow, None until the person
+    pressed Allow. `error` may be there while the visit is open: what went wrong with the last try.
     """
 
     id: str

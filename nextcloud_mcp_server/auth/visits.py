@@ -19,7 +19,12 @@ from nextcloud_mcp_server.auth.provisioning import OVER, Policy
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
 from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
-from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, SignInRefused
+from nextcloud_mcp_server.errors import (
+    ConfigurationError,
+    ElicitationUnknown,
+    InvalidInput,
+    SignInRefused,
+)
 from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, SignedIn
 
 if TYPE_CHECKING:
@@ -33,14 +38,18 @@ _TARGET = re.compile(r"account|visit:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Visits:
-    """The state machine of consent, as many people's browsers reach it."""
+    """The state machine of consent, as many people's browsers reach it.
+
+    Without a `provider` to come back from, people confirm in a login flow at Nextcloud, which is
+    followed from our page. Whoever has its link can finish it, so there must be a mapping.
+    """
 
     def __init__(
         self,
         database: "Database",
         provisioning: SharedProvisioning,
         sign_in: SignIn,
-        provider: RedirectProvider,
+        provider: RedirectProvider | None,
         *,
         outbox: Outbox,
         policy: Policy,
@@ -49,9 +58,15 @@ class Visits:
         on_changed: Callable[[], None],
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
+        if provider is None and sign_in.mapping_claim is None:
+            raise ConfigurationError(
+                "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the "
+                "claim that holds it in ACCOUNT_MAPPING."
+            )
         self._database = database
         self._provisioning = provisioning
         self._sign_in = sign_in
+        self._follows = provider is None
         self._clock = clock
         self._legs = GrantLegs(
             database,
@@ -136,16 +151,20 @@ class Visits:
     async def allow(
         self, elicitation_id: str, who: SignedIn, token: str, scopes: frozenset[str]
     ) -> str | None:
-        """Record what was ticked; tell where the person confirms, or None when they are connected.
+        """Record what was ticked; tell where the browser goes to confirm, or None when it stays here.
+
+        It stays when the person is connected, and where the visit has now a login flow to follow.
 
         Raises:
             ElicitationUnknown: The visit is over, or never was.
             OtherPerson: It is somebody else's.
             InvalidInput: Nothing was ticked that may be allowed.
             SignInRefused: The operator's mapping gives this person no account.
-            WrongAccount: The mapping gives them another account than they are connected to.
+            WrongAccount: The mapping gives them another account than they are connected to, or than
+                the visit was started for.
             Throttled: Too many failures lately.
             IssuerUnavailable: The provider's addresses could not be found out.
+            NextcloudError: No login flow could be started; the visit stays open for another try.
         """
         elicitation = await self._open(elicitation_id, who)
         allowed = scopes & self._provisioning.bound
@@ -153,6 +172,9 @@ class Visits:
             raise InvalidInput("Nothing was ticked, so there is nothing to allow.")
         uid = self._account_of(who)
         if await self._provisioning.permit(elicitation, allowed, uid=uid):
+            return None
+        if self._follows and uid is not None:
+            await self._provisioning.follow(elicitation, allowed, uid=uid)
             return None
         return await self._legs.start(elicitation, allowed, who, token)
 

@@ -2,7 +2,9 @@
 
 from contextlib import aclosing
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
+import anyio
 import httpx2
 from pydantic import Field, TypeAdapter
 
@@ -19,6 +21,23 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 _OLDEST = 28
+
+#: How many requests one person may have under way, a fifth of all connections: when Nextcloud is slow
+#: for somebody, be it for an external storage of theirs, the others must still get through.
+REQUESTS_AT_ONCE = 20
+
+
+class _Turns:
+    """One person's turns; whoever asks for more waits for their own requests, not for others'."""
+
+    def __init__(self) -> None:
+        self._semaphore = anyio.Semaphore(REQUESTS_AT_ONCE)
+
+    async def __aenter__(self) -> None:
+        await self._semaphore.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._semaphore.release()
 
 
 class Account:
@@ -67,10 +86,21 @@ class Nextcloud:
         self._pool = pool
         self._public_url = public_url
         self._anonymous = self._http(None, uid="")
+        # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
+        self._turns = WeakValueDictionary[str, _Turns]()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
-        return Account(self._http(credential, uid=uid))
+        turns = self._turns.setdefault(uid, _Turns())
+        http = NextcloudHttp(
+            self._pool,
+            self._url,
+            credential=credential,
+            uid=uid,
+            public_url=self._public_url,
+            turns=turns,
+        )
+        return Account(http)
 
     @property
     def login(self) -> LoginFlowClient:

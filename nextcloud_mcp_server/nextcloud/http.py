@@ -3,7 +3,7 @@
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
@@ -123,7 +123,8 @@ class NextcloudHttp:
     """Sends one person's requests; `uid` is "" while it is not known yet or nobody is signed in.
 
     `public_url` is the address that browsers use, where it differs from `base`: Nextcloud refuses
-    requests whose Host it does not know. `changes` counts what was done that was not reading.
+    requests whose Host it does not know. Every request takes one of the `turns` and gives it back.
+    `changes` counts what was done that was not reading.
     """
 
     def __init__(
@@ -134,11 +135,13 @@ class NextcloudHttp:
         credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
+        turns: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
         self._pool = pool
         self._auth = _auth(credential)
+        self._turns = turns or nullcontext()
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
@@ -244,16 +247,17 @@ class NextcloudHttp:
         try:
             # One limit over everything: a server that sends a byte a second never runs into the others.
             with anyio.fail_after(timeout_seconds):
-                response = await self._send(method, url, headers=headers, **options)
-                try:
-                    self._check_person(response)
-                    status = response.status_code
-                    if status >= httpx2.codes.BAD_REQUEST and status not in answers:
-                        await _refuse(response, sentences)
-                    self.changes += method not in _READING
-                    yield response
-                finally:
-                    await response.aclose()
+                async with self._turns:
+                    response = await self._send(method, url, headers=headers, **options)
+                    try:
+                        self._check_person(response)
+                        status = response.status_code
+                        if status >= httpx2.codes.BAD_REQUEST and status not in answers:
+                            await _refuse(response, sentences)
+                        self.changes += method not in _READING
+                        yield response
+                    finally:
+                        await response.aclose()
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise _translated(error) from None
 

@@ -18,6 +18,9 @@ TIMED_OUT = -32000
 #: How often a waiting client hears that we are still there.
 PROGRESS_SECONDS = 5.0
 
+WAITING = "Waiting for you to open the link and finish in the browser"
+_OPEN = frozenset({"pending", "opened"})
+
 
 class Standing(Protocol):
     """Where one visit stands."""
@@ -48,10 +51,18 @@ class Track(Extension):
 
     identifier = EXTENSION_ID
 
-    def __init__(self, read_own: ReadOwn, pending: Pending, *, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        read_own: ReadOwn,
+        pending: Pending,
+        *,
+        timeout_seconds: float,
+        progress_seconds: float = PROGRESS_SECONDS,
+    ) -> None:
         self._read_own = read_own
         self._pending = pending
         self._timeout_seconds = timeout_seconds
+        self._progress_seconds = progress_seconds
 
     def methods(self) -> list[MethodBinding]:
         """Bind the one method."""
@@ -60,31 +71,32 @@ class Track(Extension):
     async def _track(self, ctx: ServerRequestContext[Any, Any], params: TrackParams) -> HandlerResult:
         elicitation_id = _canonical(params.elicitation_id)
         started_at, told = anyio.current_time(), 0.0
-        while True:
-            standing = await self._read_own(ctx, elicitation_id) if elicitation_id else None
-            if standing is None:
-                # Unknown, foreign and malformed ids look the same, so ids cannot be probed.
-                raise MCPError(INVALID_PARAMS, "No such elicitation")
-            if (answer := _answer(standing)) is not None:
-                return answer
+        answer = await self._answer(ctx, elicitation_id)
+        while answer is None:
             waited = anyio.current_time() - started_at
             left = self._timeout_seconds - waited
             if left <= 0:
                 raise MCPError(TIMED_OUT, "Elicitation timed out - user did not complete authorization")
             # Progress must increase with every notice (MCP, basic/utilities/progress).
             told = max(round(waited, 3), told + 0.001)
-            await ctx.session.report_progress(told, self._timeout_seconds, _MESSAGES[standing.state])
-            await self._pending.wait(elicitation_id, seconds=min(PROGRESS_SECONDS, left))
+            await ctx.session.report_progress(told, self._timeout_seconds, WAITING)
+            # `Pending` looks after all waiters in one query, so a waiter reads nothing before it is woken.
+            if await self._pending.wait(elicitation_id, seconds=min(self._progress_seconds, left)):
+                answer = await self._answer(ctx, elicitation_id)
+        return answer
 
-
-_MESSAGES = {
-    "pending": "Waiting for you to open the link",
-    "opened": "Waiting for you to finish in the browser",
-}
+    async def _answer(
+        self, ctx: ServerRequestContext[Any, Any], elicitation_id: str
+    ) -> dict[str, Any] | None:
+        standing = await self._read_own(ctx, elicitation_id) if elicitation_id else None
+        if standing is None:
+            # Unknown, foreign and malformed ids look the same, so ids cannot be probed.
+            raise MCPError(INVALID_PARAMS, "No such elicitation")
+        return _answer(standing)
 
 
 def _answer(standing: Standing) -> dict[str, Any] | None:
-    if standing.state in _MESSAGES:
+    if standing.state in _OPEN:
         return None
     if standing.state == "complete":
         return {"status": "complete"}

@@ -88,6 +88,15 @@ def is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
+def keeps_scopes(protocol_version: str | None) -> bool:
+    """Tell whether clients of a version add the scopes of a challenge to those they have.
+
+    Since 2026-07-28 they do (SEP-2350). Before, the server was to name both (2025-11-25,
+    basic/authorization), and a client gave up what it was not told.
+    """
+    return protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
 def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
     """Name the session a handshake-era client speaks on; None where there is none."""
     if is_modern(ctx):

@@ -88,15 +88,21 @@ class Person:
 
         That one is not opened: it belongs to a program on this person's computer.
         """
-        return str((await self._travel("GET", url, until=until)).headers["Location"])
+        response = await self._travel("GET", url, until=until)
+        return urljoin(str(response.url), response.headers["Location"])
 
     async def consent(self, url: str, *, only: Collection[str] | None = None, until: str = "") -> Page:
         """Open the link of a server of many people, and say yes on every page there and elsewhere.
 
         `only` ticks these boxes and no others; `until` stops before an address that begins so.
         """
-        await self._travel("GET", url, until=until, only=only)
-        return self.seen[-1]
+        response = await self._travel("GET", url, until=until, only=only)
+        if response.is_redirect or not self.seen[-1].refreshes:
+            return self.seen[-1]
+        # Nextcloud leads nobody back from a login flow; our page notices by itself.
+        if (link := _link(response, Document.read(response.text))) is not None:
+            await self._sign_in(*await self._get(link))
+        return await self.follow(str(response.url))
 
     async def follow(self, url: str) -> Page:
         """Watch a page that refreshes itself until it does not any more."""
@@ -137,7 +143,7 @@ class Person:
                     return response
                 continue
             _, document = self._look(response)
-            if response.is_error:
+            if response.is_error or (self.seen[-1].refreshes and _refresh(response) is None):
                 return response
             form = _form_to_send(document)
             onward = _refresh(response) or _link(response, document)

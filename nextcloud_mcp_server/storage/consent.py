@@ -68,7 +68,7 @@ class Consent:
         ):
             return False
         await use_held(self._connection, self._keys, id_hash, change.credential.secret)
-        account_id = await self._pin(change.account)
+        account_id = await self._pin(change.account, may_change=await self._may_change(change))
         await self._replace_credential(change, account_id)
         await self._merge_permission(change.permission)
         if change.flow is None:
@@ -90,7 +90,15 @@ class Consent:
                 await revoke(self._connection, self._keys, grant.account, grant.credential, self._now)
             await insert_entries(self._connection, self._keys, [audit])
 
-    async def _pin(self, account: Account) -> str:
+    async def _may_change(self, change: Change) -> bool:
+        """Tell whether this person may take another account: who signed in here, and has disconnected."""
+        if change.flow is not None:
+            # Anybody who has the link of a login flow can finish it, so its first account stays.
+            return False
+        mine = select(credentials.c.id).where(owned_by(credentials.c, change.account.principal))
+        return await self._connection.scalar(mine) is None
+
+    async def _pin(self, account: Account, *, may_change: bool) -> str:
         """Store the account, or bring the stored one up to date; answer the id it has."""
         same_person = owned_by(accounts.c, account.principal)
         same_account = and_(accounts.c.nextcloud_url == account.nextcloud_url, accounts.c.uid == account.uid)
@@ -109,16 +117,20 @@ class Consent:
                     f"The Nextcloud account {account.uid!r} is connected to another person here."
                     " Nothing was stored."
                 )
-            if (row.nextcloud_url, row.uid) != (account.nextcloud_url, account.uid):
-                raise WrongAccount(
-                    f"Nextcloud answered for {account.uid!r}, but {row.uid!r} is connected here."
-                    f" Nothing was stored. Sign in to Nextcloud as {row.uid!r} and connect again."
-                )
         if not known:
             await self._insert_account(account)
             return account.id
-        await self._update_account(known[0], account)
-        return known[0].id
+        row = known[0]
+        if (row.nextcloud_url, row.uid) == (account.nextcloud_url, account.uid):
+            await self._update_account(row, account)
+        elif may_change:
+            await self._change_account(row, account)
+        else:
+            raise WrongAccount(
+                f"Nextcloud answered for {account.uid!r}, but {row.uid!r} is connected here."
+                f" Nothing was stored. Sign in to Nextcloud as {row.uid!r} and connect again."
+            )
+        return row.id
 
     async def _insert_account(self, account: Account) -> None:
         seal = self._keys.at("accounts", account.principal, account.id)
@@ -134,6 +146,30 @@ class Consent:
                 created_at=account.created_at,
             )
         )
+
+    async def _change_account(self, known: Row[*tuple[Any, ...]], account: Account) -> None:
+        """Let another account take the place of the stored one, which is anybody's again."""
+        seal = self._keys.at("accounts", account.principal, known.id)
+        await self._connection.execute(
+            update(accounts)
+            .where(accounts.c.id == known.id)
+            .values(
+                nextcloud_url=account.nextcloud_url,
+                uid=account.uid,
+                display_name=seal.seal("display_name", account.display_name),
+                home_id=account.home_id,
+                created_at=account.created_at,
+            )
+        )
+        changed = AuditEntry(
+            at=self._now,
+            principal=account.principal,
+            client_id="",
+            action="account",
+            result="changed",
+            detail=f"{known.uid} to {account.uid}",
+        )
+        await insert_entries(self._connection, self._keys, [changed])
 
     async def _update_account(self, known: Row[*tuple[Any, ...]], account: Account) -> None:
         seal = self._keys.at("accounts", account.principal, known.id)
@@ -169,8 +205,12 @@ class Consent:
         if row is not None:
             with contextlib.suppress(Unsealable):
                 old = open_credential(self._keys, principal, row)
-                if change.flow is None and old.created_at >= new.created_at:
-                    if has_tokens(new) and new.id != old.id:
+                if change.flow is None and new.id == old.id:
+                    return
+                # A dead one gives way whatever the clocks say: one that was put back, or another
+                # machine's, would have the person consent again and again.
+                if change.flow is None and old.created_at >= new.created_at and not old.needs_reauth:
+                    if has_tokens(new):
                         # Of two visits that ended together, the newer grant stays.
                         await revoke(self._connection, self._keys, change.account, new, self._now)
                     return

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.announcement import announce
 from nextcloud_mcp_server.storage.audit import insert_entries
-from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of
 from nextcloud_mcp_server.storage.held_grants import discard_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import active, elicitations, owned_by
@@ -79,19 +79,31 @@ class ElicitationRepository:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else _elicitation(self._transactions.keys, row, self._transactions.now())
 
-    async def find_open(self, elicitation_ids: Sequence[str]) -> list[Elicitation]:
-        """Find, in one query, those of these requests that have not ended; a missing key ends one."""
-        now = self._transactions.now()
-        hashes = [hash_of(elicitation_id) for elicitation_id in elicitation_ids]
-        query = select(elicitations).where(
-            elicitations.c.id_hash.in_(hashes), active, elicitations.c.expires_at > now
+    async def still_open(
+        self, elicitation_ids: Sequence[str], *, within: Principal | None = None
+    ) -> set[str]:
+        """Tell, in one query, which of these requests have not ended; a missing key ends one.
+
+        `within` asks for one person's only. This is asked every second about everybody who waits, so
+        no more is read than that takes.
+        """
+        columns = elicitations.c
+        hashes = _padded([hash_of(elicitation_id) for elicitation_id in elicitation_ids])
+        query = select(columns.id_hash, columns.issuer, columns.subject, columns.id).where(
+            columns.id_hash.in_(hashes), active, columns.expires_at > self._transactions.now()
         )
+        if within is not None:
+            query = query.where(owned_by(columns, within))
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
-        found: list[Elicitation] = []
+        found: set[str] = set()
         for row in rows:
             with contextlib.suppress(Unsealable):
-                found.append(_elicitation(self._transactions.keys, row, now))
+                found.add(
+                    _opened_id(
+                        self._transactions.keys, Principal(row.issuer, row.subject), row.id_hash, row.id
+                    )
+                )
         return found
 
     async def find_active(self, *, principal: Principal, client_id: str, kind: str) -> Elicitation | None:
@@ -109,14 +121,11 @@ class ElicitationRepository:
 
     async def set_url(self, elicitation_id: str, url: str) -> None:
         """Store the URL that the client is told, where it becomes known only later."""
-        id_hash = hash_of(elicitation_id)
-        async with self._transactions.writing() as connection:
-            principal = await _owner(connection, id_hash)
-            if principal is not None:
-                sealed = self._transactions.keys.at("elicitations", principal, id_hash).seal("url", url)
-                await connection.execute(
-                    update(elicitations).where(elicitations.c.id_hash == id_hash).values(url=sealed)
-                )
+        await self._seal(elicitation_id, "url", url)
+
+    async def set_error(self, elicitation_id: str, error: str) -> None:
+        """Store what went wrong in an open request, which stays open for another try."""
+        await self._seal(elicitation_id, "error", error, active)
 
     async def mark_opened(self, elicitation_id: str) -> bool:
         """Move from pending to opened; False when it is not pending any more."""
@@ -185,11 +194,26 @@ class ElicitationRepository:
         ids: list[str] = []
         for row in rows:
             with contextlib.suppress(Unsealable):
-                seal = self._transactions.keys.at(
-                    "elicitations", Principal(row.issuer, row.subject), row.id_hash
+                ids.append(
+                    _opened_id(
+                        self._transactions.keys, Principal(row.issuer, row.subject), row.id_hash, row.id
+                    )
                 )
-                ids.append(seal.open("id", row.id))
         return ids
+
+    async def _seal(
+        self, elicitation_id: str, column: str, text: str, *conditions: ColumnElement[bool]
+    ) -> None:
+        id_hash = hash_of(elicitation_id)
+        async with self._transactions.writing() as connection:
+            principal = await _owner(connection, id_hash)
+            if principal is not None:
+                sealed = self._transactions.keys.at("elicitations", principal, id_hash).seal(column, text)
+                await connection.execute(
+                    update(elicitations)
+                    .where(elicitations.c.id_hash == id_hash, *conditions)
+                    .values({column: sealed})
+                )
 
 
 async def settle(
@@ -276,6 +300,20 @@ async def _owner(connection: AsyncConnection, id_hash: str) -> Principal | None:
     query = select(elicitations.c.issuer, elicitations.c.subject).where(elicitations.c.id_hash == id_hash)
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else Principal(issuer=row.issuer, subject=row.subject)
+
+
+def _padded(hashes: list[str]) -> list[str]:
+    """Repeat the last one up to a power of two.
+
+    Drivers keep the last hundred statements prepared, for each connection; a statement for every
+    number of waiters would fill that with long ones.
+    """
+    size = 1 << (len(hashes) - 1).bit_length() if hashes else 0
+    return hashes + hashes[-1:] * (size - len(hashes))
+
+
+def _opened_id(keys: KeyRing, principal: Principal, id_hash: str, sealed: Sealed) -> str:
+    return keys.at("elicitations", principal, id_hash).open("id", sealed)
 
 
 def _values(keys: KeyRing, elicitation: Elicitation) -> dict[str, object]:

@@ -37,9 +37,11 @@ class LoginFlowRepository:
         poll_token: SecretStr,
         scopes: frozenset[str],
         expires_at: datetime,
+        uid: str | None = None,
     ) -> LoginFlow:
         """Store a flow that was started; when there is one for this elicitation already, answer that.
 
+        `uid` is the account that must come of it, and stays what it is.
         It is marked `discard` from the start when the elicitation ended in the meantime.
 
         Raises:
@@ -70,6 +72,7 @@ class LoginFlowRepository:
                 "discard": state in _UNWANTED,
                 "attempts": 0,
                 "due_at": now,
+                "uid": seal.seal_optional("uid", uid),
             }
             creation = insert(login_flows).values(values).returning(login_flows)
             row = await _find(connection, elicitation_hash) or (await connection.execute(creation)).one()
@@ -220,6 +223,7 @@ def _flow(keys: KeyRing, row: Row[Any]) -> LoginFlow:
         discard=row.discard,
         attempts=row.attempts,
         result=None if row.result is None else _result(seal, row.result),
+        uid=seal.open_optional("uid", row.uid),
     )
 
 

@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0004"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -80,7 +80,7 @@ class ElicitationColumns(PersonColumns):
 
 
 class LoginFlowColumns(LeasedColumns):
-    """`result` is a sealed pair; `discard` says that it must be deleted at Nextcloud."""
+    """`result` is a sealed pair; `discard` says that it must be deleted at Nextcloud; `uid` is whose it must be."""
 
     elicitation_hash: Named[str] = Column(String, ForeignKey("elicitations.id_hash"))
     elicitation_id: Named[Sealed] = Column(SealedValue)
@@ -91,10 +91,11 @@ class LoginFlowColumns(LeasedColumns):
     expires_at: Named[datetime] = Column(UtcTime)
     discard: Named[bool] = Column(Boolean)
     result: Named[Sealed | None] = Column(SealedValue)
+    uid: Named[Sealed | None] = Column(SealedValue)
 
 
 class AccountColumns(PersonColumns):
-    """Stays when a person disconnects, so that the uid stays pinned."""
+    """Stays when a person disconnects, so that nobody else gets the uid; see `Consent` for who may change it."""
 
     id: Named[str] = Column(String, primary_key=True)
     nextcloud_url: Named[str]

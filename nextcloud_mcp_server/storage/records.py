@@ -38,8 +38,8 @@ class ElicitationState(StrEnum):
 class Elicitation:
     """One request for a browser visit. `id` is a UUID; the database holds its hash and seals it.
 
-    `url` is what the client was told. `error` is a sentence for a failed one, `account_name` the
-    Nextcloud account that a complete one connected.
+    `url` is what the client was told. `error` is a sentence: why one failed, or what went wrong so
+    far in one that is open. `account_name` is the Nextcloud account that a complete one connected.
     """
 
     id: str
@@ -63,6 +63,7 @@ class LoginFlow:
     `result` is set as soon as Nextcloud answered, before anything else happens with it.
     `discard` says that whatever arrives must be deleted at Nextcloud.
     `scopes` are those the person ticked (all that were offered where there is no page of ours).
+    `uid` is the account that the operator's mapping gives the person; None on one person's server.
     """
 
     id: str
@@ -76,6 +77,7 @@ class LoginFlow:
     discard: bool = False
     attempts: int = 0
     result: "LoginResult | None" = None
+    uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from nextcloud_mcp_server.errors import (
     NextcloudMcpError,
     NotFound,
     Unavailable,
+    WrongAccount,
 )
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer
@@ -221,7 +222,8 @@ class GuardedTool(Tool):
                 result=result,
                 detail=_object(arguments),
                 request_id=call.request_id,
-                now=not self._spec.read_only,
+                # An answer for another person must be known even when the server is killed next.
+                now=not self._spec.read_only or result == WrongAccount.__name__,
             )
         return value
 

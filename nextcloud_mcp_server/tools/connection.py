@@ -80,8 +80,11 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
 
 async def _status(access: Access) -> Status:
     known = await access.connection()
-    server = await access.server() if known.connected else None
-    if server is None and known.connected:
+    # A client that the person has allowed nothing yet may not ask their Nextcloud, and asking what is
+    # connected must not ask for permission.
+    asks = known.connected and bool(known.scopes)
+    server = await access.server() if asks else None
+    if server is None and asks:
         # Nextcloud may just have refused the credential.
         known = await access.connection()
     if not known.connected:
@@ -95,7 +98,7 @@ async def _status(access: Access) -> Status:
         permissions=tuple(sorted(known.scopes)),
         server_version=server.version if server else None,
         apps=sorted(server.apps) if server else None,
-        next_step=_next_step(access.bound - known.scopes, reachable=server is not None),
+        next_step=_next_step(access.bound - known.scopes, reachable=server is not None or not asks),
     )
 
 

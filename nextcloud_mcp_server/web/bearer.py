@@ -18,6 +18,7 @@ from nextcloud_mcp_server.auth import strict_json
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
+from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
 
@@ -96,7 +97,7 @@ class BearerLayer:
             body = await self._read(receive)
             if body is None:
                 return
-            self._check_call(body, bearer)
+            self._check_call(body, bearer, Headers(scope=scope).get("mcp-protocol-version"))
             receive = _replaying(body, receive)
         await self._app(scope, receive, send)
 
@@ -137,14 +138,15 @@ class BearerLayer:
             if not message.get("more_body", False):
                 return bytes(body)
 
-    def _check_call(self, body: bytes, bearer: Bearer) -> None:
+    def _check_call(self, body: bytes, bearer: Bearer, version: str | None) -> None:
         try:
             value = strict_json.read(body)
         except ValueError as error:
             raise _Refused(_parse_error(f"The body was not read: {error}.")) from None
         needed = {scope for name in _called(value) for scope in self._needs(name)}
         if bearer.scopes is not None and not needed <= bearer.scopes:
-            raise _Refused(self._insufficient(frozenset(needed)))
+            kept = frozenset[str]() if wire.keeps_scopes(version) else bearer.scopes
+            raise _Refused(self._insufficient(kept | needed))
 
     def _no_token(self) -> Response:
         # RFC 6750 §3.1: who sent nothing is told no error code.

@@ -1,14 +1,24 @@
 """The pages of one visit for the person it is for: what is asked, whose account it is, how it ended."""
 
+from collections.abc import Callable
+from datetime import datetime
+
 from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.visit import Visit
-from nextcloud_mcp_server.errors import ElicitationUnknown, SignInRefused
+from nextcloud_mcp_server.errors import ElicitationUnknown, SignInRefused, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState, SignedIn
 from nextcloud_mcp_server.web.cookies import Onward
 from nextcloud_mcp_server.web.forms import single
 from nextcloud_mcp_server.web.pages import Name, in_order, page
-from nextcloud_mcp_server.web.visit_pages import ConsentForm, consent_page, done_page, failed_page
+from nextcloud_mcp_server.web.visit_pages import (
+    ConsentForm,
+    consent_page,
+    done_page,
+    failed_page,
+    to_waiting,
+    waiting_page,
+)
 from nextcloud_mcp_server.web.visitor import (
     CONFIRM,
     CONSENT,
@@ -30,9 +40,15 @@ from nextcloud_mcp_server.web.visitor import (
     visit_target,
 )
 
+# Many people wait at once, maybe behind one address, which may ask only so often.
+_FOLLOW_SECONDS = 5
+
 
 class VisitPages:
     """The handlers. Each asks for the visit as the person who is signed in, and so may be refused."""
+
+    def __init__(self, *, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
 
     async def show(self, visitor: Visitor, who: SignedIn) -> Response:
         """Show what is asked for."""
@@ -70,7 +86,9 @@ class VisitPages:
             )
         url = await visitor.visits.allow(elicitation_id, who, visitor.cookies.session, ticked)
         if url is None:
-            return see(visit_path(DONE, elicitation_id))
+            now = await visitor.visits.view(elicitation_id, who)
+            done = see(visit_path(DONE, elicitation_id))
+            return done if now.state.final else to_waiting(elicitation_id, without=now.needed - ticked)
         response = see(NEXTCLOUD)
         visitor.cookies.set_onward(response, Onward(url, visit_target(elicitation_id)))
         return response
@@ -92,6 +110,35 @@ class VisitPages:
         """Show the page for old links to who is not signed in."""
         del visitor
         raise ElicitationUnknown("Nobody is signed in.")
+
+    async def wait(self, visitor: Visitor, who: SignedIn) -> Response:
+        """Follow a visit that no browser comes back from to its end."""
+        visit = await visitor.visits.view(_id_in_address(visitor), who)
+        if visit.state.final:
+            return see(visit_path(DONE, visit.id))
+        if visit.login_url is None:
+            if visit.error is not None:
+                visitor.request.state.retry = visit_path(CONSENT, visit.id)
+                raise WrongAccount(visit.error)
+            return see(visit_path(CONSENT, visit.id))
+        return waiting_page(
+            visitor.request,
+            visit,
+            login_url=visit.login_url.get_secret_value(),
+            csrf=visitor.cookies.form_check(_waiting_for(visit.id)),
+            now=self._clock(),
+            follow_seconds=_FOLLOW_SECONDS,
+        )
+
+    async def cancel(self, visitor: Visitor, who: SignedIn) -> Response:
+        """End a visit from the page that follows it."""
+        form = await our_form(visitor)
+        elicitation_id = asked_id(visitor, form.get("elicitationId", []))
+        require_check(visitor, form, _waiting_for(elicitation_id))
+        visit = await visitor.visits.view(elicitation_id, who)
+        if not visit.state.final:
+            await visitor.visits.decline(elicitation_id, who)
+        return see(visit_path(DONE, elicitation_id))
 
     async def come_back(self, visitor: Visitor, who: SignedIn) -> Response:
         """Take the answer of the grant provider, and replace its address at once."""
@@ -170,7 +217,7 @@ async def _further_on(visitor: Visitor, who: SignedIn, visit: Visit) -> Response
         return see(visit_path(DONE, visit.id))
     if await visitor.visits.held(visit.id, who, visitor.cookies.session):
         return see(visit_path(CONFIRM, visit.id))
-    return None
+    return to_waiting(visit.id) if visit.login_url is not None else None
 
 
 def _id_in_address(visitor: Visitor) -> str:
@@ -184,3 +231,7 @@ def _form(visitor: Visitor, elicitation_id: str) -> ConsentForm:
 
 def _confirming(elicitation_id: str) -> str:
     return f"confirm {elicitation_id}"
+
+
+def _waiting_for(elicitation_id: str) -> str:
+    return f"wait {elicitation_id}"

@@ -4,27 +4,31 @@ In personal mode nobody signs in here: the operator is the person. A GET changes
 fetches it. Links that are unknown, malformed, used or expired look the same, to the byte.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
-from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.visit import Visit
 from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
-from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
-from nextcloud_mcp_server.web.visit_pages import ConsentForm, consent_page, done_page, failed_page
+from nextcloud_mcp_server.web.pages import page
+from nextcloud_mcp_server.web.visit_pages import (
+    ConsentForm,
+    consent_page,
+    done_page,
+    failed_page,
+    to_waiting,
+    waiting_page,
+)
 
 _FOLLOW_SECONDS = 2
 _PROVISION = "/oauth/provision"
-_WAITING = "/oauth/waiting"
 
 
 class Consent(Protocol):
@@ -95,7 +99,7 @@ class ConsentPages:
         context = await self._context(request)
         visit = await context.find(visit_id)
         if context.session.holds_ticket(visit_id) and (visit.state.final or visit.login_url):
-            return _to_waiting(visit_id)
+            return to_waiting(visit_id)
         if visit.state.final:
             raise ElicitationUnknown("This request is over.")
         return self._consent_page(request, context.session, visit, ticked=visit.needed)
@@ -106,7 +110,7 @@ class ConsentPages:
         visit = await context.find(visit_id)
         if visit.state.final:
             if context.session.holds_ticket(visit_id):
-                return _to_waiting(visit_id)
+                return to_waiting(visit_id)
             raise ElicitationUnknown("This request is over.")
         # What is allowed already stays so, whatever this form says: it is ended elsewhere.
         ticked = (frozenset(form.get("allow", ())) | visit.granted) & visit.offered
@@ -119,7 +123,7 @@ class ConsentPages:
             return self._consent_page(request, context.session, visit, ticked=ticked, nothing_ticked=True)
         else:
             await context.consent.approve(visit_id, ticked)
-        response = _to_waiting(visit_id, without=visit.needed - ticked if answer == "allow" else ())
+        response = to_waiting(visit_id, without=visit.needed - ticked if answer == "allow" else ())
         context.session.give_ticket(response, visit_id)
         return response
 
@@ -138,7 +142,14 @@ class ConsentPages:
             case ElicitationState.FAILED:
                 return failed_page(request.headers, visit)
             case ElicitationState.PENDING | ElicitationState.OPENED if visit.login_url is not None:
-                return self._waiting_page(request, context.session, visit, visit.login_url.get_secret_value())
+                return waiting_page(
+                    request,
+                    visit,
+                    login_url=visit.login_url.get_secret_value(),
+                    csrf=context.session.form_check(visit_id),
+                    now=self._clock(),
+                    follow_seconds=_FOLLOW_SECONDS,
+                )
             case _:
                 raise ElicitationUnknown("This request is over.")
 
@@ -150,7 +161,7 @@ class ConsentPages:
         visit = await context.find(visit_id)
         if not visit.state.final:
             await context.consent.decline(visit_id)
-        return _to_waiting(visit_id)
+        return to_waiting(visit_id)
 
     async def _context(self, request: Request) -> _Context:
         # The keys come with the state machine, which is built when it is first asked for.
@@ -186,41 +197,3 @@ class ConsentPages:
         )
         session.remember(response)
         return response
-
-    def _waiting_page(
-        self, request: Request, session: BrowserSession, visit: Visit, login_url: str
-    ) -> Response:
-        seconds_left = max(0, int((visit.expires_at - self._clock()).total_seconds()))
-        at_most = int(LIFETIME.total_seconds())
-        sentence, minutes = time_left(seconds_left)
-        without = in_order(visit.needed.intersection(request.query_params.getlist("without")))
-        here = _waiting_url(visit.id, without=without)
-        paused = "paused" in request.query_params
-        return page(
-            request.headers,
-            "waiting.html",
-            headers={} if paused else {"Refresh": str(_FOLLOW_SECONDS)},
-            id=visit.id,
-            csrf=session.form_check(visit.id),
-            host=Name.of_host(visit.nextcloud_host),
-            login_url=login_url,
-            seconds_left=min(seconds_left, at_most),
-            seconds_at_most=at_most,
-            time_left=sentence,
-            minutes=minutes,
-            left_out=without,
-            paused=paused,
-            here=here,
-            paused_here=f"{here}&paused=1",
-        )
-
-
-def _to_waiting(visit_id: str, *, without: Iterable[str] = ()) -> Response:
-    # 303, never 307: the answer must not be posted again (RFC 9700 §4.12).
-    return RedirectResponse(_waiting_url(visit_id, without=without), 303)
-
-
-def _waiting_url(visit_id: str, *, without: Iterable[str]) -> str:
-    """Address the waiting page; `without` is only for telling the person what they left out."""
-    fields = [("elicitationId", visit_id), *(("without", scope) for scope in in_order(without))]
-    return f"{_WAITING}?{urlencode(fields, safe=':')}"

@@ -70,7 +70,7 @@ def people_routes(
         [
             _page_route("/", _people_home(mcp_url), "GET"),
             *_sign_in_routes(door, SignInPages(nextcloud_host)),
-            *_visit_routes(door, VisitPages()),
+            *_visit_routes(door, VisitPages(clock=clock)),
             *_account_routes(door, AccountPages(clock=clock)),
         ]
     )
@@ -94,6 +94,8 @@ def _visit_routes(door: Door, pages: VisitPages) -> list[Route]:
         _people_route("/oauth/consent", door.signed_in(pages.show, otherwise=first), "GET"),
         _people_route("/oauth/consent", door.signed_in(pages.answer, otherwise=signed_out), "POST"),
         _people_route("/oauth/nextcloud", door.signed_in(pages.go_on, otherwise=nowhere), "GET"),
+        _people_route("/oauth/waiting", door.signed_in(pages.wait, otherwise=first), "GET"),
+        _people_route("/oauth/cancel", door.signed_in(pages.cancel, otherwise=signed_out), "POST"),
         _people_route("/oauth/callback/nextcloud", door.signed_in(pages.come_back, otherwise=refused), "GET"),
         _people_route("/oauth/confirm", door.signed_in(pages.ask_whose, otherwise=first), "GET"),
         _people_route("/oauth/confirm", door.signed_in(pages.confirm, otherwise=signed_out), "POST"),

@@ -1,16 +1,23 @@
-"""The pages of one visit that all modes share: what is asked for, and how it ended."""
+"""The pages of one visit that all modes share: what is asked for, waiting for Nextcloud, how it ended."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
+from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.visit import Visit
-from nextcloud_mcp_server.web.pages import Name, in_order, page
+from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
 from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page
 
 logger = logging.getLogger(__name__)
+
+_WAITING = "/oauth/waiting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,47 @@ def consent_page(
         ticked=ticked,
         nothing_ticked=nothing_ticked,
     )
+
+
+def to_waiting(visit_id: str, *, without: Iterable[str] = ()) -> Response:
+    """Send the browser to the page that follows a visit; `without` is what the person left out."""
+    # 303, never 307: the answer must not be posted again (RFC 9700 §4.12).
+    return RedirectResponse(_waiting_url(visit_id, without=without), 303)
+
+
+def waiting_page(
+    request: Request, visit: Visit, *, login_url: str, csrf: str, now: datetime, follow_seconds: int
+) -> Response:
+    """Follow a visit while its person confirms at Nextcloud; the page looks again by itself."""
+    seconds_left = max(0, int((visit.expires_at - now).total_seconds()))
+    at_most = int(LIFETIME.total_seconds())
+    sentence, minutes = time_left(seconds_left)
+    without = in_order(visit.needed.intersection(request.query_params.getlist("without")))
+    here = _waiting_url(visit.id, without=without)
+    paused = "paused" in request.query_params
+    return page(
+        request.headers,
+        "waiting.html",
+        headers={} if paused else {"Refresh": str(follow_seconds)},
+        id=visit.id,
+        csrf=csrf,
+        host=Name.of_host(visit.nextcloud_host),
+        login_url=login_url,
+        seconds_left=min(seconds_left, at_most),
+        seconds_at_most=at_most,
+        time_left=sentence,
+        minutes=minutes,
+        left_out=without,
+        paused=paused,
+        here=here,
+        paused_here=f"{here}&paused=1",
+    )
+
+
+def _waiting_url(visit_id: str, *, without: Iterable[str]) -> str:
+    """Address the waiting page; `without` is only for telling the person what they left out."""
+    fields = [("elicitationId", visit_id), *(("without", scope) for scope in in_order(without))]
+    return f"{_WAITING}?{urlencode(fields, safe=':')}"
 
 
 def done_page(request_headers: Headers, visit: Visit, *, has_account_page: bool = False) -> Response:

@@ -60,7 +60,10 @@ class Visits(Protocol):
     async def allow(
         self, elicitation_id: str, who: SignedIn, token: str, scopes: frozenset[str]
     ) -> str | None:
-        """Record what was ticked; tell where the person confirms, or None when nothing is left to do."""
+        """Record what was ticked; tell where the browser goes to confirm, or None when it stays here.
+
+        Then the visit is complete, or has a `login_url` for the page that follows it.
+        """
         ...
 
     async def decline(self, elicitation_id: str, who: SignedIn) -> None:

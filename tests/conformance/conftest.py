@@ -11,6 +11,7 @@ import pytest
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.conformance.mcpdo import Mcpdo
 from tests.integration.computer import ROOT, Computer, open_computer
+from tests.integration.crowd import Crowd, open_crowd
 from tests.integration.world import World, open_world
 from tests.node import find_node, missing
 
@@ -21,6 +22,12 @@ SDK_1_30 = ROOT / ".work" / "sdk-1.30"
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncGenerator[World]:
     async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+        yield made
+
+
+@pytest.fixture
+async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
+    async with open_crowd(tmp_path / "data") as made:
         yield made
 
 

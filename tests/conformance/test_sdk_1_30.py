@@ -1,52 +1,20 @@
 """The SDK's client of the handshake era, version 1.30, in an environment of its own."""
 
-import json
-import os
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-from anyio.streams.buffered import BufferedByteReceiveStream
 
+from tests.conformance.old_client import LIST, of, played
 from tests.integration.computer import Computer
 from tests.integration.world import World
-
-LIST = "nc_notes_list_notes"
-SCRIPT = Path(__file__).parent / "sdk_1_30" / "client.py"
-LONGEST_LINE = 1_000_000
-
-
-async def played(python: Path, **plan: object) -> AsyncGenerator[dict[str, Any]]:
-    """Start the client; each line it prints is one event."""
-    nothing: dict[str, str] = {}
-    given: dict[str, object] = {
-        "headers": nothing,
-        "env": nothing,
-        "elicitation": True,
-        "tool": LIST,
-        "rounds": 5,
-    } | plan
-    command = [str(python), str(SCRIPT), json.dumps(given)]
-    # Not from here: its `mcp` would find our version of everything.
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with anyio.fail_after(120):
-        async with await anyio.open_process(command, env=plain, stderr=None) as process:
-            assert process.stdout is not None
-            lines = BufferedByteReceiveStream(process.stdout)
-            while True:
-                try:
-                    yield json.loads(await lines.receive_until(b"\n", LONGEST_LINE))
-                except anyio.IncompleteRead:
-                    break
 
 
 async def over_http(world: World, python: Path, **plan: object) -> list[dict[str, Any]]:
     headers = {"Authorization": f"Bearer {world.secret}"}
     events: list[dict[str, Any]] = []
     async with world.person() as alice:
-        async for event in played(python, server=f"{world.url}/mcp", headers=headers, **plan):
+        async for event in played(python, {"server": f"{world.url}/mcp", "headers": headers, **plan}):
             if event["event"] == "asked" and not any(one["event"] == "asked" for one in events):
                 world.visit(alice.allow, event["url"])
             events.append(event)
@@ -57,15 +25,11 @@ async def over_stdio(computer: Computer, python: Path, **plan: object) -> list[d
     events: list[dict[str, Any]] = []
     server = computer.command("serve", "--transport", "stdio")
     async with computer.person() as alice:
-        async for event in played(python, server=server, env=computer.environment, **plan):
+        async for event in played(python, {"server": server, "env": computer.environment, **plan}):
             if event["event"] == "asked" and not any(one["event"] == "asked" for one in events):
                 computer.visit(alice.allow, event["url"])
             events.append(event)
     return events
-
-
-def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [event for event in events if event["event"] == kind]
 
 
 @pytest.mark.parametrize(("elicitation", "how"), [(True, -32042), (False, "text")])
@@ -108,7 +72,7 @@ async def test_a_restart_between_two_starts_of_version_1_30_loses_nothing(
 ) -> None:
     headers = {"Authorization": f"Bearer {world.secret}"}
     plan: dict[str, object] = {"server": f"{world.url}/mcp", "headers": headers, "rounds": 1}
-    before = [event async for event in played(python_1_30, **plan)]
+    before = [event async for event in played(python_1_30, plan)]
     await world.stop()
     await world.start()
     events = await over_http(world, python_1_30)

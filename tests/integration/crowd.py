@@ -1,7 +1,7 @@
 """A sandbox Nextcloud, an identity provider and our server for many people, for the integration tests."""
 
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import httpx2
+from anyio.abc import TaskStatus
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -19,6 +20,7 @@ from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.sandbox.state import OAuthClient
 from nextcloud_mcp_server.storage.crypto import new_key
 from tests.integration.world import Clock, People, served
 
@@ -31,40 +33,68 @@ class Crowd(People):
 
     issuer: Issuer
     clock: Clock
+    listener: socket.socket
+    known: OAuthClient
     parts: app.Parts | None = None
-    url: str = ""
     config: settings.Settings | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
     key: str = field(default_factory=new_key)
+    _stop: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
 
     def token(self, name: str, *, client_id: str = "assistant", scope: str = EVERYTHING) -> str:
         """Have the identity provider issue an access token for us."""
         return self.issuer.access_token(name, audience=f"{self.url}/mcp", client_id=client_id, scope=scope)
 
-    @asynccontextmanager
-    async def started(self, **overrides: object) -> AsyncGenerator[None]:
-        """Run our server while the block runs, with a client of its own at both providers."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            callback = f"{self.url}/oauth/callback"
-            self.issuer.add_client("us", redirect_uris=[f"{callback}/sign-in"], secret="issuer-secret")
-            known = self.sandbox.state.new_oauth_client("MCP server", f"{callback}/nextcloud")
-            given: dict[str, object] = {
-                "mode": "oidc",
-                "nextcloud_host": self.nextcloud_url,
-                "nextcloud_mcp_server_url": self.url,
-                "oidc_issuer": self.issuer.url,
-                "oidc_client_id": "us",
-                "oidc_client_secret": "issuer-secret",
-                "nextcloud_oauth_client_id": known.client_id,
-                "nextcloud_oauth_client_secret": known.client_secret,
-                "token_encryption_keys": self.key,
-                "data_dir": self.data_dir,
-                "hold_seconds": 20,
-            }
-            self.config = settings.load(**(given | self.overrides | overrides))
-            async with self._served(self.config, listener):
-                yield
+    @property
+    def url(self) -> str:
+        """Tell where our server is, or will be."""
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    async def start(self, **overrides: object) -> None:
+        """Run our server until it is stopped, with the data and the port of the one before."""
+        self.overrides |= overrides
+        config = self.config = settings.load(**(self._settings() | self.overrides))
+        stopping, stopped = anyio.Event(), anyio.Event()
+
+        async def serve(*, task_status: TaskStatus[None]) -> None:
+            # A duplicate: the port stays ours while no server runs, and whoever comes then waits for the next.
+            async with self._served(config, self.listener.dup()):
+                task_status.started()
+                await stopping.wait()
+            stopped.set()
+
+        async def stop() -> None:
+            stopping.set()
+            with anyio.fail_after(10):
+                await stopped.wait()
+
+        await self.group.start(serve)
+        self._stop = stop
+
+    async def stop(self) -> None:
+        """Stop our server; its database stays."""
+        if self._stop is not None:
+            await self._stop()
+
+    async def restart(self, **overrides: object) -> None:
+        """Stop our server, and start it with these settings changed."""
+        await self.stop()
+        await self.start(**overrides)
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            "mode": "oidc",
+            "nextcloud_host": self.nextcloud_url,
+            "nextcloud_mcp_server_url": self.url,
+            "oidc_issuer": self.issuer.url,
+            "oidc_client_id": "us",
+            "oidc_client_secret": "issuer-secret",
+            "nextcloud_oauth_client_id": self.known.client_id,
+            "nextcloud_oauth_client_secret": self.known.client_secret,
+            "token_encryption_keys": self.key,
+            "data_dir": self.data_dir,
+            "hold_seconds": 20,
+        }
 
     @asynccontextmanager
     async def replica(self) -> AsyncGenerator[int]:
@@ -85,10 +115,18 @@ class Crowd(People):
     async def client(self, token: str, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
         """Connect the SDK's client with a person's token."""
         headers = {"Authorization": f"Bearer {token}", **options.pop("headers", {})}
-        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-            transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
-            async with Client(transport, **options) as client:
-                yield client
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            self.client_over(http, **options) as client,
+        ):
+            yield client
+
+    @asynccontextmanager
+    async def client_over(self, http: httpx2.AsyncClient, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
+        """Connect the SDK's client, whose HTTP client knows by itself what to send as a token."""
+        transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
+        async with Client(transport, **options) as client:
+            yield client
 
     @asynccontextmanager
     async def raw(
@@ -111,7 +149,16 @@ async def open_crowd(folder: Path, **overrides: object) -> AsyncGenerator[Crowd]
         serving(issuer),
         anyio.create_task_group() as group,
     ):
-        crowd = Crowd(sandbox, nextcloud_url, folder, group, issuer, clock, overrides=overrides)
-        async with crowd.started():
-            yield crowd
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            callback = f"http://127.0.0.1:{listener.getsockname()[1]}/oauth/callback"
+            issuer.add_client("us", redirect_uris=[f"{callback}/sign-in"], secret="issuer-secret")
+            known = sandbox.state.new_oauth_client("MCP server", f"{callback}/nextcloud")
+            crowd = Crowd(
+                sandbox, nextcloud_url, folder, group, issuer, clock, listener, known, overrides=overrides
+            )
+            await crowd.start()
+            try:
+                yield crowd
+            finally:
+                await crowd.stop()
         group.cancel_scope.cancel()

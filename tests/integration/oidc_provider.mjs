@@ -1,9 +1,9 @@
 // oidc-provider as somebody's identity provider: alice and bob, a form to sign in, JWTs for the resources.
 //
-// Reads one JSON document from standard input: {"clients": […], "scopes": […], "resources": […]}, clients as
-// oidc-provider takes them. Writes its issuer identifier as the first line, and ends with standard input.
+// Reads one JSON document from standard input: {"clients": […], "scopes": […], "resources": […], "keys": […],
+// "port": …}, clients as oidc-provider takes them, private keys as JWKs of which the first signs. Writes its issuer identifier as the first line, and ends with standard input.
 
-import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
@@ -19,15 +19,12 @@ const wanted = await new Promise((resolve) => lines.once("line", (line) => resol
 lines.on("close", () => process.exit(0));
 
 const server = createServer();
-await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+await new Promise((resolve) => server.listen(wanted.port, "127.0.0.1", resolve));
 const issuer = `http://127.0.0.1:${server.address().port}`;
-
-const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
-const key = { ...privateKey.export({ format: "jwk" }), alg: "RS256", kid: "k1", use: "sig" };
 
 const provider = new Provider(issuer, {
   clients: wanted.clients,
-  jwks: { keys: [key] },
+  jwks: { keys: wanted.keys },
   cookies: { keys: [randomBytes(16).toString("hex")] },
   scopes: ["openid", "offline_access", ...wanted.scopes],
   claims: { openid: ["sub"], profile: ["name", "preferred_username"] },

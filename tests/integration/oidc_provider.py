@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from jwt.algorithms import RSAAlgorithm
 
 from tests.integration.computer import ROOT
 from tests.node import find_node, missing
@@ -41,15 +43,38 @@ def mcp_client(client_id: str, redirect_uri: str = "http://127.0.0.1/callback") 
     }
 
 
+def signing_key(kid: str = "k1") -> dict[str, Any]:
+    """Make a private key as a JWK."""
+    key = generate_private_key(public_exponent=65537, key_size=2048)
+    made = {**RSAAlgorithm.to_jwk(key, as_dict=True), "alg": "RS256", "kid": kid, "use": "sig"}
+    # It would be published with the public half, which verifies.
+    del made["key_ops"]
+    return made
+
+
 @asynccontextmanager
 async def open_oidc_provider(
-    clients: Collection[Mapping[str, Any]], *, resources: Collection[str], scopes: Collection[str] = ()
+    clients: Collection[Mapping[str, Any]],
+    *,
+    resources: Collection[str],
+    scopes: Collection[str] = (),
+    keys: Collection[Mapping[str, Any]] = (),
+    port: int = 0,
 ) -> AsyncGenerator[str]:
-    """Run it with alice and bob while the block runs, and give its issuer identifier."""
+    """Run it with alice and bob while the block runs, and give its issuer identifier.
+
+    All it remembers ends with it; `keys` (the first signs) and `port` can be those of the one before.
+    """
     node = find_node()
     if not INSTALLED.is_file():
         missing("oidc-provider is not installed (npm ci --ignore-scripts)")
-    wanted = {"clients": list(clients), "resources": list(resources), "scopes": list(scopes)}
+    wanted = {
+        "clients": list(clients),
+        "resources": list(resources),
+        "scopes": list(scopes),
+        "keys": list(keys) or [signing_key()],
+        "port": port,
+    }
     # What it remarks about in-memory storage and http is no trouble here.
     async with await anyio.open_process([node, str(SCRIPT)], stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None

@@ -1,19 +1,24 @@
 """Mode `oidc` from end to end: two people, their tokens, browsers, consents and notes."""
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import pytest
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.settings import child_environment
+from nextcloud_mcp_server.storage.records import Principal
 from tests.integration.crowd import Crowd
 from tests.integration.world import Asked
 
 LIST = "nc_notes_list_notes"
+#: What the identity provider calls Alice.
+SUBJECT = "u-7f3a"
 
 
 def titles(result: CallToolResult) -> set[str]:
@@ -39,6 +44,7 @@ async def test_two_people_consent_once_each_and_read_only_their_own_notes(crowd:
     assert "alice" in alice.seen[-1].text
 
 
+@pytest.mark.parametrize("crowd", [{"hold_seconds": 0}], indirect=True)
 async def test_the_link_of_one_person_is_refused_to_another(crowd: Crowd) -> None:
     url_mode: dict[str, Any] = {"elicitation": {"url": {}}}
     async with crowd.person("bob") as bob, crowd.raw(crowd.token("alice"), capabilities=url_mode) as hers:
@@ -80,6 +86,21 @@ async def test_a_second_client_of_a_connected_person_needs_no_second_trip_to_nex
     assert len(crowd.sandbox.state.oauth_grants) == 1
 
 
+async def test_asking_for_the_status_asks_for_no_permission(crowd: Crowd) -> None:
+    async with crowd.person("alice") as alice:
+        asked = Asked(crowd).by(alice.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as first:
+            await first.call_tool(LIST, {})
+        async with crowd.client(crowd.token("alice", client_id="another-assistant")) as second:
+            status = await second.call_tool("check_provisioning_status", {})
+
+    content: dict[str, Any] = status.structured_content or {}
+    assert not status.is_error, status.content
+    assert content["connected"]
+    assert content["permissions"] == []
+    assert "will ask the person first" in content["next_step"]
+
+
 async def test_a_token_for_reading_shows_and_calls_no_tool_that_writes(crowd: Crowd) -> None:
     token = crowd.token("alice", scope="openid notes:read")
     body = {
@@ -97,7 +118,7 @@ async def test_a_token_for_reading_shows_and_calls_no_tool_that_writes(crowd: Cr
     assert not any("write" in name or "create" in name for name in shown)
     assert refused.status_code == 403
     assert 'error="insufficient_scope"' in refused.headers["WWW-Authenticate"]
-    assert 'scope="notes:write"' in refused.headers["WWW-Authenticate"]
+    assert 'scope="notes:read notes:write"' in refused.headers["WWW-Authenticate"]
 
 
 async def test_an_access_token_that_runs_out_is_renewed_without_the_person(crowd: Crowd) -> None:
@@ -111,6 +132,25 @@ async def test_an_access_token_that_runs_out_is_renewed_without_the_person(crowd
 
     assert notes
     assert len(asked.urls) == 1
+
+
+async def test_an_answer_for_another_person_is_refused_and_written_down_before_the_call_ends(
+    crowd: Crowd,
+) -> None:
+    assert crowd.parts is not None
+    async with crowd.person("alice") as alice:
+        asked = Asked(crowd).by(alice.consent)
+        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+            await client.call_tool(LIST, {})
+            kept = crowd.sandbox.state.app_passwords
+            kept.update({secret: replace(one, uid="bob") for secret, one in kept.items()})
+            refused = await client.call_tool(LIST, {})
+            written = (await crowd.parts.core.get()).database.audit
+            [newest] = await written.recent(Principal(crowd.issuer.url, SUBJECT), 1)
+
+    assert refused.is_error
+    assert "another account" in str(refused.content)
+    assert (newest.action, newest.result) == (LIST, "WrongAccount")
 
 
 async def test_a_disconnect_ends_the_access_at_nextcloud_and_the_next_call_asks_again(crowd: Crowd) -> None:

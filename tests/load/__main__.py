@@ -21,13 +21,29 @@ _STEPS = {
     "big": Bench.big,
     "token": Bench.token,
     "refresh": Bench.refresh,
+    "renew": Bench.renew,
+    "kill": Bench.kill,
+    "cross": Bench.cross,
+    "pending": Bench.pending,
+    "wait": Bench.wait,
+    "slow": Bench.slow,
 }
+#: Need a system that tells what a process takes, or one whose processes can be forked and killed.
+_LINUX = frozenset({"big", "pending", "wait", "slow", "kill"})
 
 
 def main() -> int:
     """Run the steps, print the table, write the page."""
     options = _options()
-    effort = Effort(options.starts, options.calls, options.rounds, options.tries)
+    effort = Effort(
+        options.starts,
+        options.calls,
+        options.rounds,
+        options.tries,
+        options.people,
+        options.expiries,
+        options.kills,
+    )
     with tempfile.TemporaryDirectory() as folder:
         measured = anyio.run(_measure, Path(folder), effort, options.steps)
     if options.install:
@@ -50,7 +66,7 @@ async def _measure(folder: Path, effort: Effort, steps: list[str]) -> Measured:
     async with fake_nextcloud(folder) as upstream:
         bench = Bench(upstream, all_servers(upstream, folder / "data"), folder, effort)
         for name in steps:
-            if name == "big" and not process.is_readable():
+            if name in _LINUX and not process.is_readable():
                 continue
             _say(f"{name} …")
             try:
@@ -66,6 +82,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--calls", type=int, default=200, help="calls of each kind (200)")
     parser.add_argument("--rounds", type=int, default=4, help="rounds in which all take turns (4)")
     parser.add_argument("--tries", type=int, default=50, help="races for a refresh token (50; or 1000)")
+    parser.add_argument("--people", type=int, default=200, help="people with the same ids (200)")
+    parser.add_argument("--expiries", type=int, default=10, help="expiries of a shared grant (10; or 1000)")
+    parser.add_argument("--kills", type=int, default=10, help="killed servers (10; or 200)")
     parser.add_argument("--steps", nargs="*", choices=_STEPS, default=list(_STEPS), help="only these steps")
     parser.add_argument("--install", action="store_true", help="count the packages of an install (slow)")
     parser.add_argument("--output", help="write the figures as a page, such as docs/performance.md")

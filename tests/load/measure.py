@@ -14,9 +14,13 @@ from typing import Any
 import anyio
 import httpx2
 
-from tests.load import bearer, process
+from tests import kills
+from tests.kills import Toll
+from tests.load import bearer, people, process, renewal
 from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
+from tests.load.people import Crossed, Slow
+from tests.load.renewal import Renewals
 from tests.load.servers import (
     GET_NOTE,
     LIST_1000,
@@ -32,6 +36,7 @@ from tests.load.servers import (
     running,
 )
 from tests.load.token_requests import TokenRequests, token_requests
+from tests.town import open_town
 
 TRANSPORTS: tuple[Transport, ...] = ("stdio", "http")
 CONCURRENCY = (1, 16)
@@ -45,6 +50,9 @@ class Effort:
     calls: int
     rounds: int
     tries: int
+    people: int
+    expiries: int
+    kills: int
 
 
 @dataclass
@@ -103,6 +111,12 @@ class Measured:
     big_page_mb: float | None = None
     token_milliseconds: float | None = None
     token_requests: TokenRequests | None = None
+    renewals: Renewals | None = None
+    toll: Toll | None = None
+    crossed: Crossed | None = None
+    pending_mb: float | None = None
+    waiters_share: float | None = None
+    slow: Slow | None = None
     packages: int | None = None
     unknown_requests: set[str] = field(default_factory=set[str])
     failures: list[str] = field(default_factory=list[str])
@@ -206,7 +220,38 @@ class Bench:
 
     async def refresh(self) -> None:
         """Measure refreshes of our own tokens."""
-        self.measured.token_requests = await token_requests(self._folder, self._effort.tries)
+        self.measured.token_requests = await token_requests(self._apart("refresh"), self._effort.tries)
+
+    async def renew(self) -> None:
+        """Count the refreshes of one grant that several processes share."""
+        self.measured.renewals = await renewal.renewals(self._apart("renew"), self._effort.expiries)
+
+    async def kill(self) -> None:
+        """Kill servers on people's ways, and count what was lost."""
+        async with open_town(self._apart("kill")) as town:
+            self.measured.toll = await kills.play(town, self._effort.kills, seed=1)
+
+    async def cross(self) -> None:
+        """Count the answers that reach somebody else when everybody's requests carry the same ids."""
+        self.measured.crossed = await people.crossed(self._apart("cross"), self._effort.people)
+
+    async def pending(self) -> None:
+        """Measure what people on their way through a browser cost in memory."""
+        self.measured.pending_mb = await people.pending_mb(self._apart("pending"))
+
+    async def wait(self) -> None:
+        """Measure what calls that wait for people cost in processor time."""
+        self.measured.waiters_share = await people.waiters_share(self._apart("wait"))
+
+    async def slow(self) -> None:
+        """Time calls beside somebody whose Nextcloud is slow."""
+        effort = self._effort
+        self.measured.slow = await people.slow(self._apart("slow"), effort.calls, effort.rounds)
+
+    def _apart(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir()
+        return folder
 
     def note(self, failure: str) -> None:
         """Keep a failure for the report, once."""

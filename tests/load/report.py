@@ -4,23 +4,14 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 
+from tests.load.figure import Figure
 from tests.load.measure import CONCURRENCY, TRANSPORTS, Calls, Measured
+from tests.load.people_report import people_figures
 from tests.load.servers import TIMED
 
 MARKS = {True: "✓", False: "✗", None: "·"}
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One line of the table; `met` is None where nothing was measured."""
-
-    name: str
-    budget: str
-    found: str
-    met: bool | None
 
 
 def figures(measured: Measured) -> list[Figure]:
@@ -35,6 +26,7 @@ def figures(measured: Measured) -> list[Figure]:
         _big(measured),
         _token(measured),
         *_token_requests(measured),
+        *people_figures(measured),
     ]
 
 

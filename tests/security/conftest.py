@@ -50,3 +50,12 @@ async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.
     """Many people, whose accounts the operator's identity provider names."""
     async with visits_stage.open_visits(tmp_path, template, mapping_claim="preferred_username") as made:
         yield made
+
+
+@pytest.fixture
+async def following(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
+    """Many people, who confirm in login flows; the identity provider names their accounts."""
+    async with visits_stage.open_visits(
+        tmp_path, template, mapping_claim="preferred_username", follows=True
+    ) as made:
+        yield made

@@ -116,7 +116,9 @@ async def test_no_secret_name_or_error_stands_in_clear_in_the_database_or_its_lo
         poll_token=SecretStr(f"{CANARY} token"),
         scopes=waiting.scopes,
         expires_at=NOW,
+        uid=f"{CANARY} uid",
     )
+    await database.elicitations.set_error(waiting.id, f"{CANARY} another account")
 
     dump = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.name.startswith(path.name))
 

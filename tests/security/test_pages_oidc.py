@@ -48,6 +48,7 @@ LOOKS = [
     ("GET", "/oauth/nextcloud"),
     ("GET", "/oauth/confirm?elicitationId={open}"),
     ("GET", "/oauth/not-me?elicitationId={open}"),
+    ("GET", "/oauth/waiting?elicitationId={open}"),
     ("GET", "/oauth/done?elicitationId={open}"),
     ("GET", "/account"),
     ("PUT", "/account"),
@@ -57,6 +58,7 @@ FORMS = [
     "/oauth/other-account",
     "/oauth/consent",
     "/oauth/confirm",
+    "/oauth/cancel",
     "/account/sign-in",
     "/account/app",
     "/account/disconnect",
@@ -67,7 +69,7 @@ ROUTES = [*LOOKS, *(("POST", path) for path in FORMS), ("POST", "/mcp"), ("POST"
 #: Where an answer may send a browser: nowhere else, whatever was asked.
 PLACES = re.compile(
     r"/oauth/(sign-in|nextcloud)|/account"
-    r"|/oauth/(provision|consent|confirm|not-me|done)\?elicitationId=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"|/oauth/(provision|consent|confirm|waiting|not-me|done)\?elicitationId=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
 
 
@@ -131,7 +133,7 @@ async def test_before_a_sign_in_every_link_gets_the_same_page(
         "elicitationId=%3Cscript%3E",
     ],
 )
-@pytest.mark.parametrize("path", ["provision", "consent", "confirm", "not-me", "done"])
+@pytest.mark.parametrize("path", ["provision", "consent", "confirm", "not-me", "waiting", "done"])
 async def test_every_malformed_link_gets_the_same_page(
     people: httpx2.AsyncClient, visits: MemoryVisits, path: str, query: str
 ) -> None:
@@ -151,7 +153,7 @@ async def test_a_link_preview_has_no_effect(people: httpx2.AsyncClient, visits: 
     elicitation_id = visits.open()
     before = visits.visits[elicitation_id]
 
-    for path in ("provision", "consent", "confirm", "not-me", "done"):
+    for path in ("provision", "consent", "confirm", "not-me", "waiting", "done"):
         answers = [await people.get(url(path, elicitation_id)), await people.head(url(path, elicitation_id))]
         assert all("set-cookie" not in answer.headers for answer in answers)
 
@@ -159,7 +161,7 @@ async def test_a_link_preview_has_no_effect(people: httpx2.AsyncClient, visits: 
     assert visits.calls == []
 
 
-@pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "done"])
+@pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
 async def test_somebody_elses_link_is_refused_and_tells_nothing_about_it(
     people: httpx2.AsyncClient, visits: MemoryVisits, path: str
 ) -> None:
@@ -186,7 +188,7 @@ async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(visits: M
         check = checks(page)[-1]
         answers = [
             await bob.post(f"/oauth/{path}", data=fields(elicitation_id, check, answer=answer))
-            for path in ("consent", "confirm")
+            for path in ("consent", "confirm", "cancel")
             for answer in ("allow", "deny", "mine", "not-mine")
         ]
 
@@ -208,6 +210,30 @@ async def test_the_third_look_of_somebody_else_ends_the_visit_and_the_owner_is_t
         told = await alice.get(url("consent", elicitation_id), follow_redirects=True)
 
     assert "Somebody else tried to answer." in told.text
+
+
+async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_else(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.follows = True
+    elicitation_id = visits.open("alice")
+    sign_in(people, visits, "alice")
+    await allow(people, elicitation_id)
+    shown = await people.get(url("waiting", elicitation_id))
+    link = visits.visits[elicitation_id].login_url
+
+    async with browser_of(visits) as bob, browser_of(visits) as stranger:
+        sign_in(bob, visits, "bob")
+        refused = await bob.get(url("waiting", elicitation_id))
+        cancelled = await bob.post("/oauth/cancel", data=fields(elicitation_id, checks(shown)[0]))
+        signed_out = await stranger.get(url("waiting", elicitation_id))
+
+    assert link is not None
+    assert link.get_secret_value() in shown.text
+    assert (refused.status_code, cancelled.status_code, signed_out.status_code) == (403, 403, 303)
+    for answer in (refused, cancelled, signed_out):
+        assert "/login/v2/" not in answer.text + str(answer.headers)
+    assert visits.visits[elicitation_id].state is ElicitationState.OPENED
 
 
 # Flows

@@ -7,7 +7,9 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.provider import LeftBehind
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
@@ -15,9 +17,10 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     StorageError,
     Throttled,
+    Unavailable,
     WrongAccount,
 )
-from nextcloud_mcp_server.storage.records import ElicitationState, Principal
+from nextcloud_mcp_server.storage.records import ElicitationState, Principal, Tokens
 from tests.auth_stage import READ, together
 from tests.issuer_fake import Change, twice, with_, without
 from tests.visits_stage import Browser, Stage
@@ -335,6 +338,54 @@ async def test_changing_the_account_means_disconnecting_first(people: Stage) -> 
     assert await people.given_back() == ["access-granted-by-bob-1"]
 
 
+async def test_after_disconnecting_another_account_can_be_connected_and_the_former_one_is_free(
+    people: Stage,
+) -> None:
+    _, alice = await people.connect("alice")
+    await people.visits.disconnect(alice.who)
+
+    await people.connect("alice", uid="alice-at-work")
+    await people.connect("bob", uid="alice")
+
+    hers, his = await people.grant("alice"), await people.grant("bob")
+    assert hers is not None
+    assert his is not None
+    assert (hers.account.uid, his.account.uid) == ("alice-at-work", "alice")
+    assert ("account", "changed") in await people.audit("alice")
+
+
+async def test_an_account_that_was_disconnected_is_still_nobody_elses(people: Stage) -> None:
+    _, bob = await people.connect("bob")
+    await people.visits.disconnect(bob.who)
+    _, alice = await people.connect("alice")
+    await people.visits.disconnect(alice.who)
+
+    with pytest.raises(WrongAccount, match="another person"):
+        await people.connect("alice", uid="bob")
+
+    assert await people.grant("alice") is None
+
+
+@pytest.mark.parametrize("hours", [0, -1])
+async def test_a_dead_access_gives_way_to_a_new_one_even_when_the_clock_was_put_back(
+    people: Stage, hours: int
+) -> None:
+    """Or another process, whose clock is behind, took the new consent: one is enough."""
+    await people.connect("alice")
+    old = await people.grant("alice")
+    assert old is not None
+    await people.database.grants.mark_needs_reauth(old.credential.id, version=old.credential.version)
+    people.clock.forward(hours * 3_600 - 1)
+
+    await people.connect("alice")
+
+    new = await people.grant("alice")
+    assert new is not None
+    assert not new.credential.needs_reauth
+    assert new.credential.secret.get_secret_value() == "access-granted-by-alice-1"
+    assert await people.given_back() == []
+
+
 async def test_a_user_who_was_made_again_inherits_nothing(mapped: Stage) -> None:
     """The account `alice` was deleted, and another human being got one of the same name."""
     _, former, url = await on_the_way(mapped)
@@ -521,6 +572,28 @@ async def test_what_cannot_be_stored_is_ended(mapped: Stage, table: str) -> None
 
     assert await mapped.grant() is None
     assert await mapped.given_back() == ["access-granted-by-alice-0"]
+
+
+async def test_what_was_given_before_nextcloud_failed_is_ended_later(mapped: Stage) -> None:
+    visit, alice, url = await on_the_way(mapped)
+    tokens = Tokens(SecretStr("access-left"), SecretStr("refresh-left"), None)
+    mapped.provider.failure = LeftBehind(tokens, Unavailable("Nextcloud is closed."))
+
+    with pytest.raises(Unavailable, match="closed"):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await mapped.given_back() == ["access-left"]
+    assert await mapped.state(visit) is ElicitationState.OPENED
+
+
+async def test_two_accounts_for_one_access_are_written_down(mapped: Stage) -> None:
+    _, alice, url = await on_the_way(mapped)
+    mapped.provider.failure = WrongAccount("Two different accounts.")
+
+    with pytest.raises(WrongAccount):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+
+    assert await mapped.audit("alice") == [("consent", "refused: wrong account")]
 
 
 async def test_what_cannot_even_be_kept_for_later_is_ended_at_once(mapped: Stage) -> None:

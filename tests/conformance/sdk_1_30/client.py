@@ -1,8 +1,10 @@
 """Plays the journey with version 1.30 of the SDK, in an environment of its own; prints what it meets.
 
 Reads from the command line, as JSON: `server` (a URL or a command), `headers`, `env`, `elicitation`
-(whether it has a callback), `tool` and `rounds` (how often it is called at most).
-Every line it prints is one JSON object.
+(whether it has a callback), `tool` with `arguments` and `rounds` (how often it is called at most), and `oauth` (the
+`client_id` and `redirect_uri` of a public client, and the `token` it starts with or null; null where
+`headers` say everything). Every line it prints is one JSON object; after an `authorize` it reads the
+address to which the person came back from standard input.
 """
 
 import json
@@ -10,12 +12,16 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
+import anyio.to_thread
 import httpx
 from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.auth import OAuthClientProvider
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp.shared.exceptions import McpError
 
 
@@ -37,6 +43,53 @@ async def listen(message: object) -> None:
         say(event="notice", method=message.root.method)
 
 
+class Kept:
+    """A client that was registered by hand, and its tokens."""
+
+    def __init__(self, client_id: str, redirect_uri: str, token: dict[str, str] | None) -> None:
+        self.described = {
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "token_endpoint_auth_method": "none",
+        }
+        self._client = OAuthClientInformationFull(client_id=client_id, **self.described)
+        self._tokens = None if token is None else OAuthToken(**token)
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull:
+        return self._client
+
+    async def set_client_info(self, _: OAuthClientInformationFull) -> None:
+        say(event="registered")
+
+
+async def go(url: str) -> None:
+    """Say where the person has to sign in for a token."""
+    say(event="authorize", url=url)
+
+
+async def come_back() -> tuple[str, str | None]:
+    """Read where they came back to."""
+    answer = parse_qs(urlsplit(await anyio.to_thread.run_sync(sys.stdin.readline)).query)
+    return answer["code"][0].strip(), answer["state"][0].strip()
+
+
+def provider(plan: dict[str, Any]) -> OAuthClientProvider | None:
+    """Make what gets tokens."""
+    if plan["oauth"] is None:
+        return None
+    kept = Kept(**plan["oauth"])
+    described = OAuthClientMetadata(**kept.described)
+    return OAuthClientProvider(
+        plan["server"], described, kept, redirect_handler=go, callback_handler=come_back
+    )
+
+
 @asynccontextmanager
 async def connected(plan: dict[str, Any]) -> AsyncGenerator[tuple[Any, Any]]:
     """Open the transport that the plan names."""
@@ -47,16 +100,16 @@ async def connected(plan: dict[str, Any]) -> AsyncGenerator[tuple[Any, Any]]:
             yield streams
     else:
         async with (
-            httpx.AsyncClient(headers=plan["headers"], timeout=60) as http,
+            httpx.AsyncClient(headers=plan["headers"], auth=provider(plan), timeout=60) as http,
             streamable_http_client(plan["server"], http_client=http) as (read, write, _),
         ):
             yield read, write
 
 
-async def call(session: ClientSession, tool: str) -> bool:
+async def call(session: ClientSession, tool: str, arguments: dict[str, Any]) -> bool:
     """Call the tool once; tell whether it went through."""
     try:
-        result = await session.call_tool(tool, {})
+        result = await session.call_tool(tool, arguments)
     except McpError as error:
         say(event="asked", how=error.error.code, url=error.error.data["elicitations"][0]["url"])
         return False
@@ -80,7 +133,7 @@ async def main() -> None:
         tools = await session.list_tools()
         say(event="open", version=opened.protocolVersion, tools=[tool.name for tool in tools.tools])
         for _ in range(plan["rounds"]):
-            if await call(session, plan["tool"]):
+            if await call(session, plan["tool"], plan["arguments"]):
                 break
 
 

@@ -7,12 +7,14 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.auth.provider import LeftBehind
 from nextcloud_mcp_server.errors import (
     Forbidden,
     GrantDead,
     GrantRefused,
     NextcloudError,
     Throttled,
+    Unreachable,
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -212,7 +214,7 @@ async def test_an_answer_that_names_nobody_and_no_end_is_enough(office: Office, 
     assert redeemed.tokens.expires_at is None
 
 
-async def test_tokens_whose_owner_cannot_be_asked_for_are_ended_where_that_is_possible(
+async def test_tokens_whose_owner_cannot_be_asked_for_are_left_to_the_caller_when_they_cannot_be_ended(
     office: Office, replica: Replica
 ) -> None:
     async def cut_the_rest(request: httpx2.Request) -> httpx2.Response | None:
@@ -220,9 +222,11 @@ async def test_tokens_whose_owner_cannot_be_asked_for_are_ended_where_that_is_po
 
     office.stage.network.before = cut_the_rest
 
-    with pytest.raises(NextcloudError):
+    with pytest.raises(LeftBehind) as left:
         await redeem(replica, office.code())
 
+    assert isinstance(left.value.reason, Unreachable)
+    assert left.value.tokens.refresh_token is not None
     assert len(office.stage.network.to("/core/apppassword")) == 1
 
 

@@ -11,7 +11,7 @@ from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, new_secret
 from nextcloud_mcp_server.auth.oidc_refresh import OidcRefresh
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.auth.provider import Redeemed
+from nextcloud_mcp_server.auth.provider import LeftBehind, Redeemed
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     GrantDead,
@@ -257,8 +257,10 @@ async def test_tokens_that_cannot_be_ended_at_once_do_not_hide_what_went_wrong(t
         return httpx2.Response(503) if request.url.path == "/revoke" else None
 
     trip.way.instead = no_revocation
-    with pytest.raises(CredentialRejected, match="user_oidc"):
+    with pytest.raises(LeftBehind, match="user_oidc") as left:
         await trip.redeem(trip.provider())
+
+    assert isinstance(left.value.reason, CredentialRejected)
 
 
 async def test_revoking_ends_the_refresh_token_and_what_belongs_to_it(trip: Trip) -> None:

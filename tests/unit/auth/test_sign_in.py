@@ -173,6 +173,28 @@ async def test_an_address_that_nobody_verified_names_no_account(tmp_path: Path, 
     assert parse_qs(urlsplit(start.url).query)["scope"] == ["openid profile email"]
 
 
+@pytest.mark.parametrize("verified", [False, "false", None, 1.5])
+async def test_an_address_that_nobody_verified_is_nobodys_identity(
+    tmp_path: Path, template: Path, verified: object
+) -> None:
+    async with open_visits(tmp_path, template, identity_claim="email") as stage:
+        stage.issuer.userinfo = {"sub": "mallory"}
+        with pytest.raises(SignInRefused, match="verified"):
+            await stage.browser("mallory", email="alice@x.test", email_verified=verified)
+
+
+@pytest.mark.parametrize("verified", [True, "true"])
+async def test_a_verified_address_may_be_the_identity_wherever_it_is_said(
+    tmp_path: Path, template: Path, verified: object
+) -> None:
+    async with open_visits(tmp_path, template, identity_claim="email") as stage:
+        told = await stage.browser("alice", email="alice@x.test", email_verified=verified)
+        stage.issuer.userinfo = {"sub": "alice", "email_verified": verified}
+        asked = await stage.browser("alice", email="alice@x.test")
+
+    assert told.who.principal == asked.who.principal == Principal(ISSUER, "alice@x.test")
+
+
 async def test_another_claim_may_be_the_identity(tmp_path: Path, template: Path) -> None:
     async with open_visits(tmp_path, template, identity_claim="oid") as stage:
         browser = await stage.browser("alice", oid="object-7")

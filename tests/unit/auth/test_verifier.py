@@ -111,6 +111,18 @@ async def test_a_person_can_be_known_by_another_claim() -> None:
         await checking.verify(signed(claims(oid="object-1", sub=None)))
 
 
+@pytest.mark.parametrize("said", [{}, {"email_verified": False}, {"email_verified": "false"}])
+async def test_an_address_that_nobody_verified_is_nobodys_identity(said: dict[str, object]) -> None:
+    """Where people type their address themselves, Mallory would be Alice by typing hers."""
+    checking = verifier(identity_claim="email")
+
+    bearer = await checking.verify(signed(claims(email="alice@x.test", email_verified=True)))
+
+    assert bearer.principal.subject == "alice@x.test"
+    with pytest.raises(TokenRefused, match="not verified"):
+        await checking.verify(signed(claims(email="alice@x.test", **said)))
+
+
 async def test_the_same_subject_of_another_issuer_is_another_person() -> None:
     other = IdentityProvider(OTHER, keys=[public_jwk(rsa_key("other"), kid="one")])
     checking = verifier(IdentityProvider(), other)

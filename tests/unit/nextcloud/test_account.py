@@ -1,11 +1,12 @@
 from collections.abc import Callable
 
+import anyio
 import httpx2
 import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
-from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.account import REQUESTS_AT_ONCE, Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
@@ -174,3 +175,39 @@ async def test_an_access_token_is_sent_as_a_bearer_with_the_header_that_apps_ask
     assert {request.headers["Authorization"] for request in asked} == {f"Bearer {'p' * 72}"}
     assert {request.headers["OCS-APIRequest"] for request in asked} == {"true"}
     assert SECRET.get_secret_value() not in repr(credential)
+
+
+async def test_of_one_persons_slow_requests_only_some_are_under_way_and_others_get_through() -> None:
+    """Connections are shared by everybody: without a limit, whoever's storage hangs would take them all."""
+    slow: list[httpx2.Request] = []
+    full, over = anyio.Event(), anyio.Event()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        uid = "alice" if request.headers["Authorization"] == "Bearer alice" else "bob"
+        if uid == "alice":
+            slow.append(request)
+            if len(slow) == REQUESTS_AT_ONCE:
+                full.set()
+            await over.wait()
+        return httpx2.Response(200, json={"ocs": {"meta": {}, "data": {"id": uid}}})
+
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
+    made = Nextcloud(NextcloudUrl.parse("https://h"), pool)
+
+    async def ask(name: str) -> str:
+        # As for every call: the account of the call before may be gone.
+        account = made.account(BearerCredential(SecretStr(name)), uid=name)
+        return (await account.user.get()).uid
+
+    bob, under_way = "", 0
+    async with anyio.create_task_group() as group:
+        with anyio.fail_after(20):
+            for _ in range(REQUESTS_AT_ONCE + 5):
+                group.start_soon(ask, "alice")
+            await full.wait()
+            bob, under_way = await ask("bob"), len(slow)
+            over.set()
+
+    assert bob == "bob"
+    assert under_way == REQUESTS_AT_ONCE
+    assert len(slow) == REQUESTS_AT_ONCE + 5

@@ -8,7 +8,7 @@ from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.protocol.track import Track, TrackParams
+from nextcloud_mcp_server.protocol.track import WAITING, Track, TrackParams
 from tests.sdk_request import Channel, request
 
 ID = "550e8400-e29b-41d4-a716-446655440000"
@@ -67,11 +67,7 @@ async def test_while_it_lasts_progress_is_reported_and_always_increases() -> Non
 
     told = [progress for progress, _, _ in channel.progressed]
     assert told == sorted(set(told))
-    assert [message for _, _, message in channel.progressed] == [
-        "Waiting for you to open the link",
-        "Waiting for you to finish in the browser",
-        "Waiting for you to finish in the browser",
-    ]
+    assert [message for _, _, message in channel.progressed] == [WAITING] * 3
     assert {total for _, total, _ in channel.progressed} == {60}
 
 
@@ -94,3 +90,31 @@ async def test_a_visit_that_is_not_the_callers_is_unknown() -> None:
     (error,) = group.value.exceptions
     assert isinstance(error, MCPError)
     assert (error.code, error.message) == (-32602, "No such elicitation")
+
+
+async def test_a_waiter_reads_its_visit_at_the_start_and_when_it_has_ended_and_not_in_between() -> None:
+    """Hundreds wait at once, for minutes; one query for all of them looks for the endings."""
+    channel, pending, visit, read = Channel(), Pending(nothing), Visit("pending"), list[str]()
+
+    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Visit:
+        read.append(elicitation_id)
+        return visit
+
+    handler = Track(read_own, pending, timeout_seconds=60, progress_seconds=0.001).methods()[0].handler
+    answer: HandlerResult = None
+    async with anyio.create_task_group() as group:
+
+        async def end() -> None:
+            while len(channel.progressed) < 5:  # noqa: ASYNC110 - told by the channel alone
+                await anyio.sleep(0.001)
+            visit.state = "complete"
+            await pending.finish(ID)
+
+        group.start_soon(end)
+        with anyio.fail_after(20):
+            answer = await handler(
+                request(channel=channel), TrackParams.model_validate({"elicitationId": ID})
+            )
+
+    assert answer == {"status": "complete"}
+    assert read == [ID, ID]

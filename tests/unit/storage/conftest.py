@@ -142,7 +142,9 @@ def ask(database: Database, alice: Principal) -> Callable[..., Awaitable[Elicita
 def start(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[LoginFlow]]:
     """Start the login flow of an elicitation."""
 
-    async def factory(elicitation: Elicitation, *, poll_token: str = "poll-token") -> LoginFlow:
+    async def factory(
+        elicitation: Elicitation, *, poll_token: str = "poll-token", uid: str | None = None
+    ) -> LoginFlow:
         return await database.login_flows.create(
             elicitation_id=elicitation.id,
             principal=elicitation.principal,
@@ -150,6 +152,7 @@ def start(database: Database, now: Callable[[], datetime]) -> Callable[..., Awai
             poll_token=SecretStr(poll_token),
             scopes=elicitation.scopes,
             expires_at=now() + timedelta(minutes=20),
+            uid=uid,
         )
 
     return factory

@@ -190,7 +190,7 @@ async def test_a_wait_ends_at_once_when_another_process_finishes_the_visit(
 
 
 async def ended(database: Database, elicitation_ids: Sequence[str]) -> list[str]:
-    still_open = {found.id for found in await database.elicitations.find_open(elicitation_ids)}
+    still_open = await database.elicitations.still_open(elicitation_ids)
     return [elicitation_id for elicitation_id in elicitation_ids if elicitation_id not in still_open]
 
 

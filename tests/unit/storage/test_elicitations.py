@@ -45,6 +45,7 @@ async def test_an_unknown_id_is_not_found(database: Database, ask: Ask) -> None:
     assert not await database.elicitations.mark_opened("unknown")
     assert not await database.elicitations.finish("unknown", ElicitationState.DECLINED)
     await database.elicitations.set_url("unknown", "https://nowhere.example.org")
+    await database.elicitations.set_error("unknown", "It went wrong.")
 
 
 async def test_an_open_request_is_used_again_while_it_covers_the_scopes(ask: Ask, alice: Principal) -> None:
@@ -156,11 +157,12 @@ async def test_of_many_requests_those_that_have_not_ended_are_found_at_once(
     over = await ask(bob, client_id="other", ttl=timedelta())
     ids = [elicitation.id for elicitation in (*still_open, ended, over)]
 
-    found = await database.elicitations.find_open([*ids, "unknown"])
+    found = await database.elicitations.still_open([*ids, "unknown"])
 
-    assert sorted(found, key=lambda one: ids.index(one.id)) == still_open
-    assert await without_key.elicitations.find_open(ids) == []
-    assert await database.elicitations.find_open([]) == []
+    assert found == {elicitation.id for elicitation in still_open}
+    assert await database.elicitations.still_open(ids, within=alice) == {still_open[0].id}
+    assert await without_key.elicitations.still_open(ids) == set()
+    assert await database.elicitations.still_open([]) == set()
 
 
 async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
@@ -171,6 +173,23 @@ async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
     found = await database.elicitations.find(asked.id)
     assert found is not None
     assert found.url == "https://cloud.example.org/login/v2/flow/x"
+
+
+async def test_what_went_wrong_is_kept_while_a_request_is_open_and_no_longer(
+    database: Database, ask: Ask
+) -> None:
+    asked = await ask()
+
+    await database.elicitations.set_error(asked.id, "Another account.")
+    opened = await database.elicitations.find(asked.id)
+    await database.elicitations.finish(asked.id, ElicitationState.COMPLETE)
+    await database.elicitations.set_error(asked.id, "Too late.")
+
+    ended = await database.elicitations.find(asked.id)
+    assert opened is not None
+    assert (opened.state, opened.error) == (ElicitationState.PENDING, "Another account.")
+    assert ended is not None
+    assert (ended.state, ended.error) == (ElicitationState.COMPLETE, None)
 
 
 async def test_a_request_is_opened_once(database: Database, ask: Ask) -> None:

@@ -353,8 +353,9 @@ async def test_disconnecting_takes_back_everything_but_the_pin(
     assert late is not None
     assert late.discard
     assert [line.action for line in await database.audit.recent(alice, 1)] == ["disconnect"]
+    again = await ask()
     with pytest.raises(WrongAccount):
-        await complete(await ask(), uid="mallory")
+        await complete(again, await start(again), uid="mallory")
 
 
 async def test_disconnecting_twice_finds_nothing_the_second_time(

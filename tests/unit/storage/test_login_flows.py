@@ -42,6 +42,21 @@ async def test_an_elicitation_has_one_flow(ask: Ask, start: Start) -> None:
     assert second == first
 
 
+async def test_the_account_that_must_come_of_a_flow_stays_what_it_is(
+    database: Database, ask: Ask, start: Start
+) -> None:
+    asked = await ask()
+
+    first = await start(asked, uid="alice")
+    second = await start(asked, uid="bob")
+
+    found = await database.login_flows.find(asked.id)
+    assert found
+    assert [first.uid, second.uid, found.uid] == ["alice"] * 3
+    (leased,) = await database.login_flows.lease_due(owner="one", lease=LEASE)
+    assert leased.uid == "alice"
+
+
 async def test_another_choice_replaces_the_first(database: Database, ask: Ask, start: Start) -> None:
     started = await start(await ask())
 

@@ -33,6 +33,7 @@ ADDED = {
     "credentials": {"refresh_token", "expires_at", "alternate", "retry_at", "lease_owner", "lease_until"},
     "permissions": {"paused"},
     "elicitations": {"refusals"},
+    "login_flows": {"uid"},
 }
 
 
@@ -71,7 +72,7 @@ def to_first_schema(connection: Connection) -> Rows:
 
 
 def rows(connection: Connection) -> Rows:
-    """Read every row as it is stored, without the columns that came with the second schema."""
+    """Read every row as it is stored, without the columns that came later."""
     stored = MetaData()
     stored.reflect(connection)
     found: Rows = {}

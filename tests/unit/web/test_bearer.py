@@ -17,7 +17,11 @@ from nextcloud_mcp_server.web.metadata import Resource
 
 RESOURCE = Resource("https://mcp.test/mcp", ("https://id.test",), ("x/notes:read", "x/notes:write"))
 METADATA = 'resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"'
-NEEDS = {"read": frozenset({"notes:read"}), "both": frozenset({"notes:write", "notes:read"})}
+NEEDS = {
+    "read": frozenset({"notes:read"}),
+    "write": frozenset({"notes:write"}),
+    "both": frozenset({"notes:write", "notes:read"}),
+}
 ALICE = {"Authorization": "Bearer alice"}
 
 
@@ -197,6 +201,25 @@ async def test_a_call_beyond_the_token_names_all_it_needs(app: App, http: httpx2
         f'scope="x/notes:read x/notes:write", {METADATA}'
     )
     assert app.seen == []
+
+
+@pytest.mark.parametrize(
+    ("version", "scopes"),
+    [
+        ("2026-07-28", "x/notes:write"),
+        ("2025-11-25", "x/notes:read x/notes:write"),
+        (None, "x/notes:read x/notes:write"),
+    ],
+)
+async def test_a_client_that_would_give_up_what_it_has_is_told_that_as_well(
+    http: httpx2.AsyncClient, version: str | None, scopes: str
+) -> None:
+    headers = ALICE if version is None else ALICE | {"MCP-Protocol-Version": version}
+
+    answer = await http.post("/mcp", headers=headers, json=call("write"))
+
+    assert answer.status_code == 403
+    assert f'scope="{scopes}"' in answer.headers["WWW-Authenticate"]
 
 
 @pytest.mark.parametrize("message", [[call("read"), call("both")], [call("both")]])

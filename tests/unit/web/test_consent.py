@@ -34,7 +34,7 @@ async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
     assert 'href="/account"' in page.text
 
 
-@pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "done"])
+@pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
 async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
     people: httpx2.AsyncClient, visits: MemoryVisits, path: str
 ) -> None:
@@ -46,7 +46,7 @@ async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
     assert visits.calls == []
 
 
-@pytest.mark.parametrize("path", ["consent", "confirm"])
+@pytest.mark.parametrize("path", ["consent", "confirm", "cancel"])
 async def test_an_answer_of_who_was_signed_out_meanwhile_counts_for_nothing(
     people: httpx2.AsyncClient, visits: MemoryVisits, path: str
 ) -> None:
@@ -89,6 +89,105 @@ async def test_who_is_connected_already_is_done_at_once(
     assert answer.headers["location"] == url("done", elicitation_id)
     assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in page.text
     assert 'href="/account">Your connections' in page.text
+
+
+async def follow(browser: httpx2.AsyncClient, visits: MemoryVisits, *scopes: str) -> str:
+    """Sign in and press Allow where that starts a login flow."""
+    visits.follows = True
+    sign_in(browser, visits)
+    elicitation_id = visits.open()
+    answer = await allow(browser, elicitation_id, *scopes)
+    assert answer.headers["location"].startswith(url("waiting", elicitation_id))
+    return elicitation_id
+
+
+async def test_a_login_flow_is_followed_from_a_page_of_ours(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = await follow(people, visits)
+
+    page = await people.get(url("waiting", elicitation_id))
+    again = await people.get(url("consent", elicitation_id))
+    early = await people.get(url("done", elicitation_id))
+
+    link = visits.visits[elicitation_id].login_url
+    assert link is not None
+    assert page.headers["refresh"] == "5"
+    assert f'href="{link.get_secret_value()}" target="_blank" rel="noopener noreferrer"' in page.text
+    assert "<strong>10 minutes</strong> left" in page.text
+    assert again.headers["location"] == url("waiting", elicitation_id)
+    assert early.headers["location"] == url("consent", elicitation_id)
+
+
+async def test_what_was_left_out_is_said_while_a_login_flow_is_followed(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.follows = True
+    sign_in(people, visits)
+    answer = await allow(people, visits.open(needed=["notes:read"]), "files:read")
+
+    page = await people.get(answer.headers["location"])
+
+    assert answer.headers["location"].endswith("&without=notes:read")
+    assert "You left something out" in page.text
+
+
+async def test_when_the_login_flow_is_granted_the_page_goes_on_to_the_end(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = await follow(people, visits)
+    visits.granted(elicitation_id, "alice")
+
+    page = await people.get(url("waiting", elicitation_id))
+    done = await people.get(page.headers["location"])
+
+    assert page.headers["location"] == url("done", elicitation_id)
+    assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in done.text
+
+
+async def test_when_it_is_granted_with_another_account_the_page_says_so_and_leads_to_the_question(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = await follow(people, visits)
+    visits.granted(elicitation_id, "bob")
+
+    page = await people.get(url("waiting", elicitation_id))
+    question = await people.get(url("consent", elicitation_id))
+
+    assert page.status_code == 403
+    assert "<strong>That is another Nextcloud account</strong>" in page.text
+    assert f'href="{url("consent", elicitation_id)}">Try again' in page.text
+    assert "refresh" not in page.headers
+    assert question.status_code == 200
+    await allow(people, elicitation_id)
+    assert (await people.get(url("waiting", elicitation_id))).status_code == 200
+
+
+async def test_nothing_is_followed_that_was_not_begun(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    elicitation_id = visits.open()
+
+    page = await people.get(url("waiting", elicitation_id))
+
+    assert page.headers["location"] == url("consent", elicitation_id)
+
+
+async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    elicitation_id = await follow(people, visits)
+    page = await people.get(url("waiting", elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": checks(page)[0]}
+
+    answers = [await people.post("/oauth/cancel", data=form) for _ in range(2)]
+    done = await people.get(url("done", elicitation_id))
+
+    assert {answer.headers["location"] for answer in answers} == {url("done", elicitation_id)}
+    assert visits.calls.count("decline") == 1
+    assert visits.visits[elicitation_id].state is ElicitationState.DECLINED
+    assert done.status_code == 200
 
 
 async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(

@@ -1,0 +1,81 @@
+"""The budgets of a server for many people."""
+
+from collections.abc import Iterator
+
+from tests.load.figure import Figure
+from tests.load.measure import Measured
+from tests.load.people import PENDING, WAITERS
+from tests.load.renewal import PROCESSES
+
+UNMEASURED = "not measured"
+MOST_MB = 20
+MOST_SHARE = 0.05
+MOST_TIMES = 1.25
+
+
+def people_figures(measured: Measured) -> Iterator[Figure]:
+    """Judge them."""
+    yield from _renewals(measured)
+    yield from _toll(measured)
+    yield _crossed(measured)
+    yield _pending(measured)
+    yield _waiters(measured)
+    yield _slow(measured)
+
+
+def _renewals(measured: Measured) -> Iterator[Figure]:
+    found, name = measured.renewals, f"{PROCESSES} processes, one grant"
+    if found is None:
+        yield Figure(f"{name}: refreshes per expiry", "1", UNMEASURED, None)
+        return
+    asked = f"{found.refreshes} in {found.expiries}"
+    yield Figure(f"{name}: refreshes per expiry", "1", asked, found.refreshes == found.expiries)
+    yield Figure(f"{name}: used tokens sent again", "0", str(found.refused), not found.refused)
+    yield Figure(f"{name}: failed calls", "0", str(found.failed_calls), not found.failed_calls)
+
+
+def _toll(measured: Measured) -> Iterator[Figure]:
+    found = measured.toll
+    if found is None:
+        yield Figure("killed servers: rows lost, wrong grants, people stuck", "0", UNMEASURED, None)
+        return
+    name = f"{found.kills} killed servers"
+    yield Figure(f"{name}: broken databases", "0", str(found.broken_databases), not found.broken_databases)
+    yield Figure(f"{name}: committed rows lost", "0", str(found.rows_lost), not found.rows_lost)
+    yield Figure(f"{name}: wrong-person answers", "0", str(found.wrong_people), not found.wrong_people)
+    yield Figure(f"{name}: people who could not just try again", "0", str(len(found.stuck)), not found.stuck)
+    yield Figure(
+        f"{name}: new consents", "≤ 1 a kill", str(found.asked_anew), found.asked_anew <= found.kills
+    )
+
+
+def _crossed(measured: Measured) -> Figure:
+    found = measured.crossed
+    if found is None:
+        return Figure("same ids: crossed answers", "0", UNMEASURED, None)
+    name = f"{found.people} people, {found.calls} calls, same ids: crossed or failed"
+    wrong = found.crossed + found.failed
+    return Figure(name, "0", f"{found.crossed} + {found.failed}", not wrong)
+
+
+def _pending(measured: Measured) -> Figure:
+    name, found = f"{PENDING} pending visits: memory", measured.pending_mb
+    if found is None:
+        return Figure(name, f"≤ {MOST_MB} MiB", UNMEASURED, None)
+    return Figure(name, f"≤ {MOST_MB} MiB", f"{found:.1f} MiB", found <= MOST_MB)
+
+
+def _waiters(measured: Measured) -> Figure:
+    name, found = f"{WAITERS} waiting calls: share of a processor", measured.waiters_share
+    if found is None:
+        return Figure(name, f"≤ {MOST_SHARE:.0%}", UNMEASURED, None)
+    return Figure(name, f"≤ {MOST_SHARE:.0%}", f"{found:.1%}", found <= MOST_SHARE)
+
+
+def _slow(measured: Measured) -> Figure:
+    name, found = "p99 beside somebody with a slow Nextcloud", measured.slow
+    if found is None:
+        return Figure(name, f"≤ {MOST_TIMES} times", UNMEASURED, None)
+    ratio = found.beside / found.quiet
+    told = f"{ratio:.2f} times ({found.beside:.0f} ms : {found.quiet:.0f} ms), {found.failed} failed"
+    return Figure(name, f"≤ {MOST_TIMES} times", told, ratio <= MOST_TIMES and not found.failed)

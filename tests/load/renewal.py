@@ -1,0 +1,51 @@
+"""Processes that share one grant whose refresh token is good once, over many expiries."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from tests.auth_stage import make_template, open_stage
+from tests.oauth_stage import TOKEN, office_of
+from tests.processes import open_workers
+
+PROCESSES = 8
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Renewals:
+    """How often Nextcloud was asked for a new access token, and what came of it."""
+
+    expiries: int
+    refreshes: int
+    refused: int
+    failed_calls: int
+
+
+async def renewals(folder: Path, expiries: int) -> Renewals:
+    """Let every process make a call at once whenever the access token has run out."""
+    key = new_key()
+    async with open_stage(folder, await make_template(folder)) as stage, serving(stage.sandbox) as url:
+        stage.keys = KeyRing.parse([SecretStr(key)])
+        office = office_of(stage)
+        await office.connect(await office.replica())
+        stage.sandbox.requests.clear()
+        asked: list[int] = []
+        failed = 0
+        async with open_workers(office, url, PROCESSES, keys=[key]) as workers:
+            for _ in range(expiries):
+                stage.clock.forward(HOUR.total_seconds())
+                for worker in workers:
+                    await worker.order(stage.clock())
+                answers = [await worker.answer() for worker in workers]
+                failed += sum(answer != {"uid": "alice"} for answer in answers)
+                records = stage.sandbox.requests.records
+                asked += [one.status for one in records if one.path.endswith(TOKEN)]
+                stage.sandbox.requests.clear()
+    refused = sum(status != HTTPStatus.OK for status in asked)
+    return Renewals(expiries, len(asked), refused, failed)
