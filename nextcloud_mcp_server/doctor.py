@@ -77,6 +77,7 @@ def look_here(settings: Settings) -> Iterator[Finding]:
     yield from _packages()
     yield _data_folder(settings.data_path)
     yield _keys(settings)
+    yield from _secret_files(settings)
 
 
 async def look_at_database(settings: Settings) -> Finding:
@@ -193,6 +194,14 @@ def _keys(settings: Settings) -> Finding:
             Verdict.WARN, "keys", f"others can read {settings.key_file}: run chmod 600 {settings.key_file}"
         )
     return Finding(Verdict.OK, "keys", str(settings.key_file))
+
+
+def _secret_files(settings: Settings) -> Iterator[Finding]:
+    for name, path in settings.secret_files.items():
+        if _readable_by_others(path):
+            yield Finding(
+                Verdict.WARN, "secrets", f"others can read {path}, which {name} names: run chmod 600 {path}"
+            )
 
 
 def _readable_by_others(path: Path) -> bool:

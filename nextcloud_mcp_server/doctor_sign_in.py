@@ -30,7 +30,10 @@ async def look_at_sign_in(settings: Settings, pool: httpx2.AsyncClient) -> list[
     discovery = Discovery(settings.oidc_issuer or "", outgoing)
     try:
         metadata = await discovery.get()
-    except (IssuerUnavailable, ConfigurationError) as error:
+    except IssuerUnavailable as error:
+        advice = f"Check that {settings.oidc_issuer} (OIDC_ISSUER) is right and runs, and that it is reached from here."
+        return [Finding(Verdict.FAIL, "identity provider", f"{error} {advice}")]
+    except ConfigurationError as error:
         return [Finding(Verdict.FAIL, "identity provider", str(error))]
     return [
         Finding(Verdict.OK, "identity provider", f"{metadata.issuer} answers, under exactly this name"),

@@ -16,7 +16,15 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from nextcloud_mcp_server import settings_checks
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import Fields
-from nextcloud_mcp_server.settings_names import explain, known_variables, read_text, unknown_variables
+from nextcloud_mcp_server.settings_names import (
+    FIELDS,
+    SECRETS,
+    env_name,
+    explain,
+    known_variables,
+    read_text,
+    unknown_variables,
+)
 
 _Kind = TypeVar("_Kind", bound=Fields)
 
@@ -71,6 +79,12 @@ class Settings(_FromEnvironment):
     def warnings(self) -> tuple[str, ...]:
         """Sentences for the operator about what works but looks wrong."""
         return (*settings_checks.looks_wrong(self), *unknown_variables(os.environ))
+
+    @property
+    def secret_files(self) -> dict[str, Path]:
+        """The files that secrets were read from, by the variables that name them."""
+        names = (f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)
+        return {name: Path(file) for name in names if (file := os.environ.get(name))}
 
     def open_data_dir(self) -> Path:
         """Make the data folder, for this person alone, and return it.

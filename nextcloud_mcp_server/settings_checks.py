@@ -61,7 +61,7 @@ def looks_wrong(settings: Fields) -> list[str]:
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
             f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
-            "and keep the bearer secret to yourself."
+            "and keep to yourself what clients must send."
         )
     given = [env_name(field) for field in MANY_PEOPLE if field in settings.model_fields_set]
     found.extend(f"{name} has no effect with MODE=personal: it is for MODE=oidc." for name in given)
@@ -202,6 +202,12 @@ def _check_one_person(settings: Fields) -> None:
     if settings.no_local_auth:
         raise ConfigurationError(
             "--no-local-auth does not say who calls: take it out; with MODE=oidc every call needs a token."
+        )
+    if settings.sandbox and settings.grant_provider != "login_flow":
+        # It is made anew at each start, and nobody could ever consent.
+        raise ConfigurationError(
+            "--sandbox knows no OAuth client of this server: leave it out with MODE=oidc, or see two people play with "
+            "'nextcloud-mcp-server demo --mode oidc'."
         )
     if settings.transport == "stdio":
         raise ConfigurationError(

@@ -11,7 +11,17 @@ from nextcloud_mcp_server.storage.records import Grant
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
-    """Get the person's consent, and wait for it."""
+    """Get the person's consent, and wait for it.
+
+    Raises:
+        ConfigurationError: The server is for many people, who are asked by their assistants.
+    """
+    if settings.mode == "oidc":
+        # A login flow does not say who finished it, and would be nobody's here.
+        raise ConfigurationError(
+            f"connect is for one person: with MODE=oidc people add {settings.resource_url} to their assistant, "
+            "and it asks them."
+        )
     logs.set_up(settings.log_level)
     anyio.run(_connect, settings, browser)
 
@@ -33,7 +43,11 @@ def list_grants(settings: Settings) -> None:
     """Print every connection."""
     logs.set_up(settings.log_level)
     found = anyio.run(_all, settings)
-    if not found:
+    if not found and settings.mode == "oidc":
+        say(
+            f"Nobody is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
+        )
+    elif not found:
         say(
             "Nothing is connected. Connect with: nextcloud-mcp-server connect --nextcloud "
             f"{settings.nextcloud_host or 'https://cloud.example.org'}"
@@ -60,7 +74,16 @@ def line(grant: Grant) -> str:
 
 
 def revoke_grants(settings: Settings) -> None:
-    """End the connection, here and at Nextcloud."""
+    """End the connection, here and at Nextcloud.
+
+    Raises:
+        ConfigurationError: The server is for many people, who each end their own.
+    """
+    if settings.mode == "oidc":
+        raise ConfigurationError(
+            f"grants revoke is for one person: with MODE=oidc each ends theirs at {settings.server_url}/account; "
+            "docs/operate.md says how to end all at once."
+        )
     logs.set_up(settings.log_level)
     anyio.run(_revoke, settings)
 

@@ -62,6 +62,8 @@ def greeting(settings: Settings, port: int) -> str:
         f"Nextcloud: {behind}",
     ]
     if settings.mode == "oidc":
+        if not settings.server_url.endswith(f":{port}"):
+            lines.append(f"For the reverse proxy: {_url(settings.host, port)}")
         lines.append(f"People sign in at {settings.oidc_issuer}.")
         lines.append(f"To connect a client: add {settings.resource_url} to it as a remote MCP server.")
         return "\n".join(lines)
@@ -83,8 +85,12 @@ def mcp_url(settings: Settings, port: int) -> str:
         return f"{settings.nextcloud_mcp_server_url.rstrip('/')}/mcp"
     # A wildcard address is for listening, not for calling.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
+    return f"{_url(host, port)}/mcp"
+
+
+def _url(host: str, port: int) -> str:
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/mcp"
+    return f"http://{shown}:{port}"
 
 
 def claim_port(host: str, port: int) -> int:

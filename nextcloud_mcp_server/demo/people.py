@@ -179,7 +179,7 @@ async def play_people(dialect: Name, out: TextIO, *, plain: bool = False) -> Non
     narrator.headline(
         f"\nAll {narrator.steps} steps turned out as promised, in {anyio.current_time() - since:.0f} s."
     )
-    narrator.say("Nothing is left behind. docs/operate.md says how to run it for your people.")
+    narrator.say("Nothing is left behind. docs/quickstart-oidc.md says how to run it for your people.")
 
 
 async def _play(dialect: Name, narrator: Narrator) -> None:

@@ -53,6 +53,9 @@ async def take(response: httpx2.Response, path: str, *, offset: int, length: int
         raise errors.InvalidInput(f"{quoted(path)} is a folder: list it with nc_files_list_folder.")
     if not data and offset:
         raise errors.InvalidInput(f"{quoted(path)} ends before byte {offset}.")
+    if total is None and not partial and len(data) < length:
+        # Nextcloud names no length of an empty file (32.0.1, nginx); what came is all there is.
+        total = offset + len(data)
     sized = Version(version.etag, total, version.seconds)
     return Chunk(path, data, offset, total, headers.get("Content-Type", "").partition(";")[0].strip(), sized)
 

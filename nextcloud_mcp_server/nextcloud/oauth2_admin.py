@@ -27,7 +27,7 @@ _SECURITY_PAGE = "/index.php/settings/admin/security"
 _REFUSED = {
     401: "Nextcloud does not accept this name and app password. Nothing was made.",
     403: "Nextcloud does not let this account register a client: it is no administrator's, or Nextcloud wants its "
-    "password confirmed. Nothing was made.",
+    "password confirmed. Nothing was made: run it again with an administrator's name and an app password of theirs.",
 }
 
 

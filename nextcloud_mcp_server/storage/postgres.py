@@ -14,7 +14,6 @@ from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
 
 #: Any number will do that no other program locks in our database.
 WRITE_LOCK = 0x6E63_6D63_7001
-_CONNECTIONS = 8
 _CONNECT_SECONDS = 10
 #: The others' turns are over long before; one that takes longer belongs to a process that hangs.
 _TURN_SECONDS = 10
@@ -27,6 +26,7 @@ class Postgres:
     """A database that this program has for itself; its address is what `psql` takes, too."""
 
     advice = "Check that PostgreSQL runs, and what DATABASE_URL names."
+    connections = 8
     #: One query needs no transaction around it, nor the two round trips of one.
     reading_options: Mapping[str, str] = {"isolation_level": "AUTOCOMMIT"}
 
@@ -39,7 +39,7 @@ class Postgres:
         return create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self.connect,
-            pool_size=_CONNECTIONS,
+            pool_size=self.connections,
             max_overflow=0,
             # After a restart of the database the pool holds connections that lead nowhere.
             pool_pre_ping=True,

@@ -17,7 +17,6 @@ from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
 
 _BUSY_SECONDS = 10
 _MIGRATION_WAIT_SECONDS = 60
-_CONNECTIONS = 4
 _URL_FAULT = (
     "DATABASE_URL must name a SQLite file, as in sqlite:////var/lib/nextcloud-mcp/mcp.db, or a database in"
     " PostgreSQL, as in postgresql://name@host/database."
@@ -28,6 +27,7 @@ class Sqlite:
     """A database in a file; write-ahead mode lets readers go on while one writes."""
 
     advice = "Check the file, its folder and the free space."
+    connections = 4
     reading_options: Mapping[str, str] = {}
     listen = None
 
@@ -46,7 +46,7 @@ class Sqlite:
         engine = create_async_engine(
             URL.create("sqlite+aiosqlite", database=str(self._path)),
             connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
-            pool_size=_CONNECTIONS,
+            pool_size=self.connections,
             max_overflow=0,
             hide_parameters=True,
         )

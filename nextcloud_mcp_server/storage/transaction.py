@@ -28,6 +28,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def connections(self) -> int:
+        """Say how many connections the pool has."""
+        ...
+
+    @property
     def reading_options(self) -> Mapping[str, str]:
         """Name the execution options of a connection that reads."""
         ...
@@ -65,13 +70,18 @@ class Transactions:
         # The database makes those who want to write wait, which costs each a connection; within
         # this process a queue is fairer and faster.
         self._queue = anyio.Lock()
+        # The library's pool gives a connection to whoever comes first after it is free, so that of
+        # hundreds who wait some are passed over until they give up. This queue is fair; one connection
+        # stays for the one who writes.
+        self._places = anyio.Semaphore(backend.connections - 1)
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection for one query."""
-        with translated(self._advice), anyio.CancelScope(shield=True):
-            async with self._reader.connect() as connection:
-                yield connection
+        async with self._places:
+            with translated(self._advice), anyio.CancelScope(shield=True):
+                async with self._reader.connect() as connection:
+                    yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:

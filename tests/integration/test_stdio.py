@@ -166,5 +166,8 @@ async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(com
 
 async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(computer: Computer) -> None:
     computer.sandbox.state.maintenance = True
-    async with computer.lines():
+    async with computer.lines() as client:
         await until(lambda: "maintenance" in computer.log.read_text("utf-8"), seconds=30)
+        code, _ = await client.leave()
+
+    assert code == 0

@@ -233,7 +233,9 @@ class Bench:
 
     async def cross(self) -> None:
         """Count the answers that reach somebody else when everybody's requests carry the same ids."""
-        self.measured.crossed = await people.crossed(self._apart("cross"), self._effort.people)
+        self.measured.crossed = found = await people.crossed(self._apart("cross"), self._effort.people)
+        for failure in found.failures:
+            self.note(failure)
 
     async def pending(self) -> None:
         """Measure what people on their way through a browser cost in memory."""

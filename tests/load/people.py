@@ -45,7 +45,7 @@ class Crossed:
     people: int
     calls: int
     crossed: int
-    failed: int
+    failures: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ async def crossed(folder: Path, people: int) -> Crossed:
         for _ in range(CALLS_EACH):
             try:
                 result, _ = await client.call(LIST, {})
-            except CallFailed:
-                failed.append(name)
+            except CallFailed as error:
+                failed.append(str(error))
             else:
                 wrong.extend([name] * (_titles(result) != [note_of(name)]))
 
@@ -103,7 +103,7 @@ async def crossed(folder: Path, people: int) -> Crossed:
             async with anyio.create_task_group() as group:
                 for name, client in clients.items():
                     group.start_soon(call, client, name)
-    return Crossed(people, people * CALLS_EACH, len(wrong), len(failed))
+    return Crossed(people, people * CALLS_EACH, len(wrong), tuple(failed))
 
 
 async def pending_mb(folder: Path) -> float:

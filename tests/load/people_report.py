@@ -54,8 +54,8 @@ def _crossed(measured: Measured) -> Figure:
     if found is None:
         return Figure("same ids: crossed answers", "0", UNMEASURED, None)
     name = f"{found.people} people, {found.calls} calls, same ids: crossed or failed"
-    wrong = found.crossed + found.failed
-    return Figure(name, "0", f"{found.crossed} + {found.failed}", not wrong)
+    failed = len(found.failures)
+    return Figure(name, "0", f"{found.crossed} + {failed}", not found.crossed and not failed)
 
 
 def _pending(measured: Measured) -> Figure:

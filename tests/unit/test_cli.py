@@ -20,6 +20,7 @@ from nextcloud_mcp_server.database_file import schema_version
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import load
 from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.storage.crypto import new_key
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]
@@ -220,7 +221,42 @@ def test_the_greeting_for_many_people_names_the_public_address_and_who_signs_the
 
     assert "https://mcp.example.org/mcp" in text
     assert "People sign in at https://id.example.org." in text
+    assert "For the reverse proxy: http://127.0.0.1:8765\n" in text
     assert "secret" not in text
+
+
+@pytest.mark.usefixtures("many_people")
+def test_the_greeting_names_no_second_address_where_there_is_no_proxy() -> None:
+    assert "proxy" not in greeting(load(nextcloud_mcp_server_url="http://127.0.0.1:8765"), 8765)
+
+
+@pytest.mark.usefixtures("many_people")
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("connect --no-browser", "people add https://mcp.example.org/mcp to their assistant"),
+        ("grants revoke", "each ends theirs at https://mcp.example.org/account; docs/operate.md says"),
+    ],
+)
+def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(
+    command: str, sentence: str, monkeypatch: Patch, capsys: Capture
+) -> None:
+    code, out, err = run(command.split(), monkeypatch, capsys)
+
+    assert (code, out) == (2, "")
+    assert sentence in err
+
+
+@pytest.mark.usefixtures("many_people")
+def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
+    monkeypatch: Patch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS", new_key())
+
+    code, out, err = run(["grants", "list"], monkeypatch, capsys)
+
+    assert (code, out) == (0, "")
+    assert "Nobody is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
 
 
 @pytest.mark.usefixtures("many_people")

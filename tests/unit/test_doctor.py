@@ -240,6 +240,22 @@ def test_a_folder_or_key_file_that_others_can_read_is_a_warning_with_the_command
     assert "chmod 600" in found["keys"].text
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="rights are kept in access lists there")
+def test_a_secret_s_file_that_others_can_read_is_a_warning_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "database-url"
+    file.write_text("postgresql://mcp:hunter2@postgres/mcp\n")
+    monkeypatch.setenv("DATABASE_URL_FILE", str(file))
+    file.chmod(0o640)
+    shared = here(load())["secrets"]
+    file.chmod(0o400)
+
+    assert (shared.verdict, "hunter2" in shared.text) == (Verdict.WARN, False)
+    assert shared.text.endswith(f"which DATABASE_URL_FILE names: run chmod 600 {file}")
+    assert "secrets" not in here(load())
+
+
 def test_files_of_this_person_alone_are_fine() -> None:
     settings = load()
     settings.open_data_dir()

@@ -112,6 +112,7 @@ async def test_an_issuer_that_is_away_ends_the_report() -> None:
     found = await examined(IdentityProvider(instead={"/.well-known/openid-configuration": silent}))
 
     assert [finding.verdict for finding in found.values()] == [Verdict.FAIL]
+    assert f"Check that {ISSUER} (OIDC_ISSUER) is right and runs" in found["identity provider"].text
 
 
 @pytest.mark.parametrize(

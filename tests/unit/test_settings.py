@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.logs import redact
 from nextcloud_mcp_server.settings import Settings, load
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, known_variables
 from nextcloud_mcp_server.settings_pages import check, configuration_page, env_example, tools_page, write
@@ -221,6 +222,12 @@ def test_what_is_probably_not_meant_is_a_warning(overrides: dict[str, object], s
 
     assert len(found) == 1
     assert sentence in found[0]
+
+
+def test_the_log_shows_a_warning_whole() -> None:
+    (sentence,) = load(host="0.0.0.0", transport="http").warnings
+
+    assert redact(sentence) == sentence
 
 
 def test_plain_http_on_this_computer_is_no_warning() -> None:

@@ -161,6 +161,7 @@ def test_what_many_people_need_is_asked_for_by_name(field: str) -> None:
         ({"account_mapping": ""}, "ACCOUNT_MAPPING is not right"),
         ({"token_scopes": "some"}, "TOKEN_SCOPES is not right"),
         ({"transport": "stdio"}, "--transport stdio is for one person"),
+        ({"sandbox": True}, "--sandbox knows no OAuth client"),
         ({"no_local_auth": True}, "--no-local-auth does not say who calls"),
         ({"nextcloud_mcp_secret": "s" * 32}, "NEXTCLOUD_MCP_SECRET does not say who calls"),
         (
@@ -217,7 +218,6 @@ def test_the_other_ways_to_nextcloud_need_no_client_there(overrides: dict[str, o
         ({"nextcloud_resource": "https://cloud"}, "NEXTCLOUD_RESOURCE has no effect"),
         ({"oidc_token_types": "at+jwt,JWT"}, "OIDC_TOKEN_TYPES takes plain JWT too"),
         ({"trusted_proxies": ""}, "TRUSTED_PROXIES is not set"),
-        ({"host": "0.0.0.0", "sandbox": True}, "NEXTCLOUD_HOST is not used with --sandbox."),
     ],
 )  # fmt: skip
 def test_what_is_probably_not_meant_for_many_people_is_a_warning(

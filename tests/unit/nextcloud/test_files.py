@@ -193,6 +193,14 @@ async def test_reading_a_folder_says_so() -> None:
         await client(net).read("Rec", length=5)
 
 
+async def test_an_answer_that_names_no_length_and_ends_early_tells_how_long_the_file_is() -> None:
+    net = network(httpx2.Response(200, headers={"ETag": '"e1"', "Content-Type": "text/plain"}, content=b""))
+
+    chunk = await client(net).read("empty.txt", length=5)
+
+    assert (chunk.data, chunk.total, chunk.version.size) == (b"", 0, 0)
+
+
 async def test_an_empty_file_reads_as_nothing() -> None:
     net = network(recorded("webdav/get_range_416"), multistatus([entry("a", size=0)]))
 

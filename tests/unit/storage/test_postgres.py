@@ -39,6 +39,8 @@ async def test_an_address_may_be_written_in_three_ways(
     database = await Database.open(same, keys=keys, clock=now)
     await database.aclose()
 
+    assert await postgres_version(url) == SCHEMA_VERSION
+
 
 @pytest.mark.parametrize(
     "address",

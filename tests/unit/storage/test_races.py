@@ -173,3 +173,23 @@ def test_racing_processes_share_one_request_one_flow_and_one_winner(url: str) ->
     assert sorted(line[2] for line in first) == ["0", "0", "0", "1"]
     assert sorted(line[3] for line in first) == ["False", "False", "False", "True"]
     assert sorted(ended) == ["False", "False", "False", "True"]
+
+
+async def test_of_many_who_read_at_once_nobody_is_passed_over(database: Database, ask: Ask) -> None:
+    """There are few connections; who has read and wants to read again is behind all who still wait."""
+    asked = await ask()
+    read = dict.fromkeys(range(40), 0)
+    ahead: list[int] = []
+
+    async def go_on_reading(number: int) -> None:
+        for _ in range(5):
+            await database.elicitations.find(asked.id)
+            read[number] += 1
+            ahead.append(read[number] - min(read.values()))
+
+    async with anyio.create_task_group() as group:
+        for number in read:
+            group.start_soon(go_on_reading, number)
+
+    # The one who reads while the last of the others do is one ahead, and may be done before they are.
+    assert max(ahead) <= 2
