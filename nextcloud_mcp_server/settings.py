@@ -68,7 +68,7 @@ class Settings(_FromEnvironment):
     @classmethod
     def _serve_many_people_over_http(cls, values: dict[str, Any]) -> dict[str, Any]:
         mode = str(values.get("mode", "")).strip().lower()
-        return {"transport": "http"} | values if mode == "oidc" else values
+        return {"transport": "http"} | values if mode in {"oidc", "builtin"} else values
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_safe(self) -> Self:

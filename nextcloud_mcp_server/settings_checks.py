@@ -1,15 +1,20 @@
 """Refuses settings that cannot work or cannot be safe, in one sentence with the variable and the fix."""
 
+import re
+from collections.abc import Iterable
 from ipaddress import ip_network
 from urllib.parse import SplitResult, urlsplit
 
+from nextcloud_mcp_server.auth.builtin.redirects import acceptable
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
-from nextcloud_mcp_server.settings_names import ADDRESSES, MANY_PEOPLE, env_name
+from nextcloud_mcp_server.settings_names import ADDRESSES, BUILTIN, MANY_PEOPLE, OIDC, env_name
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_SECRET = 24
 _DATABASES = frozenset({"sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg"})
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_CLIENT = re.compile(rf"(\*\.)?{_HOST.pattern}|[a-z][a-z0-9+.-]*:")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -19,19 +24,21 @@ def refuse(settings: Fields) -> None:
     Raises:
         ConfigurationError: The first such thing; names the variable and the fix.
     """
-    _check_mode(settings)
     _check_addresses(settings)
     _check_credentials(settings)
     _check_transport(settings)
     _check_database(settings)
     _check_toolsets(settings)
     _check_proxies(settings)
-    if settings.mode == "oidc":
-        _check_one_person(settings)
+    if settings.many_people:
+        _check_many_people(settings)
         _check_own_address(settings)
         _check_keys(settings)
+    if settings.mode == "oidc":
         _check_sign_in(settings)
         _check_grants(settings)
+    if settings.mode == "builtin":
+        _check_builtin(settings)
 
 
 def refuse_draft(settings: Fields) -> None:
@@ -56,19 +63,37 @@ def looks_wrong(settings: Fields) -> list[str]:
             )
     if settings.sandbox and settings.nextcloud_host:
         found.append("NEXTCLOUD_HOST is not used with --sandbox.")
-    if settings.mode == "oidc":
+    if settings.many_people:
         return found + _looks_wrong_for_many(settings)
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
             f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
             "and keep to yourself what clients must send."
         )
-    given = [env_name(field) for field in MANY_PEOPLE if field in settings.model_fields_set]
-    found.extend(f"{name} has no effect with MODE=personal: it is for MODE=oidc." for name in given)
-    return found
+    return found + _without_effect(settings, MANY_PEOPLE, "it is for many people (MODE=oidc or MODE=builtin)")
+
+
+def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[str]:
+    given = [env_name(field) for field in fields if field in settings.model_fields_set]
+    return [f"{name} has no effect with MODE={settings.mode}: {why}." for name in given]
 
 
 def _looks_wrong_for_many(settings: Fields) -> list[str]:
+    oidc = settings.mode == "oidc"
+    found = (
+        _looks_wrong_with_issuer(settings) if oidc else _without_effect(settings, OIDC, "it is for MODE=oidc")
+    )
+    if oidc:
+        found += _without_effect(settings, BUILTIN, "it is for MODE=builtin")
+    if not settings.trusted_proxies and settings.server_url.startswith("https://"):
+        found.append(
+            "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
+            "rate limit: name the proxy's address."
+        )
+    return found
+
+
+def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
     found: list[str] = []
     if settings.grant_provider != "nextcloud_oauth2" and settings.nextcloud_oauth_client_id:
         found.append(
@@ -83,19 +108,7 @@ def _looks_wrong_for_many(settings: Fields) -> list[str]:
             "OIDC_TOKEN_TYPES takes plain JWT too, which is what ID tokens are: keep OIDC_AUDIENCE apart from every "
             "client id at the identity provider."
         )
-    if not settings.trusted_proxies and settings.server_url.startswith("https://"):
-        found.append(
-            "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
-            "rate limit: name the proxy's address."
-        )
     return found
-
-
-def _check_mode(settings: Fields) -> None:
-    if settings.mode == "builtin":
-        raise ConfigurationError(
-            "MODE=builtin comes with a later version: use MODE=oidc with an identity provider, or MODE=personal."
-        )
 
 
 def _check_addresses(settings: Fields) -> None:
@@ -187,8 +200,9 @@ def _check_proxies(settings: Fields) -> None:
             )
 
 
-def _check_one_person(settings: Fields) -> None:
+def _check_many_people(settings: Fields) -> None:
     """Refuse what would make all people one: a shared credential, or a way in without a token."""
+    mode = settings.mode
     if settings.nextcloud_username or settings.nextcloud_app_password:
         raise ConfigurationError(
             "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make everybody one Nextcloud user: take them out, or "
@@ -196,22 +210,22 @@ def _check_one_person(settings: Fields) -> None:
         )
     if settings.nextcloud_mcp_secret is not None:
         raise ConfigurationError(
-            "NEXTCLOUD_MCP_SECRET does not say who calls: take it out; with MODE=oidc clients send a token of the "
-            "identity provider."
+            f"NEXTCLOUD_MCP_SECRET does not say who calls: take it out; with MODE={mode} clients send a token of the "
+            f"{'identity provider' if mode == 'oidc' else 'person who uses them'}."
         )
     if settings.no_local_auth:
         raise ConfigurationError(
-            "--no-local-auth does not say who calls: take it out; with MODE=oidc every call needs a token."
+            f"--no-local-auth does not say who calls: take it out; with MODE={mode} every call needs a token."
         )
-    if settings.sandbox and settings.grant_provider != "login_flow":
+    if settings.sandbox and not (mode == "oidc" and settings.grant_provider == "login_flow"):
         # It is made anew at each start, and nobody could ever consent.
         raise ConfigurationError(
-            "--sandbox knows no OAuth client of this server: leave it out with MODE=oidc, or see two people play with "
-            "'nextcloud-mcp-server demo --mode oidc'."
+            f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two people play "
+            f"with 'nextcloud-mcp-server demo --mode {mode}'."
         )
     if settings.transport == "stdio":
         raise ConfigurationError(
-            "--transport stdio is for one person: leave it out with MODE=oidc, which serves over HTTP."
+            f"--transport stdio is for one person: leave it out with MODE={mode}, which serves over HTTP."
         )
 
 
@@ -295,8 +309,11 @@ def _check_grants(settings: Fields) -> None:
             "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
             "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."
         )
-    if settings.grant_provider != "nextcloud_oauth2":
-        return
+    if settings.grant_provider == "nextcloud_oauth2":
+        _check_nextcloud_client(settings)
+
+
+def _check_nextcloud_client(settings: Fields) -> None:
     if not settings.nextcloud_oauth_client_id:
         raise ConfigurationError(
             "NEXTCLOUD_OAUTH_CLIENT_ID is missing: 'nextcloud-mcp-server setup nextcloud' makes the client at "
@@ -307,6 +324,35 @@ def _check_grants(settings: Fields) -> None:
             "NEXTCLOUD_OAUTH_CLIENT_SECRET is missing: it was shown when the client was made; without it, delete the "
             "client and run 'nextcloud-mcp-server setup nextcloud' again."
         )
+
+
+def _check_builtin(settings: Fields) -> None:
+    """Refuse what the built-in authorization server cannot work with, or must never allow."""
+    _check_nextcloud_client(settings)
+    own = urlsplit(settings.server_url)
+    if own.path:
+        # RFC 8414 has clients look at the host's root, and many guess /authorize and /token there.
+        raise ConfigurationError(
+            f"NEXTCLOUD_MCP_SERVER_URL holds the path {own.path}: with MODE=builtin this server needs a host name "
+            "of its own, such as https://mcp.example.org."
+        )
+    for scheme in settings.private_schemes:
+        if not acceptable(f"{scheme}:/callback", private_schemes=settings.private_schemes):
+            raise ConfigurationError(
+                f"PRIVATE_SCHEMES names {scheme!r}, where nobody can be sent back to safely: name schemes of "
+                "programs alone, such as cursor."
+            )
+    for name, words in (
+        ("ALLOWED_CLIENTS", settings.allowed_clients),
+        ("DENIED_CLIENTS", settings.denied_clients),
+        ("PLAIN_HOSTS", settings.plain_hosts),
+    ):
+        for word in words:
+            if not (_HOST if name == "PLAIN_HOSTS" else _CLIENT).fullmatch(word):
+                raise ConfigurationError(
+                    f"{name} holds {word!r}: write a host without its scheme, such as claude.ai"
+                    f"{'' if name == 'PLAIN_HOSTS' else ', *.example.org, or a scheme such as cursor:'}."
+                )
 
 
 def _need_https(name: str, parts: SplitResult) -> None:

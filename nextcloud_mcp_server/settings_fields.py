@@ -3,16 +3,17 @@
 `settings` reads them from the environment, and `settings_checks` refuses what cannot be safe.
 """
 
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
 from platformdirs import user_data_path
-from pydantic import BeforeValidator, Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings_people import PeopleFields
+from nextcloud_mcp_server.settings_types import Lower, Secrets, Words
 
 EVERY_TOOLSET = tuple(sorted(set(SCOPES.values())))
 #: Where this server's callbacks are; each leg has its own path below it.
@@ -24,22 +25,7 @@ _DRIVERS = {
 }
 
 
-def _words(value: object) -> object:
-    """Split a comma-separated text; anything else passes."""
-    if isinstance(value, str):
-        return tuple(word for word in value.replace(",", " ").split() if word)
-    return value
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
-
-
-class Fields(BaseSettings):
+class Fields(PeopleFields):
     """Everything an operator can decide, refused nowhere: build `Settings` with `load` instead."""
 
     model_config = SettingsConfigDict(
@@ -50,10 +36,11 @@ class Fields(BaseSettings):
         env_file=None,
     )
 
-    mode: Annotated[Literal["personal", "oidc", "builtin"], BeforeValidator(_lower)] = Field(
+    mode: Annotated[Literal["personal", "oidc", "builtin"], Lower] = Field(
         default="personal",
         description="Who may call: `personal` is one person on one computer; `oidc` is any number of people, "
-        "who sign in at an identity provider (docs/quickstart-oidc.md). `builtin` comes with a later version.",
+        "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of people, who sign "
+        "in with Nextcloud itself (docs/quickstart-builtin.md).",
     )
     nextcloud_host: str | None = Field(
         default=None,
@@ -68,7 +55,7 @@ class Fields(BaseSettings):
     nextcloud_mcp_server_url: str | None = Field(
         default=None,
         description="Address under which browsers and clients reach this server over HTTP; clients are given "
-        "it with `/mcp` behind it. Default: where it listens. Required with `MODE=oidc`.",
+        "it with `/mcp` behind it. Default: where it listens. Required for many people.",
     )
     nextcloud_username: str | None = Field(
         default=None,
@@ -100,17 +87,15 @@ class Fields(BaseSettings):
     token_encryption_keys: Secrets = Field(
         default=(),
         description="Keys that seal what is stored (make one with `nextcloud-mcp-server keys new`), by "
-        "commas: the first one seals, all of them open. Default: a key file made in `DATA_DIR`. Required with "
-        "`MODE=oidc`.",
+        "commas: the first one seals, all of them open. Default: a key file made in `DATA_DIR`. Required for "
+        "many people.",
     )
     nextcloud_mcp_secret: SecretStr | None = Field(
         default=None,
         description="Bearer secret that clients must send over HTTP, at least 24 characters. Default: a "
         "secret file made in `DATA_DIR`; `nextcloud-mcp-server config … --http` prints it.",
     )
-    elicitation_dialect: Annotated[
-        Literal["auto", "draft", "2025-11-25", "text"], BeforeValidator(_lower)
-    ] = Field(
+    elicitation_dialect: Annotated[Literal["auto", "draft", "2025-11-25", "text"], Lower] = Field(
         default="auto",
         description="How older clients are asked for consent; `auto` goes by what the client says it can do.",
     )
@@ -136,97 +121,13 @@ class Fields(BaseSettings):
     output_schemas: bool = Field(
         default=False, description="Add the schema of each tool's result to `tools/list`; doubles its size."
     )
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
         default="info", description="How much is logged to stderr: `debug`, `info`, `warning` or `error`."
-    )
-    oidc_issuer: str | None = Field(
-        default=None,
-        description="Address of the identity provider, exactly as it writes it in `issuer` of its "
-        "`/.well-known/openid-configuration`. Required.",
-    )
-    oidc_client_id: str | None = Field(
-        default=None,
-        description="Id of this server's own client at the identity provider, with which people sign in on "
-        "its pages. Required.",
-    )
-    oidc_client_secret: SecretStr | None = Field(
-        default=None, description="Secret of that client. Left out for a public client."
-    )
-    oidc_audience: str | None = Field(
-        default=None,
-        description="What `aud` of an access token must contain to be for this server. Default: this server's "
-        "address with `/mcp` behind it.",
-    )
-    oidc_identity_claim: str = Field(
-        default="sub",
-        min_length=1,
-        description="Claim that names a person for good, in access tokens and ID tokens alike. Changing it "
-        "makes everybody somebody else. `email` counts only with `email_verified` beside it.",
-    )
-    oidc_token_types: Words = Field(
-        default=("at+jwt",),
-        description="Which `typ` an access token may carry, by commas. Add `JWT` only for a provider that "
-        "writes no other: ID tokens carry it too.",
-    )
-    token_scopes: Annotated[Literal["required", "ignore"], BeforeValidator(_lower)] = Field(
-        default="required",
-        description="`required`: a client may do what its token's scopes say, within what the person allows. "
-        "`ignore`: what the person allows alone decides, for a provider that cannot issue our scopes.",
-    )
-    scope_prefix: str = Field(
-        default="",
-        description="Text that the identity provider puts before our scopes, such as "
-        "`api://nextcloud-mcp/`; cut off from tokens, added in challenges.",
-    )
-    introspection_client_id: str | None = Field(
-        default=None,
-        description="Client that asks the identity provider about opaque tokens. Default: `OIDC_CLIENT_ID`.",
-    )
-    introspection_client_secret: SecretStr | None = Field(
-        default=None, description="Secret of that client. Default: `OIDC_CLIENT_SECRET`."
-    )
-    account_mapping: str = Field(
-        default="confirm",
-        min_length=1,
-        description="Which Nextcloud account belongs to a person: `confirm` has them confirm the one they "
-        "signed in to; the name of a claim (such as `preferred_username`) takes its value as the account's "
-        "id and refuses any other.",
-    )
-    grant_provider: Annotated[
-        Literal["nextcloud_oauth2", "oidc_refresh", "login_flow"], BeforeValidator(_lower)
-    ] = Field(
-        default="nextcloud_oauth2",
-        description="How access to a person's Nextcloud is obtained and kept: `nextcloud_oauth2` by Nextcloud's "
-        "own OAuth2 (any Nextcloud); `oidc_refresh` by the identity provider's tokens (needs the app "
-        "`user_oidc`); `login_flow` by an app password (needs a claim in `ACCOUNT_MAPPING`).",
-    )
-    nextcloud_oauth_client_id: str | None = Field(
-        default=None,
-        description="Id of the OAuth2 client at Nextcloud; `nextcloud-mcp-server setup nextcloud` makes one. "
-        "Required with `nextcloud_oauth2`.",
-    )
-    nextcloud_oauth_client_secret: SecretStr | None = Field(
-        default=None, description="Secret of that client. Required with `nextcloud_oauth2`."
-    )
-    nextcloud_resource: str | None = Field(
-        default=None,
-        description="With `oidc_refresh`: the resource or audience to ask the identity provider for, so that "
-        "Nextcloud takes the token.",
-    )
-    elicitation_callback_url: str | None = Field(
-        default=None,
-        description="Address that sign-ins and consents come back to, `/sign-in` and `/nextcloud` below it; "
-        "register both. Default: this server's address with `/oauth/callback` behind it.",
-    )
-    trusted_proxies: Words = Field(
-        default=(),
-        description="Addresses or networks of the reverse proxies in front of this server, by commas; only "
-        "their `X-Forwarded-*` headers are believed.",
     )
     transport: Literal["stdio", "http"] = Field(
         default="stdio",
-        description="`stdio` for a client that starts the server itself, `http` for the others. `MODE=oidc` is "
-        "always `http`.",
+        description="`stdio` for a client that starts the server itself, `http` for the others. A server "
+        "for many people always uses `http`.",
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on over HTTP.")
     port: int = Field(
@@ -316,16 +217,9 @@ class Fields(BaseSettings):
         return None if self.account_mapping == "confirm" else self.account_mapping
 
     @property
-    def introspection_client(self) -> tuple[str, SecretStr] | None:
-        """Who asks about opaque tokens; None where nobody can."""
-        secret = self.introspection_client_secret or self.oidc_client_secret
-        name = self.introspection_client_id or self.oidc_client_id
-        return None if name is None or secret is None else (name, secret)
-
-    @property
-    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The trusted proxies as networks; `settings_checks` has refused what is none."""
-        return tuple(ip_network(text) for text in self.trusted_proxies)
+    def many_people(self) -> bool:
+        """Whether people sign in, each with an account of their own."""
+        return self.mode != "personal"
 
     def require_nextcloud(self) -> str:
         """Return the address of the Nextcloud.

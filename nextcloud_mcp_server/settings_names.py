@@ -32,8 +32,15 @@ ADDRESSES = (
     "oidc_issuer",
     "elicitation_callback_url",
 )
-#: Fields that have an effect with `MODE=oidc` alone, in the order of the documentation.
-MANY_PEOPLE = (
+#: Fields that have an effect for many people alone, in the order of the documentation: in both modes,
+#: with `MODE=oidc`, with `MODE=builtin`.
+BOTH_MODES = (
+    "nextcloud_oauth_client_id",
+    "nextcloud_oauth_client_secret",
+    "elicitation_callback_url",
+    "trusted_proxies",
+)
+OIDC = (
     "oidc_issuer",
     "oidc_client_id",
     "oidc_client_secret",
@@ -46,12 +53,18 @@ MANY_PEOPLE = (
     "introspection_client_secret",
     "account_mapping",
     "grant_provider",
-    "nextcloud_oauth_client_id",
-    "nextcloud_oauth_client_secret",
     "nextcloud_resource",
-    "elicitation_callback_url",
-    "trusted_proxies",
 )
+BUILTIN = (
+    "allowed_clients",
+    "denied_clients",
+    "allowed_groups",
+    "client_registration",
+    "private_schemes",
+    "plain_hosts",
+    "refresh_grace_seconds",
+)
+MANY_PEOPLE = (*BOTH_MODES, *OIDC, *BUILTIN)
 
 #: Every field that a variable can set, in the order of the documentation.
 FIELDS = (

@@ -11,7 +11,16 @@ from typing import cast
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import TOOLSETS
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, MANY_PEOPLE, SECRETS, env_name
+from nextcloud_mcp_server.settings_names import (
+    BOTH_MODES,
+    BUILTIN,
+    COMMAND_LINE_ONLY,
+    FIELDS,
+    MANY_PEOPLE,
+    OIDC,
+    SECRETS,
+    env_name,
+)
 
 _WIDTH = 96
 
@@ -34,8 +43,25 @@ A combination that cannot be safe is refused at start, with the variable's name 
 _PAGE_MANY_PEOPLE = """
 ## For many people
 
-These have an effect with `MODE=oidc` alone. `NEXTCLOUD_MCP_SERVER_URL` and `TOKEN_ENCRYPTION_KEYS` are required then
-too. docs/quickstart-oidc.md goes through them in order, and docs/identity-providers.md says where the values come from.
+These have no effect with `MODE=personal`. `NEXTCLOUD_MCP_SERVER_URL` and `TOKEN_ENCRYPTION_KEYS` are required then too.
+
+| variable | default | what it does |
+|---|---|---|
+"""
+
+_PAGE_OIDC = """
+### With `MODE=oidc`
+
+docs/quickstart-oidc.md goes through them in order, and docs/identity-providers.md says where the values come from.
+
+| variable | default | what it does |
+|---|---|---|
+"""
+
+_PAGE_BUILTIN = """
+### With `MODE=builtin`
+
+None is needed; docs/quickstart-builtin.md gets along without them.
 
 | variable | default | what it does |
 |---|---|---|
@@ -58,8 +84,11 @@ These belong to `nextcloud-mcp-server serve` and have no variable.
 |---|---|---|
 """
 
-_EXAMPLE_MANY_PEOPLE = """# ---- For many people: all below has an effect with MODE=oidc alone. ----
-"""
+_EXAMPLE_PARTS = {
+    BOTH_MODES[0]: "# ---- For many people: all below has no effect with MODE=personal. ----\n",
+    OIDC[0]: "# ---- With MODE=oidc ----\n",
+    BUILTIN[0]: "# ---- With MODE=builtin ----\n",
+}
 
 _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (make docs): edit a copy.
 # Copy to .env for docker compose, or export what you need. Every line is optional; most people set
@@ -104,8 +133,8 @@ def env_example() -> str:
     """Print `.env.example`: every variable, commented out, with its default."""
     parts = [_EXAMPLE_HEAD]
     for field in FIELDS:
-        if field == MANY_PEOPLE[0]:
-            parts.append(_EXAMPLE_MANY_PEOPLE)
+        if field in _EXAMPLE_PARTS:
+            parts.append(_EXAMPLE_PARTS[field])
         description = (Settings.model_fields[field].description or "").replace("`", "")
         lines = [f"# {line}" for line in wrap(description, _WIDTH)]
         default = _default(field)
@@ -117,11 +146,16 @@ def env_example() -> str:
 
 def configuration_page() -> str:
     """Print `docs/configuration.md`."""
-    variables = "".join(_row(field) for field in FIELDS if field not in MANY_PEOPLE)
-    many = "".join(_row(field) for field in MANY_PEOPLE)
-    secrets = "".join(f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)
-    options = "".join(_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)
-    return f"{_PAGE_HEAD}{variables}{_PAGE_MANY_PEOPLE}{many}{_PAGE_SECRETS}{secrets}{_PAGE_OPTIONS}{options}"
+    one = [field for field in FIELDS if field not in MANY_PEOPLE]
+    parts = [
+        (_PAGE_HEAD, map(_row, one)),
+        (_PAGE_MANY_PEOPLE, map(_row, BOTH_MODES)),
+        (_PAGE_OIDC, map(_row, OIDC)),
+        (_PAGE_BUILTIN, map(_row, BUILTIN)),
+        (_PAGE_SECRETS, (f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)),
+        (_PAGE_OPTIONS, (_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)),
+    ]
+    return "".join(head + "".join(rows) for head, rows in parts)
 
 
 def tools_page() -> str:

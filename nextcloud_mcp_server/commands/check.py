@@ -48,7 +48,7 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
     url = NextcloudUrl.parse(address)
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
-    many_people = settings.mode == "oidc"
+    many_people = settings.many_people
     async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
         found = await look_there(
             Nextcloud(url, pool, public_url=public_url),

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.storage.crypto import new_key
 
 def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
     """Print the text to stdout, and where it goes to stderr."""
-    if settings.mode == "oidc":
+    if settings.many_people:
         _print_address(settings, client)
         return
     if http:

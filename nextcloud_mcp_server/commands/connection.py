@@ -16,10 +16,10 @@ def connect(settings: Settings, *, browser: bool) -> None:
     Raises:
         ConfigurationError: The server is for many people, who are asked by their assistants.
     """
-    if settings.mode == "oidc":
+    if settings.many_people:
         # A login flow does not say who finished it, and would be nobody's here.
         raise ConfigurationError(
-            f"connect is for one person: with MODE=oidc people add {settings.resource_url} to their assistant, "
+            f"connect is for one person: with MODE={settings.mode} people add {settings.resource_url} to their assistant, "
             "and it asks them."
         )
     logs.set_up(settings.log_level)
@@ -43,7 +43,7 @@ def list_grants(settings: Settings) -> None:
     """Print every connection."""
     logs.set_up(settings.log_level)
     found = anyio.run(_all, settings)
-    if not found and settings.mode == "oidc":
+    if not found and settings.many_people:
         say(
             f"Nobody is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
         )
@@ -79,9 +79,9 @@ def revoke_grants(settings: Settings) -> None:
     Raises:
         ConfigurationError: The server is for many people, who each end their own.
     """
-    if settings.mode == "oidc":
+    if settings.many_people:
         raise ConfigurationError(
-            f"grants revoke is for one person: with MODE=oidc each ends theirs at {settings.server_url}/account; "
+            f"grants revoke is for one person: with MODE={settings.mode} each ends theirs at {settings.server_url}/account; "
             "docs/operate.md says how to end all at once."
         )
     logs.set_up(settings.log_level)

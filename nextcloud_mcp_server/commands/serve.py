@@ -61,10 +61,10 @@ def greeting(settings: Settings, port: int) -> str:
         f"Nextcloud MCP server, listening on {mcp_url(settings, port)}",
         f"Nextcloud: {behind}",
     ]
-    if settings.mode == "oidc":
+    if settings.many_people:
         if not settings.server_url.endswith(f":{port}"):
             lines.append(f"For the reverse proxy: {_url(settings.host, port)}")
-        lines.append(f"People sign in at {settings.oidc_issuer}.")
+        lines.append(f"People sign in at {settings.oidc_issuer or settings.nextcloud_host}.")
         lines.append(f"To connect a client: add {settings.resource_url} to it as a remote MCP server.")
         return "\n".join(lines)
     if settings.no_local_auth:

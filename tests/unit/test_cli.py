@@ -80,8 +80,8 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_2(monkeypatch: Patch, cap
 
     assert (code, out) == (2, "")
     assert err == (
-        "Error: MODE=builtin comes with a later version: use MODE=oidc with an identity provider, "
-        "or MODE=personal.\n"
+        "Error: NEXTCLOUD_MCP_SERVER_URL is missing: set the address under which browsers and clients reach "
+        "this server, such as https://mcp.example.org.\n"
     )
 
 

@@ -176,7 +176,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"mode": "builtin"}, "MODE=builtin comes with a later version: use MODE=oidc"),
+        ({"mode": "builtin"}, "NEXTCLOUD_MCP_SERVER_URL is missing"),
         ({"mode": "many"}, "MODE is not right"),
         ({"nextcloud_host": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),

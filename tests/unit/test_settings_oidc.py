@@ -233,8 +233,8 @@ def test_what_is_for_many_people_is_pointed_out_to_one_person() -> None:
     found = load(oidc_issuer="https://id.example.org", trusted_proxies="10.0.0.7").warnings
 
     assert found == (
-        "OIDC_ISSUER has no effect with MODE=personal: it is for MODE=oidc.",
-        "TRUSTED_PROXIES has no effect with MODE=personal: it is for MODE=oidc.",
+        "TRUSTED_PROXIES has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
+        "OIDC_ISSUER has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
     )
 
 
