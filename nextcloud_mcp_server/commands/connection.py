@@ -19,8 +19,8 @@ def connect(settings: Settings, *, browser: bool) -> None:
     if settings.many_people:
         # A login flow does not say who finished it, and would be nobody's here.
         raise ConfigurationError(
-            f"connect is for one person: with MODE={settings.mode} people add {settings.resource_url} to their assistant, "
-            "and it asks them."
+            f"connect is for one person: with MODE={settings.mode} people add {settings.resource_url} to their "
+            "assistant, and it asks them."
         )
     logs.set_up(settings.log_level)
     anyio.run(_connect, settings, browser)
@@ -81,8 +81,8 @@ def revoke_grants(settings: Settings) -> None:
     """
     if settings.many_people:
         raise ConfigurationError(
-            f"grants revoke is for one person: with MODE={settings.mode} each ends theirs at {settings.server_url}/account; "
-            "docs/operate.md says how to end all at once."
+            f"grants revoke is for one person: with MODE={settings.mode} each ends theirs at "
+            f"{settings.server_url}/account; docs/operate.md says how to end all at once."
         )
     logs.set_up(settings.log_level)
     anyio.run(_revoke, settings)
