@@ -159,7 +159,7 @@ async def _meeting_issuer(
     if settings.mode != "oidc":
         await serve()
         return
-    from nextcloud_mcp_server.people import meet_issuer  # noqa: PLC0415 - this mode only
+    from nextcloud_mcp_server.oidc import meet_issuer  # noqa: PLC0415 - this mode only
 
     refused: list[ConfigurationError] = []
 

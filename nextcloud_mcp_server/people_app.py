@@ -5,13 +5,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 from nextcloud_mcp_server import core as cores
-from nextcloud_mcp_server import people
+from nextcloud_mcp_server import oidc
 from nextcloud_mcp_server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app, select
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, asked
 from nextcloud_mcp_server.core import Core, Outside
-from nextcloud_mcp_server.people import Issuer, PeopleCore
+from nextcloud_mcp_server.oidc import Issuer
+from nextcloud_mcp_server.people import PeopleCore
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.web.bearer import BearerLayer
@@ -29,7 +30,7 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     issuer = Issuer.of(settings, Outgoing(pool))
 
     def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
-        return people.open_core(settings, issuer, page_url=site.page_url, pending=pending, outside=outside)
+        return oidc.open_core(settings, issuer, page_url=site.page_url, pending=pending, outside=outside)
 
     async def visits() -> Visits:
         return cast("PeopleCore", await parts.core.get()).visits
