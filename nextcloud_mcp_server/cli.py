@@ -100,8 +100,8 @@ def demo(
         typer.Option(help="How the client is asked for consent."),
     ] = "2026-07-28",
     mode: Annotated[
-        Literal["personal", "oidc"],
-        typer.Option(help="One person, or two who sign in at an identity provider."),
+        Literal["personal", "oidc", "builtin"],
+        typer.Option(help="One person, or two who sign in at an identity provider or with Nextcloud."),
     ] = "personal",
     # Any text counts as a wish for plain output, as https://no-color.org asks.
     no_color: Annotated[str | None, typer.Option(envvar="NO_COLOR", hidden=True)] = None,
@@ -114,14 +114,14 @@ def demo(
     from nextcloud_mcp_server.demo.journey import play
     from nextcloud_mcp_server.demo.people import play_people
 
-    if manual and mode == "oidc":
-        raise ConfigurationError("The two people of --mode oidc act by themselves: leave out --manual.")
+    if manual and mode != "personal":
+        raise ConfigurationError(f"The two people of --mode {mode} act by themselves: leave out --manual.")
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
-    if mode == "oidc":
-        anyio.run(partial(play_people, dialect, out, plain=bool(no_color)))
-    else:
+    if mode == "personal":
         anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color)))
+    else:
+        anyio.run(partial(play_people, dialect, out, mode=mode, plain=bool(no_color)))
 
 
 @app.command()

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -32,7 +33,7 @@ class Found:
 
 
 class OAuthClient:
-    """A public client that is registered at the issuer; it knows nothing but the server's address."""
+    """A public client that is registered at the issuer, or registers itself; it knows the server's address alone."""
 
     def __init__(self, client_id: str, http: httpx2.AsyncClient, *, scope: str = "openid") -> None:
         self._client_id = client_id
@@ -50,8 +51,21 @@ class OAuthClient:
         about = await self._json(named["url"])
         return Found(challenge, str(about["resource"]), str(about["authorization_servers"][0]))
 
-    async def sign_in(self, found: Found, person: Person) -> str:
-        """Have the person sign in there, and fetch a token for the server."""
+    async def register(self, found: Found, name: str) -> dict[str, Any]:
+        """Become a client there, and give what it answered (RFC 7591 §3.2.1)."""
+        metadata = await self._json(f"{found.issuer}/.well-known/oauth-authorization-server")
+        described = {
+            "client_name": name,
+            "redirect_uris": [REDIRECT_URI],
+            "token_endpoint_auth_method": "none",
+        }
+        answer = await self._http.post(metadata["registration_endpoint"], json=described)
+        registered: dict[str, Any] = answer.raise_for_status().json()
+        self._client_id = str(registered["client_id"])
+        return registered
+
+    async def sign_in(self, found: Found, person: Person, *, only: Collection[str] | None = None) -> str:
+        """Have the person sign in there, and fetch a token for the server; `only` ticks these boxes."""
         metadata = await self._json(f"{found.issuer}/.well-known/openid-configuration")
         verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
         digest = hashlib.sha256(verifier.encode()).digest()
@@ -66,7 +80,7 @@ class OAuthClient:
             "code_challenge_method": "S256",
         }
         url = f"{metadata['authorization_endpoint']}?{urlencode(asked)}"
-        told = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK)).query)
+        told = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK, only=only)).query)
         expect(told["state"] == [state] and told["iss"] == [found.issuer], "somebody else answered")
         answer = await self._http.post(
             metadata["token_endpoint"],
@@ -79,7 +93,7 @@ class OAuthClient:
                 "resource": found.resource,
             },
         )
-        return str(answer.json()["access_token"])
+        return str(answer.raise_for_status().json()["access_token"])
 
     async def _json(self, url: str) -> dict[str, Any]:
         answer: dict[str, Any] = (await self._http.get(url)).raise_for_status().json()

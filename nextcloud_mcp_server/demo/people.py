@@ -1,29 +1,42 @@
 """Two people and one server: each connects their own Nextcloud account, and neither gets at the other's."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import anyio
 import httpx2
+from anyio.abc import TaskGroup
 
 from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
 from nextcloud_mcp_server.demo.looking import Looking
 from nextcloud_mcp_server.demo.narrator import Narrator
 from nextcloud_mcp_server.demo.oauth_client import OAuthClient, claims_of
-from nextcloud_mcp_server.demo.stage import ASSISTANT, PeopleStage, open_people_stage
+from nextcloud_mcp_server.demo.stage import (
+    ASSISTANT,
+    BuiltinStage,
+    PeopleStage,
+    open_builtin_stage,
+    open_people_stage,
+)
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 
-_NOTES = "nc_notes_list_notes"
+Mode = Literal["oidc", "builtin"]
+
+NOTES = "nc_notes_list_notes"
+_CREATE = "nc_notes_create_note"
+_NEW_NOTE: Message = {"title": "Birthday gifts", "content": "A book for Bob."}
+_CLIENT_NAME = "Demo assistant"
 _NOTE = "nc_notes_get_note"
 _REVOKE = "revoke_nextcloud_access"
 _AT_MOST_SECONDS = 120
 _CALL_SECONDS = 330
 _FORBIDDEN = 403
+_MOST_LOOKS, _LOOK_SECONDS = 100, 0.05
 
 
 @dataclass(slots=True)
@@ -35,8 +48,24 @@ class Member:
     person: Person
     looking: Looking
     dialect: Dialect
-    client: WireClient
+    http: httpx2.AsyncClient
+    group: TaskGroup
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _client: WireClient | None = None
+
+    @property
+    def client(self) -> WireClient:
+        """The client, once it has a token."""
+        if self._client is None:
+            raise NotAsPromised(f"{self.name}'s client has no token yet.")
+        return self._client
+
+    async def connect(self, mcp_url: str, token: str) -> None:
+        """Have the client speak to the server with this token."""
+        self.http.headers["Authorization"] = f"Bearer {token}"
+        self._client = self.dialect.client(self.http, mcp_url)
+        await self._client.open()
+        await self.group.start(self.dialect.attend, self._client)
 
     async def send(self, tool: str, arguments: Message, more: Message | None = None) -> Message:
         """Call a tool; the answer is whatever came back."""
@@ -44,81 +73,63 @@ class Member:
 
     async def ask_for_notes(self) -> Ask | list[dict[str, Any]]:
         """Ask for the notes; the answer is the server's question where it has one."""
-        answer = await self.send(_NOTES, {})
+        answer = await self.send(NOTES, {})
         ask = self.dialect.asks(answer)
         return list(fields(result_of(answer))["notes"]) if ask is None else ask
 
-    async def wait_for(self, ask: Ask) -> list[dict[str, Any]]:
-        """Wait in this client's way until the visit is over, and take the notes."""
+    async def wait_for(self, ask: Ask, tool: str, arguments: Message) -> Message:
+        """Wait in this client's way until the visit is over, and take the result of the call that waited."""
 
         async def again(more: Message) -> Message:
-            return await self.send(_NOTES, {}, more)
+            return await self.send(tool, arguments, more)
 
-        return list(fields(result_of(await self.dialect.finish(self.client, ask, again)))["notes"])
+        return fields(result_of(await self.dialect.finish(self.client, ask, again)))
 
 
 @dataclass(slots=True)
-class People:
-    """One run with Alice and Bob."""
+class Pair:
+    """Alice and Bob at one server: what must be so however they sign in."""
 
-    stage: PeopleStage
+    stage: PeopleStage | BuiltinStage
     narrator: Narrator
     alice: Member
     bob: Member
 
-    async def run(self) -> None:
-        """Play all of it."""
-        ask = await self._ask(self.alice)
-        await self._refuse_bob(ask)
-        await self._consent(self.alice, ask)
-        await self._consent(self.bob, await self._ask(self.bob))
-        await self._read_own()
-        await self._refuse_number()
-        await self._end()
-
-    async def _ask(self, member: Member) -> Ask:
-        self.narrator.step(f"{member.name}'s assistant wants {member.name}'s notes")
-        self.narrator.say(f"→ {_NOTES}()")
-        self.narrator.say(f"The token says who {member.name} is, and opens no Nextcloud. So the server asks:")
-        answer = await member.send(_NOTES, {})
+    def asked(self, member: Member, answer: Message) -> Ask:
+        """Show the server's question, which must be one."""
         member.dialect.show(f"← {member.dialect.asked_by}", answer)
         ask = member.dialect.asks(answer)
         if ask is None:
             raise NotAsPromised("the server did not ask for consent.")
         return ask
 
-    async def _refuse_bob(self, ask: Ask) -> None:
+    async def refuse_bob(self, ask: Ask, tool: str, arguments: Message) -> None:
+        """Have Bob open the link that Alice's assistant got when it called this tool."""
         self.narrator.step("Bob opens Alice's link")
         self.narrator.say("Somebody sent it to him. He signs in as himself, as anybody would:")
+        before = self.connected()
         self.bob.looking.begin(())
         page = await self.bob.person.consent(ask.url)
         expect(page.status == _FORBIDDEN, f"Bob came as far as the page “{page.title}”")
-        expect(not self.stage.sandbox.state.oauth_grants, "Nextcloud has given access")
-        again = await self.alice.ask_for_notes()
-        expect(isinstance(again, Ask), "Alice's assistant got notes without her consent")
+        await self.lists_only(before)
+        again = self.alice.dialect.asks(await self.alice.send(tool, arguments))
+        expect(again is not None, "Alice's assistant got what she had not allowed")
         self.narrator.done("Refused: a link is for the person whose assistant asked. Nothing was connected.")
 
-    async def _consent(self, member: Member, ask: Ask) -> None:
-        self.narrator.step(f"{member.name} opens it and allows it, while the call waits")
-        only = ("notes:read",)
-        member.looking.begin(only)
-        found: list[dict[str, Any]] = []
+    def connected(self) -> list[str]:
+        """List whose accesses Nextcloud knows."""
+        return sorted(one.uid for one in self.stage.sandbox.state.app_passwords.values())
 
-        async def wait() -> None:
-            found.extend(await member.wait_for(ask))
+    async def lists_only(self, expected: list[str]) -> None:
+        """Wait a moment for Nextcloud to list these accesses and no others: some are ended in the background."""
+        for _ in range(_MOST_LOOKS):
+            if self.connected() == expected:
+                return
+            await anyio.sleep(_LOOK_SECONDS)
+        raise NotAsPromised("Nextcloud lists other accesses than it should.")
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            page = await member.person.consent(ask.url, only=only)
-            expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
-        member.notes, member.dialect.brief = found, True
-        for note in found:
-            self.narrator.item(str(note["title"]))
-        grants = self.stage.sandbox.state.app_passwords.values()
-        expect(any(one.uid == member.uid for one in grants), "Nextcloud does not list the access")
-        self.narrator.done(f"{member.name}'s notes, by a grant that Nextcloud gave for {member.name}.")
-
-    async def _read_own(self) -> None:
+    async def read_own(self) -> None:
+        """Have both ask at the same time, again and again."""
         self.narrator.step("Both ask at once, and each reads only their own")
         read: dict[str, set[int]] = {}
 
@@ -139,7 +150,8 @@ class People:
             f"Five calls each: {len(read['alice'])} notes of Alice, {len(read['bob'])} of Bob, none of both."
         )
 
-    async def _refuse_number(self) -> None:
+    async def refuse_number(self) -> None:
+        """Have Bob's assistant ask for a note of Alice."""
         note = self.alice.notes[0]
         self.narrator.step("Bob's assistant tries the number of a note of Alice")
         self.narrator.say(f"→ {_NOTE}(note_id={note['id']})")
@@ -149,19 +161,144 @@ class People:
         expect(str(note["title"]) not in words(result), "the answer tells what the note is called")
         self.narrator.done("For Bob, there is no such note.")
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """End Alice's access, and not Bob's."""
         self.narrator.step("Alice ends her access, and Bob keeps his")
         message = str(fields(result_of(await self.alice.send(_REVOKE, {})))["message"])
         self.narrator.say(f"← “{message}”")
-        left = {one.uid for one in self.stage.sandbox.state.app_passwords.values()}
-        expect(left == {"bob"}, "Nextcloud lists other accesses than Bob's")
+        await self.lists_only(["bob"])
         expect(isinstance(await self.alice.ask_for_notes(), Ask), "Alice's access did not end")
         expect(not isinstance(await self.bob.ask_for_notes(), Ask), "Bob's access ended too")
         self.narrator.done("Alice would be asked again; Bob's assistant reads on.")
 
 
-async def play_people(dialect: Name, out: TextIO, *, plain: bool = False) -> None:
-    """Play the journey of two people.
+@dataclass(slots=True)
+class People(Pair):
+    """One run in mode `oidc`: a token says who somebody is, and Nextcloud is asked when a call needs it."""
+
+    async def sign_in(self, member: Member) -> None:
+        """Have somebody sign in where the server's refusal leads, and connect their client."""
+        self.narrator.step(f"{member.name}'s client is told where to sign in, and {member.name} does")
+        app = OAuthClient(ASSISTANT, member.http)
+        found = await app.find(self.stage.mcp_url)
+        self.narrator.say("← 401, WWW-Authenticate:")
+        self.narrator.quote(found.challenge)
+        self.narrator.say(f"What it names leads to {found.issuer}, where {member.name} signs in:")
+        member.looking.begin(())
+        token = await app.sign_in(found, member.person)
+        claims = claims_of(token)
+        expect(claims["aud"] == self.stage.mcp_url, "the token is good for others as well")
+        self.narrator.done(f"A token for {claims['sub']}, good for {claims['aud']} and nothing else.")
+        await member.connect(self.stage.mcp_url, token)
+
+    async def run(self) -> None:
+        """Play all of it."""
+        ask = await self._ask(self.alice)
+        await self.refuse_bob(ask, NOTES, {})
+        await self._consent(self.alice, ask)
+        await self._consent(self.bob, await self._ask(self.bob))
+        await self.read_own()
+        await self.refuse_number()
+        await self.end()
+
+    async def _ask(self, member: Member) -> Ask:
+        self.narrator.step(f"{member.name}'s assistant wants {member.name}'s notes")
+        self.narrator.say(f"→ {NOTES}()")
+        self.narrator.say(f"The token says who {member.name} is, and opens no Nextcloud. So the server asks:")
+        return self.asked(member, await member.send(NOTES, {}))
+
+    async def _consent(self, member: Member, ask: Ask) -> None:
+        self.narrator.step(f"{member.name} opens it and allows it, while the call waits")
+        only = ("notes:read",)
+        member.looking.begin(only)
+        found: list[dict[str, Any]] = []
+
+        async def wait() -> None:
+            found.extend((await member.wait_for(ask, NOTES, {}))["notes"])
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            page = await member.person.consent(ask.url, only=only)
+            expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
+        member.notes, member.dialect.brief = found, True
+        for note in found:
+            self.narrator.item(str(note["title"]))
+        expect(member.uid in self.connected(), "Nextcloud does not list the access")
+        self.narrator.done(f"{member.name}'s notes, by a grant that Nextcloud gave for {member.name}.")
+
+
+@dataclass(slots=True)
+class Newcomers(Pair):
+    """One run in mode `builtin`: one trip of the browser gives the client its token and us the access."""
+
+    async def run(self) -> None:
+        """Play all of it."""
+        await self._connect(self.alice)
+        await self._first_notes(self.alice)
+        ask = await self._wants_more()
+        await self.refuse_bob(ask, _CREATE, _NEW_NOTE)
+        await self._grow(ask)
+        await self._connect(self.bob)
+        await self._first_notes(self.bob)
+        await self.read_own()
+        await self.refuse_number()
+        await self.end()
+
+    async def _connect(self, member: Member) -> None:
+        self.narrator.step(f"{member.name} gives the server's address to a chat client, and nothing else")
+        app = OAuthClient("", member.http)
+        found = await app.find(self.stage.mcp_url)
+        self.narrator.say(
+            f"← 401. It leads to {found.issuer}, which is the same server. The client registers there:"
+        )
+        registered = await app.register(found, _CLIENT_NAME)
+        self.narrator.wire(registered)
+        self.narrator.say(f"Then it opens {member.name}'s browser:")
+        only = ("notes:read",)
+        member.looking.begin(only)
+        token = await app.sign_in(found, member.person, only=only)
+        expect(member.uid in self.connected(), "Nextcloud does not list the access")
+        await member.connect(self.stage.mcp_url, token)
+        self.narrator.done("One trip: the client has its token, and the server what Nextcloud gave for it.")
+
+    async def _first_notes(self, member: Member) -> None:
+        self.narrator.step(f"{member.name}'s assistant wants {member.name}'s notes")
+        self.narrator.say(f"→ {NOTES}()")
+        notes = await member.ask_for_notes()
+        if isinstance(notes, Ask):
+            raise NotAsPromised("the server asked for what was allowed.")
+        member.notes = notes
+        for note in notes:
+            self.narrator.item(str(note["title"]))
+        self.narrator.done("No further question.")
+
+    async def _wants_more(self) -> Ask:
+        self.narrator.step("Alice's assistant wants to write a note, which she has not allowed")
+        self.narrator.say(f'→ {_CREATE}(title="{_NEW_NOTE["title"]}")')
+        self.narrator.say("No new token is needed for that. The server asks for just what is missing:")
+        return self.asked(self.alice, await self.alice.send(_CREATE, _NEW_NOTE))
+
+    async def _grow(self, ask: Ask) -> None:
+        self.narrator.step("Alice opens it and allows it, while the call waits")
+        only = ("notes:write",)
+        self.alice.looking.begin(only)
+        written: list[Message] = []
+
+        async def wait() -> None:
+            written.append(await self.alice.wait_for(ask, _CREATE, _NEW_NOTE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            page = await self.alice.person.consent(ask.url, only=only)
+            expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
+        self.alice.dialect.brief = True
+        await self.lists_only(["alice"])
+        self.alice.notes.append(written[0])
+        self.narrator.done(f"Written: “{written[0]['title']}”. Nextcloud still lists one access of hers.")
+
+
+async def play_people(dialect: Name, out: TextIO, *, mode: Mode = "oidc", plain: bool = False) -> None:
+    """Play the journey of two people, who sign in at an identity provider, or with Nextcloud itself.
 
     Raises:
         NotAsPromised: A step did not turn out as it says.
@@ -171,7 +308,7 @@ async def play_people(dialect: Name, out: TextIO, *, plain: bool = False) -> Non
     narrator.headline(f"Nextcloud for the assistants of many people, in the form “{dialect}”")
     try:
         with anyio.fail_after(_AT_MOST_SECONDS):
-            await _play(dialect, narrator)
+            await (_play if mode == "oidc" else _play_builtin)(dialect, narrator)
     except TROUBLES as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
@@ -179,7 +316,7 @@ async def play_people(dialect: Name, out: TextIO, *, plain: bool = False) -> Non
     narrator.headline(
         f"\nAll {narrator.steps} steps turned out as promised, in {anyio.current_time() - since:.0f} s."
     )
-    narrator.say("Nothing is left behind. docs/quickstart-oidc.md says how to run it for your people.")
+    narrator.say(f"Nothing is left behind. docs/quickstart-{mode}.md says how to run it for your people.")
 
 
 async def _play(dialect: Name, narrator: Narrator) -> None:
@@ -188,18 +325,36 @@ async def _play(dialect: Name, narrator: Narrator) -> None:
         narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {stage.nextcloud_url}")
         narrator.item(f"An identity provider where both have an account: {stage.issuer.url}")
         narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
+        places = {stage.nextcloud_url: "Nextcloud's", stage.issuer.url: "The identity provider's"}
         async with (
-            _member(stage, narrator, dialect, "Alice") as alice,
-            _member(stage, narrator, dialect, "Bob") as bob,
+            _member(narrator, dialect, "Alice", places) as alice,
+            _member(narrator, dialect, "Bob", places) as bob,
         ):
-            await People(stage, narrator, alice, bob).run()
+            people = People(stage, narrator, alice, bob)
+            await people.sign_in(alice)
+            await people.sign_in(bob)
+            await people.run()
+
+
+async def _play_builtin(dialect: Name, narrator: Narrator) -> None:
+    narrator.step("A Nextcloud and the server start on this computer, and nothing else")
+    async with open_builtin_stage(narrator) as stage:
+        narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {stage.nextcloud_url}")
+        narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
+        places = {stage.nextcloud_url: "Nextcloud's"}
+        async with (
+            _member(narrator, dialect, "Alice", places) as alice,
+            _member(narrator, dialect, "Bob", places) as bob,
+        ):
+            await Newcomers(stage, narrator, alice, bob).run()
 
 
 @asynccontextmanager
-async def _member(stage: PeopleStage, narrator: Narrator, name: Name, who: str) -> AsyncGenerator[Member]:
-    """Sign somebody in and connect their client."""
+async def _member(
+    narrator: Narrator, name: Name, who: str, places: Mapping[str, str]
+) -> AsyncGenerator[Member]:
+    """Give somebody a browser and a client, which knows nothing yet."""
     uid = who.lower()
-    places = {stage.nextcloud_url: "Nextcloud's", stage.issuer.url: "The identity provider's"}
     looking, dialect = Looking(narrator, places), DIALECTS[name](narrator)
     async with (
         httpx2.AsyncClient(timeout=_CALL_SECONDS) as http,
@@ -207,20 +362,5 @@ async def _member(stage: PeopleStage, narrator: Narrator, name: Name, who: str) 
         anyio.create_task_group() as group,
     ):
         person = Person(uid, uid, browser=browser, show=looking)
-        narrator.step(f"{who}'s client is told where to sign in, and {who} does")
-        app = OAuthClient(ASSISTANT, http)
-        found = await app.find(stage.mcp_url)
-        narrator.say("← 401, WWW-Authenticate:")
-        narrator.quote(found.challenge)
-        narrator.say(f"What it names leads to {found.issuer}, where {who} signs in:")
-        looking.begin(())
-        token = await app.sign_in(found, person)
-        claims = claims_of(token)
-        expect(claims["aud"] == stage.mcp_url, "the token is good for others as well")
-        narrator.done(f"A token for {claims['sub']}, good for {claims['aud']} and nothing else.")
-        http.headers["Authorization"] = f"Bearer {token}"
-        client = dialect.client(http, stage.mcp_url)
-        await client.open()
-        await group.start(dialect.attend, client)
-        yield Member(who, uid, person, looking, dialect, client)
+        yield Member(who, uid, person, looking, dialect, http, group)
         group.cancel_scope.cancel()

@@ -54,6 +54,16 @@ class PeopleStage:
     process_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class BuiltinStage:
+    """Both servers, running; people sign in with Nextcloud."""
+
+    sandbox: Sandbox
+    nextcloud_url: str
+    mcp_url: str
+    process_id: int
+
+
 @asynccontextmanager
 async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
     """Start both on free ports of this computer; nothing is left behind."""
@@ -97,6 +107,28 @@ async def open_people_stage(narrator: Narrator) -> AsyncGenerator[PeopleStage]:
             running = run_server(Path(folder), nextcloud_url, narrator, variables, port=port)
             async with running as (mcp_url, process):
                 yield PeopleStage(sandbox, issuer, nextcloud_url, mcp_url, process.pid)
+
+
+@asynccontextmanager
+async def open_builtin_stage(narrator: Narrator) -> AsyncGenerator[BuiltinStage]:
+    """Start a Nextcloud and our server, which signs people in with it; nothing is left behind."""
+    sandbox = Sandbox.demo()
+    url = f"http://{LOOPBACK}:{_free_port()}"
+    # What an administrator does once, at Nextcloud.
+    client = sandbox.state.new_oauth_client(f"Assistants at {url}", f"{url}/oauth/callback/nextcloud")
+    with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
+        async with serving(sandbox) as nextcloud_url:
+            variables = {
+                "MODE": "builtin",
+                "NEXTCLOUD_MCP_SERVER_URL": url,
+                "TOKEN_ENCRYPTION_KEYS": new_key(),
+                "NEXTCLOUD_OAUTH_CLIENT_ID": client.client_id,
+                "NEXTCLOUD_OAUTH_CLIENT_SECRET": client.client_secret,
+            }
+            port = url.rpartition(":")[2]
+            running = run_server(Path(folder), nextcloud_url, narrator, variables, port=port)
+            async with running as (mcp_url, process):
+                yield BuiltinStage(sandbox, nextcloud_url, mcp_url, process.pid)
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.sandbox.document import Document, Field, Form
 #: More pages than any consent has, redirects included.
 MOST_PAGES = 40
 #: The buttons that say yes, whatever page they are on.
-_YES = frozenset({("answer", "allow"), ("answer", "mine")})
+_YES = frozenset({("answer", "allow"), ("answer", "mine"), ("answer", "continue")})
 
 #: What a browser asks for; Nextcloud shows its login page to nobody else.
 _HTML = {"Accept": "text/html,application/xhtml+xml"}
@@ -83,13 +83,15 @@ class Person:
         await self._submit(*await self._get(url), answer="deny", only=None)
         return self.seen[-1]
 
-    async def sign_in(self, url: str, *, until: str) -> str:
-        """Open an authorization address, sign in, and give the address below `until` it leads back to.
+    async def sign_in(self, url: str, *, until: str, only: Collection[str] | None = None) -> str:
+        """Open an authorization address, say yes on every page, and give the address below `until` it leads to.
 
-        That one is not opened: it belongs to a program on this person's computer.
+        That one is not opened: it belongs to a program on this person's computer. `only` ticks these
+        boxes and no others.
         """
-        response = await self._travel("GET", url, until=until)
-        return urljoin(str(response.url), response.headers["Location"])
+        response = await self._travel("GET", url, until=until, only=only)
+        onward = response.headers.get("Location") or _refresh(response) or ""
+        return urljoin(str(response.url), onward)
 
     async def consent(self, url: str, *, only: Collection[str] | None = None, until: str = "") -> Page:
         """Open the link of a server of many people, and say yes on every page there and elsewhere.
@@ -147,6 +149,8 @@ class Person:
                 return response
             form = _form_to_send(document)
             onward = _refresh(response) or _link(response, document)
+            if until and onward is not None and onward.startswith(until):
+                return response
             if onward is not None:
                 url = onward
             elif form is not None:
