@@ -1,4 +1,4 @@
-"""What an authorization server keeps: clients, codes, token families, access tokens."""
+"""What an authorization server keeps: sign-ins on their way, clients, codes, token families, access tokens."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
+    create_arrivals()
     create_clients()
     create_codes()
     create_token_families()
@@ -15,8 +16,26 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in ("access_tokens", "token_families", "codes", "clients"):
+    for table in ("access_tokens", "token_families", "codes", "clients", "arrivals"):
         op.drop_table(table)
+
+
+def create_arrivals() -> None:
+    op.create_table(
+        "arrivals",
+        sa.Column("id_hash", sa.String(), nullable=False),
+        sa.Column("state_hash", sa.String(), nullable=True),
+        sa.Column("browser_hash", sa.String(), nullable=False),
+        sa.Column("issuer", sa.String(), nullable=True),
+        sa.Column("subject", sa.String(), nullable=True),
+        sa.Column("details", sa.LargeBinary(), nullable=False),
+        sa.Column("connected", sa.Boolean(), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id_hash", name="pk_arrivals"),
+        sa.UniqueConstraint("state_hash", name="uq_arrivals_state_hash"),
+    )
+    op.create_index("ix_arrivals_expires_at", "arrivals", ["expires_at"], unique=False)
+    op.create_index("ix_arrivals_issuer_subject", "arrivals", ["issuer", "subject"], unique=False)
 
 
 def create_clients() -> None:

@@ -6,17 +6,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, insert, or_, select, update
+from sqlalchemy import Row, and_, delete, false, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable, WrongAccount
+from nextcloud_mcp_server.storage.arrivals import end_arrivals, use_arrived
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.elicitations import end_all, settle
-from nextcloud_mcp_server.storage.grant_row import CREDENTIAL, credential_values, open_credential
+from nextcloud_mcp_server.storage.grant_row import (
+    CREDENTIAL,
+    credential_values,
+    open_credential,
+    open_grant,
+    select_grants,
+)
 from nextcloud_mcp_server.storage.held_grants import use_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import accounts, credentials, login_flows, owned_by, permissions
+from nextcloud_mcp_server.storage.oauth_records import Arrived
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -36,9 +44,8 @@ from nextcloud_mcp_server.storage.tokens import has_tokens
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a finished visit brings."""
+    """What a finished visit brings, or somebody who signed in for a client."""
 
-    elicitation: Elicitation
     flow: LoginFlow | None
     account: Account
     credential: Credential
@@ -54,13 +61,13 @@ class Consent:
         self._keys = keys
         self._now = now
 
-    async def apply(self, change: Change) -> bool:
+    async def apply(self, elicitation: Elicitation, change: Change) -> bool:
         """Store a grant; False, with nothing stored, when its elicitation is not open any more."""
-        id_hash = hash_of(change.elicitation.id)
+        id_hash = hash_of(elicitation.id)
         if not await settle(
             self._connection,
             self._keys,
-            principal=change.elicitation.principal,
+            principal=elicitation.principal,
             id_hash=id_hash,
             state=ElicitationState.COMPLETE,
             now=self._now,
@@ -68,16 +75,49 @@ class Consent:
         ):
             return False
         await use_held(self._connection, self._keys, id_hash, change.credential.secret)
-        account_id = await self._pin(change.account, may_change=await self._may_change(change))
-        await self._replace_credential(change, account_id)
-        await self._merge_permission(change.permission)
+        await self._connect(change)
         if change.flow is None:
             # Somebody granted at Nextcloud too; that app password is not needed.
             await discard_flows(self._connection, [id_hash])
         else:
             await self._connection.execute(delete(login_flows).where(login_flows.c.id == change.flow.id))
-        await insert_entries(self._connection, self._keys, [change.audit])
         return True
+
+    async def arrive(self, arrived: Arrived, change: Change, browser: str) -> bool:
+        """Store what somebody brought who signed in for a client; False when that is not held here any more."""
+        mine = await use_arrived(self._connection, self._keys, arrived, browser, now=self._now)
+        if mine:
+            await self._connect(change)
+        return mine is not None
+
+    async def meet(self, principal: Principal, home_id: str, audit: AuditEntry) -> bool:
+        """End everything of whoever had this account's name before; False when nobody else had it."""
+        query = select(accounts.c.id, accounts.c.home_id).where(owned_by(accounts.c, principal))
+        known = (await self._connection.execute(query)).one_or_none()
+        if known is None or known.home_id in (None, home_id):
+            return False
+        grants = select_grants(false()).where(owned_by(accounts.c, principal))
+        grant = (await self._connection.execute(grants)).one_or_none()
+        opened = None
+        if grant is not None:
+            with contextlib.suppress(Unsealable):
+                opened = open_grant(self._keys, grant)
+        await self.withdraw(principal, opened, audit)
+        await sign_out_everywhere(self._connection, principal)
+        await end_arrivals(self._connection, principal, now=self._now)
+        await end_tokens(self._connection, self._keys, principal, now=self._now, why="ended: another person")
+        await self._connection.execute(
+            update(accounts).where(accounts.c.id == known.id).values(home_id=home_id)
+        )
+        if opened is None:
+            await insert_entries(self._connection, self._keys, [audit])
+        return True
+
+    async def _connect(self, change: Change) -> None:
+        account_id = await self._pin(change.account, may_change=await self._may_change(change))
+        await self._replace_credential(change, account_id)
+        await self._merge_permission(change.permission)
+        await insert_entries(self._connection, self._keys, [change.audit])
 
     async def withdraw(self, principal: Principal, grant: Grant | None, audit: AuditEntry) -> None:
         """Delete a person's credential and permissions and end their open requests."""

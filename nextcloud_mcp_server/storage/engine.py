@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.storage.arrivals import ArrivalRepository
 from nextcloud_mcp_server.storage.audit import AuditRepository
 from nextcloud_mcp_server.storage.clients import ClientRepository
 from nextcloud_mcp_server.storage.crypto import KeyRing
@@ -46,6 +47,7 @@ class Database:
         self.grant_legs = GrantLegRepository(transactions)
         self.held_grants = HeldGrantRepository(transactions)
         self.redemptions = RedemptionRepository(transactions)
+        self.arrivals = ArrivalRepository(transactions)
         self.clients = ClientRepository(transactions)
         self.oauth_tokens = OAuthTokenRepository(transactions)
 

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.storage.grant_row import (
     select_grants,
 )
 from nextcloud_mcp_server.storage.models import accounts, credentials, owned_by, permissions
+from nextcloud_mcp_server.storage.oauth_records import Arrived
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -76,7 +77,6 @@ class GrantRepository:
             WrongAccount: The person is pinned to another account, or the account to another person.
         """
         change = Change(
-            elicitation=elicitation,
             flow=flow,
             account=account,
             credential=credential,
@@ -84,7 +84,44 @@ class GrantRepository:
             audit=audit,
         )
         async with self._transactions.writing() as connection:
-            return await Consent(connection, self._transactions.keys, self._transactions.now()).apply(change)
+            return await Consent(connection, self._transactions.keys, self._transactions.now()).apply(
+                elicitation, change
+            )
+
+    async def connect(
+        self,
+        arrived: Arrived,
+        *,
+        account: Account,
+        credential: Credential,
+        permission: Permission,
+        audit: AuditEntry,
+        browser: str,
+    ) -> bool:
+        """Turn what somebody brought from Nextcloud into a grant, in one transaction.
+
+        False, and nothing stored, when it is not held in this browser any more. What was stored before
+        is not stored again. A credential that is replaced goes to the outbox.
+
+        Raises:
+            WrongAccount: The account is pinned to another person.
+        """
+        change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
+        async with self._transactions.writing() as connection:
+            consent = Consent(connection, self._transactions.keys, self._transactions.now())
+            return await consent.arrive(arrived, change, browser)
+
+    async def meet(self, principal: Principal, home_id: str | None, audit: AuditEntry) -> bool:
+        """Compare whose account signs in with whose it was (`home_id`), and end everything of another's.
+
+        A user who was deleted and made again has the name of the former one, and must have nothing else
+        of theirs. True when that was so. Where Nextcloud does not tell, nothing is compared.
+        """
+        if home_id is None:
+            return False
+        async with self._transactions.writing() as connection:
+            consent = Consent(connection, self._transactions.keys, self._transactions.now())
+            return await consent.meet(principal, home_id, audit)
 
     async def mark_needs_reauth(self, credential_id: str, *, version: int) -> bool:
         """Stop all use of a credential that Nextcloud refused; False when it has changed since."""

@@ -208,6 +208,23 @@ class RedemptionColumns(PersonColumns):
     at: Named[datetime] = Column(UtcTime, index=True)
 
 
+class ArrivalColumns(TypedColumns):
+    """A trip to Nextcloud by which somebody signs in, for a client or for our pages.
+
+    On its way it has a `state_hash` and no person; once back it has a person and no `state_hash`.
+    `details` is sealed JSON; `connected` says that its tokens have become the person's connection.
+    """
+
+    id_hash: Named[str] = Column(String, primary_key=True)
+    state_hash: Named[str | None] = Column(String, unique=True)
+    browser_hash: Named[str]
+    issuer: Named[str | None]
+    subject: Named[str | None]
+    details: Named[Sealed] = Column(SealedValue)
+    connected: Named[bool] = Column(Boolean)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
 class ClientColumns(TypedColumns):
     """A client of our authorization server. `details` is sealed JSON, and so bound to the client's id."""
 
@@ -275,6 +292,7 @@ sign_ins = Table("sign_ins", metadata, SignInColumns)
 grant_legs = Table("grant_legs", metadata, GrantLegColumns)
 held_grants = Table("held_grants", metadata, HeldGrantColumns)
 redemptions = Table("redemptions", metadata, RedemptionColumns)
+arrivals = Table("arrivals", metadata, ArrivalColumns, Index(None, "issuer", "subject"))
 clients = Table("clients", metadata, ClientColumns)
 codes = Table("codes", metadata, CodeColumns)
 token_families = Table(

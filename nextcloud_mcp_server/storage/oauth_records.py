@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import Principal, Tokens
 
 AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 
@@ -52,6 +52,55 @@ class CodeGrant:
     code_challenge: str = field(repr=False)
     resource: str
     home_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """What a client asked for at `/authorize`, once it was checked; `scopes` are those that may be allowed."""
+
+    client_id: str
+    redirect_uri: str
+    state: str | None = field(repr=False)
+    code_challenge: str = field(repr=False)
+    resource: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A trip to Nextcloud by which somebody signs in.
+
+    `target` is what for: `client`, which has a `request`; `account`; or `visit:` and an elicitation's
+    id. `scopes` are those that were ticked on the way.
+    """
+
+    id: str
+    target: str
+    request: ClientRequest | None
+    scopes: frozenset[str]
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Who came back from such a trip, and what Nextcloud gave: None once that is connected."""
+
+    arrival: Arrival
+    principal: Principal
+    display_name: str
+    home_id: str | None
+    provider: str
+    tokens: Tokens | None
+    connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A client that holds living tokens of one person."""
+
+    client_id: str
+    since: datetime
+    last_used_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

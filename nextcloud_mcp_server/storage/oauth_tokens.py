@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, insert, select, update
+from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
@@ -14,6 +14,7 @@ from nextcloud_mcp_server.storage.oauth_records import (
     CodeGrant,
     Fresh,
     Given,
+    Holder,
     LiveToken,
     Reason,
     Refused,
@@ -176,6 +177,34 @@ class OAuthTokenRepository:
                 now=self._transactions.now(),
                 why="ended",
             )
+
+    async def holders(self, principal: Principal) -> list[Holder]:
+        """List the clients that hold living tokens of a person, the longest known first."""
+        families = token_families.c
+        since = func.min(families.created_at)
+        query = (
+            select(families.client_id, since.label("since"), func.max(families.rotated_at).label("last"))
+            .where(owned_by(families, principal), families.expires_at > self._transactions.now())
+            .group_by(families.client_id)
+            .order_by(since, families.client_id)
+        )
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [Holder(row.client_id, row.since, row.last) for row in rows]
+
+    async def people(self) -> dict[str, int]:
+        """Count the people of whom each client holds living tokens, by the client's id."""
+        families = token_families.c
+        holding = (
+            select(families.client_id, families.issuer, families.subject)
+            .where(families.expires_at > self._transactions.now())
+            .distinct()
+            .subquery()
+        )
+        query = select(holding.c.client_id, func.count()).group_by(holding.c.client_id)
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return {row[0]: row[1] for row in rows}
 
     async def purge(self) -> None:
         """Forget what is good for nothing any more."""

@@ -137,7 +137,7 @@ async def test_going_back_takes_away_what_came_and_nothing_else(
         first = await connection.run_sync(columns)
 
     new_tables = {"sign_ins", "grant_legs", "held_grants", "redemptions"}
-    new_tables |= {"clients", "codes", "token_families", "access_tokens"}
+    new_tables |= {"arrivals", "clients", "codes", "token_families", "access_tokens"}
     assert set(newest) == {*metadata.tables, VERSION_TABLE}
     assert set(newest) - set(first) == new_tables
     assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED

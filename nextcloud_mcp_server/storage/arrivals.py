@@ -1,0 +1,246 @@
+"""Arrivals: people on their way to Nextcloud and back, and what they bring until it is decided about."""
+
+import contextlib
+import dataclasses
+import json
+from datetime import datetime
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, Row, and_, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
+from nextcloud_mcp_server.storage.models import arrivals
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
+from nextcloud_mcp_server.storage.outbox import insert_tokens
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class ArrivalRepository:
+    """Keeps arrivals for the browser that began them; never loses a token.
+
+    `browser` is a random value that this browser alone has; of it and of `state` hashes are stored.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def create(self, arrival: Arrival, *, state: str, browser: str) -> None:
+        """Store a trip that begins. Its id and its `state` are new and random."""
+        details = {"arrival": _dump(arrival)}
+        await self._insert(arrival, details, browser, state_hash=hash_of(state))
+
+    async def take(self, state: str, *, browser: str) -> Arrival | None:
+        """Take the trip that comes back; of all who try, one gets it.
+
+        None when this browser did not begin it, when it is old or was taken before, and when its key is
+        missing. A trip that another browser asks for stays, so that nobody who learns a `state` can
+        end another's.
+        """
+        taking = (
+            delete(arrivals)
+            .where(
+                arrivals.c.state_hash == hash_of(state),
+                arrivals.c.browser_hash == hash_of(browser),
+                arrivals.c.expires_at > self._transactions.now(),
+            )
+            .returning(arrivals)
+        )
+        async with self._transactions.writing() as connection:
+            row = (await connection.execute(taking)).one_or_none()
+        if row is None:
+            return None
+        try:
+            return _load(_open(self._transactions.keys, row)["arrival"])
+        except Unsealable:
+            return None
+
+    async def hold(self, arrived: Arrived, *, browser: str) -> None:
+        """Store who came back and what Nextcloud gave, until they decide about it in this browser."""
+        await self._insert(
+            arrived.arrival, _details(arrived), browser, state_hash=None, principal=arrived.principal
+        )
+
+    async def find(self, arrival_id: str, *, browser: str) -> Arrived | None:
+        """Read who came back in this browser; None when it is old, or another's.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        query = select(arrivals).where(self._back(arrival_id, browser))
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _arrived(self._transactions.keys, row)
+
+    async def discard(self, arrival_id: str, *, browser: str, nextcloud_url: str) -> bool:
+        """Have what Nextcloud gave ended there; False when there is nothing, or it is connected."""
+        which = and_(self._back(arrival_id, browser), arrivals.c.connected.is_(False))
+        return await self._release(which, nextcloud_url) > 0
+
+    async def release_due(self, *, nextcloud_url: str) -> int:
+        """Forget old ones, and have everything ended at Nextcloud that nobody can decide about any more.
+
+        Tells how many of those there were. What cannot be opened stays: its key may be put back.
+        """
+        now = self._transactions.now()
+        # What never came back holds nothing, whoever could read it.
+        never = and_(arrivals.c.state_hash.is_not(None), arrivals.c.expires_at <= now)
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(arrivals).where(never))
+        return await self._release(arrivals.c.expires_at <= now, nextcloud_url)
+
+    async def _insert(
+        self,
+        arrival: Arrival,
+        details: dict[str, Any],
+        browser: str,
+        *,
+        state_hash: str | None,
+        principal: Principal | None = None,
+    ) -> None:
+        id_hash = hash_of(arrival.id)
+        values = {
+            "id_hash": id_hash,
+            "state_hash": state_hash,
+            "browser_hash": hash_of(browser),
+            "issuer": None if principal is None else principal.issuer,
+            "subject": None if principal is None else principal.subject,
+            "details": _seal(self._transactions.keys, id_hash, details),
+            "connected": False,
+            "expires_at": arrival.expires_at,
+        }
+        async with self._transactions.writing() as connection:
+            await connection.execute(insert(arrivals).values(values))
+
+    async def _release(self, which: ColumnElement[bool], nextcloud_url: str) -> int:
+        keys, released = self._transactions.keys, 0
+        async with self._transactions.writing() as connection:
+            for row in (await connection.execute(select(arrivals).where(which))).all():
+                with contextlib.suppress(Unsealable):
+                    arrived = _arrived(keys, row)
+                    # Whoever deletes it ends it: two processes may both have read it.
+                    gone = await connection.execute(delete(arrivals).where(arrivals.c.id_hash == row.id_hash))
+                    if arrived.tokens is not None and gone.rowcount == 1:
+                        await insert_tokens(
+                            connection,
+                            keys,
+                            principal=arrived.principal,
+                            nextcloud_url=nextcloud_url,
+                            provider=arrived.provider,
+                            tokens=arrived.tokens,
+                            due_at=self._transactions.now(),
+                        )
+                        released += 1
+        return released
+
+    def _back(self, arrival_id: str, browser: str) -> ColumnElement[bool]:
+        return is_back(arrival_id, browser, now=self._transactions.now())
+
+
+def is_back(arrival_id: str, browser: str, *, now: datetime) -> ColumnElement[bool]:
+    """Name the row of who came back in this browser, while it counts."""
+    return and_(
+        arrivals.c.id_hash == hash_of(arrival_id),
+        arrivals.c.browser_hash == hash_of(browser),
+        arrivals.c.state_hash.is_(None),
+        arrivals.c.expires_at > now,
+    )
+
+
+async def use_arrived(
+    connection: AsyncConnection, keys: KeyRing, arrived: Arrived, browser: str, *, now: datetime
+) -> bool | None:
+    """Take the tokens of an arrival for its person's connection, within the caller's transaction.
+
+    True: they are the caller's to store. False: they were stored before. None: there is no such arrival.
+    """
+    id_hash = hash_of(arrived.arrival.id)
+    used = dataclasses.replace(arrived, tokens=None, connected=True)
+    which = is_back(arrived.arrival.id, browser, now=now)
+    taken = await connection.execute(
+        update(arrivals)
+        .where(which, arrivals.c.connected.is_(False))
+        .values(details=_seal(keys, id_hash, _details(used)), connected=True)
+    )
+    if taken.rowcount == 1:
+        return True
+    known = await connection.scalar(select(arrivals.c.id_hash).where(which))
+    return None if known is None else False
+
+
+async def end_arrivals(connection: AsyncConnection, principal: Principal, *, now: datetime) -> None:
+    """Let nobody decide any more about what a person brought; `release_due` has it ended at Nextcloud."""
+    mine = and_(arrivals.c.issuer == principal.issuer, arrivals.c.subject == principal.subject)
+    await connection.execute(update(arrivals).where(mine).values(expires_at=now))
+
+
+def _place(keys: KeyRing, id_hash: str) -> Seal:
+    # On its way an arrival belongs to no person.
+    return Seal(keys, ("arrivals", id_hash))
+
+
+def _seal(keys: KeyRing, id_hash: str, details: dict[str, Any]) -> Sealed:
+    return _place(keys, id_hash).seal("details", json.dumps(details))
+
+
+def _open(keys: KeyRing, row: Row[Any]) -> dict[str, Any]:
+    details: dict[str, Any] = json.loads(_place(keys, row.id_hash).open("details", row.details))
+    return details
+
+
+def _dump(arrival: Arrival) -> dict[str, Any]:
+    request = arrival.request
+    return {
+        "id": arrival.id,
+        "target": arrival.target,
+        "request": None
+        if request is None
+        else dataclasses.asdict(request) | {"scopes": sorted(request.scopes)},
+        "scopes": sorted(arrival.scopes),
+        "expires_at": arrival.expires_at.isoformat(),
+    }
+
+
+def _load(values: dict[str, Any]) -> Arrival:
+    request = values["request"]
+    return Arrival(
+        id=values["id"],
+        target=values["target"],
+        request=None
+        if request is None
+        else ClientRequest(**(request | {"scopes": frozenset(request["scopes"])})),
+        scopes=frozenset(values["scopes"]),
+        expires_at=datetime.fromisoformat(values["expires_at"]),
+    )
+
+
+def _details(arrived: Arrived) -> dict[str, Any]:
+    tokens = arrived.tokens
+    return {
+        "arrival": _dump(arrived.arrival),
+        # Here too, so that a row cannot be made another person's.
+        "issuer": arrived.principal.issuer,
+        "subject": arrived.principal.subject,
+        "display_name": arrived.display_name,
+        "home_id": arrived.home_id,
+        "provider": arrived.provider,
+        "tokens": None if tokens is None else dump_tokens(tokens).get_secret_value(),
+    }
+
+
+def _arrived(keys: KeyRing, row: Row[Any]) -> Arrived:
+    values = _open(keys, row)
+    tokens = values["tokens"]
+    return Arrived(
+        arrival=_load(values["arrival"]),
+        principal=Principal(values["issuer"], values["subject"]),
+        display_name=values["display_name"],
+        home_id=values["home_id"],
+        provider=values["provider"],
+        tokens=None if tokens is None else load_tokens(SecretStr(tokens)),
+        connected=row.connected,
+    )
