@@ -14,6 +14,8 @@ secret, a header, or a URL that grants something.
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
+    │   ├── SignInCancelled
+    │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
     ├── TooManyRequests
@@ -109,6 +111,18 @@ class IssuerUnavailable(NextcloudMcpError):
 
 class SignInRefused(NextcloudMcpError):
     """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
+
+
+class SignInCancelled(SignInRefused):
+    """The person said no at the other end; `arrival` is what they had set out for."""
+
+    def __init__(self, message: str, arrival: object) -> None:
+        super().__init__(message)
+        self.arrival = arrival
+
+
+class NotAMember(SignInRefused):
+    """Somebody signed in who is in none of the groups that the operator lets in."""
 
 
 class OtherPerson(NextcloudMcpError):

@@ -38,17 +38,18 @@ class RedemptionBudget:
         self._database = database
         self._clock = clock
 
-    async def check(self, who: Principal, sign_in: str) -> None:
+    async def check(self, who: Principal | None, sign_in: str) -> None:
         """Refuse a redemption that may be one failure too many. `sign_in` is the value in the cookie.
+
+        `who` is None where nobody is known yet.
 
         Raises:
             Throttled: The budget of this person, this browser or the whole server is used up.
         """
         redemptions, since = self._database.redemptions, self._clock() - WINDOW
         if (
-            await redemptions.count(since=since, principal=who) >= MOST_OF_ONE
-            or await redemptions.count(since=since, sign_in=sign_in) >= MOST_OF_ONE
-        ):
+            who is not None and await redemptions.count(since=since, principal=who) >= MOST_OF_ONE
+        ) or await redemptions.count(since=since, sign_in=sign_in) >= MOST_OF_ONE:
             raise Throttled(_PERSON, retry_after_seconds=WINDOW.total_seconds())
         if await redemptions.count(since=since) >= MOST_OF_ALL:
             raise Throttled(_ALL, retry_after_seconds=WINDOW.total_seconds())

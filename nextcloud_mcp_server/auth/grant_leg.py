@@ -5,8 +5,7 @@ another there is what is checked here before the code is sent anywhere: this bro
 a `state` that was made in it and is taken once.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,15 +16,15 @@ from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provider import Identity, LeftBehind, Redeemed, RedirectProvider
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER
+from nextcloud_mcp_server.auth.redeeming import Redeeming, uninterrupted
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
 from nextcloud_mcp_server.auth.visit import GrantDone
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
     SignInRefused,
-    StorageError,
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import (
@@ -34,9 +33,7 @@ from nextcloud_mcp_server.storage.records import (
     ElicitationState,
     GrantLeg,
     HeldGrant,
-    Principal,
     SignedIn,
-    Tokens,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +80,11 @@ class GrantLegs:
         if self._known is None:
             raise SignInRefused(_AGAIN)
         return self._known
+
+    @property
+    def _redeeming(self) -> Redeeming:
+        url = self._provisioning.nextcloud_url
+        return Redeeming(self._database, self._provider, outbox=self._outbox, nextcloud_url=url)
 
     async def start(self, elicitation: Elicitation, scopes: frozenset[str], who: SignedIn, token: str) -> str:
         """Make the address at which the person confirms, good for one answer in this browser.
@@ -136,13 +138,15 @@ class GrantLegs:
             if code is None:
                 return GrantDone(elicitation.id, None, cancelled=True)
             await self._budget.check(who.principal, token)
-            with _uninterrupted():
+            with uninterrupted():
                 given = await self._redeem(elicitation, leg, code, token)
                 return await self._keep(elicitation, leg, given, who, token)
 
     async def _redeem(self, elicitation: Elicitation, leg: GrantLeg, code: SecretStr, token: str) -> Redeemed:
         try:
-            return await self._exchange(leg, code)
+            return await self._redeeming.exchange(
+                leg.principal, code=code, verifier=leg.verifier, nonce=leg.nonce
+            )
         except GrantRefused:
             await self._budget.failed(leg.principal, token)
             await self._audit(elicitation, "refused: the code")
@@ -150,13 +154,6 @@ class GrantLegs:
         except WrongAccount:
             await self._audit(elicitation, "refused: wrong account")
             raise
-
-    async def _exchange(self, leg: GrantLeg, code: SecretStr) -> Redeemed:
-        try:
-            return await self._provider.redeem(code=code, verifier=leg.verifier, nonce=leg.nonce)
-        except LeftBehind as left:
-            await self._give_back(leg.principal, left.tokens)
-            raise left.reason from None
 
     async def _take(self, params: Params, token: str) -> GrantLeg:
         state = only_value(params, "state")
@@ -180,7 +177,7 @@ class GrantLegs:
                 kept = True
         finally:
             if not kept:
-                await self._give_back(who.principal, given.tokens)
+                await self._redeeming.give_back(who.principal, given.tokens)
         current = await self._provisioning.own(elicitation.id, who)
         if current.state.final:
             # Also where it ended while the provider was asked; then storage has discarded what came.
@@ -217,20 +214,35 @@ class GrantLegs:
         held = await self._database.held_grants.find(elicitation.id, sign_in=token)
         if held is None:
             raise ElicitationUnknown(OVER)
+        if mine:
+            await self.use(elicitation, held, held.scopes, who, token)
+            return
+        await self._discard(elicitation, token)
+        await self._audit(elicitation, "refused: not my account")
+
+    async def use(
+        self, elicitation: Elicitation, held: HeldGrant, scopes: frozenset[str], who: SignedIn, token: str
+    ) -> None:
+        """Make what is held in this browser the person's connection, for this client and these scopes.
+
+        Raises:
+            ElicitationUnknown: The visit is over.
+            WrongAccount: The account is somebody else's here, or not the one this person has.
+        """
         stored = False
         try:
-            if mine:
-                given = Redeemed(held.tokens, Identity(held.uid, held.display_name, held.home_id))
-                # Storing it takes it from what is held, in the same transaction.
-                stored = await self._connected(elicitation, given, held.scopes, uid=None)
+            given = Redeemed(held.tokens, Identity(held.uid, held.display_name, held.home_id))
+            # Storing it takes it from what is held, in the same transaction.
+            stored = await self._connected(elicitation, given, scopes, uid=who.uid if self._mapped else None)
         finally:
             if not stored:
-                await self._database.held_grants.discard(elicitation.id, sign_in=token)
-                await self.end_discarded()
-        if not mine:
-            await self._audit(elicitation, "refused: not my account")
-        elif not stored:
+                await self._discard(elicitation, token)
+        if not stored:
             _over(await self._provisioning.own(elicitation.id, who))
+
+    async def _discard(self, elicitation: Elicitation, token: str) -> None:
+        await self._database.held_grants.discard(elicitation.id, sign_in=token)
+        await self.end_discarded()
 
     async def end_discarded(self) -> None:
         """Have what nobody can confirm any more ended at Nextcloud."""
@@ -247,20 +259,6 @@ class GrantLegs:
         self._outbox.wake()
         return stored
 
-    async def _give_back(self, principal: Principal, tokens: Tokens) -> None:
-        try:
-            await self._database.outbox.add_tokens(
-                principal=principal,
-                nextcloud_url=self._provisioning.nextcloud_url,
-                provider=self._provider.name,
-                tokens=tokens,
-            )
-        except StorageError:
-            # It cannot be kept for later (a full disk, say), and left alone it would work for ever.
-            await self._provider.revoke(tokens)
-            raise
-        self._outbox.wake()
-
     async def _audit(self, elicitation: Elicitation, result: str) -> None:
         entry = AuditEntry(
             at=self._clock(),
@@ -270,16 +268,6 @@ class GrantLegs:
             result=result,
         )
         await self._database.audit.append([entry])
-
-
-@contextmanager
-def _uninterrupted() -> Generator[None]:
-    """Keep a browser that goes away, or a server that is told to stop, from cutting in.
-
-    Nobody else knows what the code is exchanged for, so it must be stored or ended.
-    """
-    with anyio.CancelScope(shield=True):
-        yield
 
 
 def _over(elicitation: Elicitation) -> GrantDone:

@@ -87,7 +87,7 @@ class NextcloudOAuth2:
         if claimed not in (None, user.uid):
             raise WrongAccount("Nextcloud named two different accounts for one access; it was thrown away.")
         home_id = await self._nextcloud.home_id(credential, uid=user.uid)
-        return Identity(uid=user.uid, display_name=user.display_name, home_id=home_id)
+        return Identity(user.uid, user.display_name, home_id, frozenset(user.groups))
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
         """Fetch the next pair of tokens."""

@@ -16,6 +16,7 @@ class Identity:
     uid: str
     display_name: str
     home_id: str | None
+    groups: frozenset[str] = frozenset()
 
 
 class GrantProvider(Protocol):

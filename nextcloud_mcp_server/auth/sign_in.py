@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
 
 from pydantic import SecretStr
 
@@ -59,6 +60,49 @@ class Person:
     uid: str | None
 
 
+class Back(Protocol):
+    """A browser that came back: the session that begins with it, and what the sign-in was for."""
+
+    @property
+    def session(self) -> SecretStr:
+        """The value of the session's cookie, which was chosen before the browser left."""
+        ...
+
+    @property
+    def target(self) -> str:
+        """`account`, or `visit:` and an elicitation's id."""
+        ...
+
+
+BackT = TypeVar("BackT", bound=Back)
+
+
+class SignInLeg(Protocol[BackT]):
+    """One way to find out who sits at the browser."""
+
+    @property
+    def mapping_claim(self) -> str | None:
+        """What names each person's Nextcloud account; None where everybody confirms theirs."""
+        ...
+
+    @property
+    def brings_access(self) -> bool:
+        """Whether a sign-in for a visit brings what the visit needs, so that no second trip is made."""
+        ...
+
+    async def begin(self, target: str, *, another: bool = False) -> SignInStart:
+        """Make the address to go to."""
+        ...
+
+    async def returned(self, flow: str, params: Params) -> BackT:
+        """Check how the browser came back, before anything is asked of anybody."""
+        ...
+
+    async def redeem(self, returned: BackT) -> Person:
+        """Find out who it is."""
+        ...
+
+
 class SignIn:
     """The login leg. `mapping_claim` names the claim that holds the person's Nextcloud user id."""
 
@@ -85,6 +129,11 @@ class SignIn:
         self._identity_claim = identity_claim
         self._mapping_claim = mapping_claim
         self._id_tokens = IdTokenCheck(keyset, client_id=client.client_id, clock=clock)
+
+    @property
+    def brings_access(self) -> bool:
+        """An identity provider says who it is, and opens no Nextcloud."""
+        return False
 
     @property
     def mapping_claim(self) -> str | None:

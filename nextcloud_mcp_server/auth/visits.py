@@ -7,7 +7,7 @@ in, or with the token of the browser's session; a refusal is an exception.
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
@@ -17,7 +17,7 @@ from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER, Policy
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
-from nextcloud_mcp_server.auth.sign_in import SignIn
+from nextcloud_mcp_server.auth.sign_in import SignInLeg
 from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
 from nextcloud_mcp_server.errors import (
     ConfigurationError,
@@ -48,7 +48,7 @@ class Visits:
         self,
         database: "Database",
         provisioning: SharedProvisioning,
-        sign_in: SignIn,
+        sign_in: SignInLeg[Any],
         provider: RedirectProvider | None,
         *,
         outbox: Outbox,
@@ -173,6 +173,10 @@ class Visits:
         uid = self._account_of(who)
         if await self._provisioning.permit(elicitation, allowed, uid=uid):
             return None
+        held = await self._brought(elicitation, token)
+        if held is not None:
+            await self._legs.use(elicitation, held, allowed, who, token)
+            return None
         if self._follows and uid is not None:
             await self._provisioning.follow(elicitation, allowed, uid=uid)
             return None
@@ -202,6 +206,9 @@ class Visits:
             OtherPerson: It is somebody else's.
         """
         await self._provisioning.own(elicitation_id, who)
+        if self._sign_in.brings_access:
+            # Whose it is was the sign-in's question.
+            return None
         return await self._database.held_grants.find(elicitation_id, sign_in=token)
 
     async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
@@ -238,6 +245,12 @@ class Visits:
         await self._provisioning.expire()
         await self._database.sign_ins.purge()
         await self._legs.end_discarded()
+
+    async def _brought(self, elicitation: Elicitation, token: str) -> HeldGrant | None:
+        """Find what the sign-in brought for this visit."""
+        if not self._sign_in.brings_access:
+            return None
+        return await self._database.held_grants.find(elicitation.id, sign_in=token)
 
     async def _open(self, elicitation_id: str, who: SignedIn) -> Elicitation:
         elicitation = await self._provisioning.own(elicitation_id, who)

@@ -12,6 +12,7 @@ class User(Answer):
 
     uid: str = Field(validation_alias="id", min_length=1)
     display_name: str = Field(default="", validation_alias="displayname")
+    groups: tuple[str, ...] = ()
 
 
 _USER = TypeAdapter(ocs.Envelope[User])

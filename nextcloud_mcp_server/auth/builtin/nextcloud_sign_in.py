@@ -1,0 +1,175 @@
+"""Who sits at the browser, where nobody but Nextcloud knows: one trip to its own OAuth app.
+
+What Nextcloud gives opens the person's account and says who they are. It has no PKCE, no nonce and no
+`iss`, so a `state` that is taken once, together with a value that only this browser has, is the whole
+guard. Both are looked up before anything is sent.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import anyio
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
+from nextcloud_mcp_server.auth.oauth_client import new_secret
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
+from nextcloud_mcp_server.auth.redeeming import Redeeming, uninterrupted
+from nextcloud_mcp_server.errors import GrantRefused, NotAMember, SignInCancelled, SignInRefused
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal, Tokens
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+#: How long a person may take at Nextcloud, and then to say that it is them.
+LIFETIME = timedelta(minutes=10)
+
+#: What a `state` begins with, so that the callback knows whose it is. It decides nothing else.
+CLIENT_STATE, PAGE_STATE = "c-", "s-"
+#: What the target of a client's sign-in is called.
+CLIENT = "client"
+
+Kind = Literal["client", "page"]
+T = TypeVar("T")
+
+_AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A browser that came back and passed every check that needs no request."""
+
+    arrival: Arrival
+    code: SecretStr
+
+
+class NextcloudSignIn:
+    """Sends browsers to Nextcloud, and finds out who came back. With `groups` only their members may."""
+
+    def __init__(
+        self,
+        database: "Database",
+        provider: RedirectProvider,
+        *,
+        outbox: Outbox,
+        budget: RedemptionBudget,
+        issuer: str,
+        nextcloud_url: str,
+        groups: frozenset[str],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._provider = provider
+        self._redeeming = Redeeming(database, provider, outbox=outbox, nextcloud_url=nextcloud_url)
+        self._budget = budget
+        self._issuer = issuer
+        self._groups = groups
+        self._clock = clock
+        self._turns = anyio.Lock()
+
+    async def begin(
+        self,
+        target: str,
+        *,
+        browser: str,
+        request: ClientRequest | None = None,
+        scopes: frozenset[str] = frozenset(),
+    ) -> str:
+        """Make the address at Nextcloud, good for one answer in the browser that has this value."""
+        prefix = CLIENT_STATE if target == CLIENT else PAGE_STATE
+        state = f"{prefix}{new_secret().get_secret_value()}"
+        arrival = Arrival(
+            id=secrets.token_urlsafe(24),
+            target=target,
+            request=request,
+            scopes=scopes,
+            expires_at=self._clock() + LIFETIME,
+        )
+        url = await self._provider.authorize_url(state=state, verifier=None, nonce=None)
+        await self._database.arrivals.create(arrival, state=state, browser=browser)
+        return url
+
+    async def returned(self, params: Params, *, browser: str, kind: Kind) -> Came:
+        """Check how a browser came back; nothing is sent anywhere.
+
+        Raises:
+            SignInRefused: It is another browser, too late, a second time, or not in the form of such an
+                answer.
+            SignInCancelled: The person said no there.
+        """
+        state = only_value(params, "state")
+        arrival = await self._database.arrivals.take(state, browser=browser) if state else None
+        if arrival is None or (arrival.target == CLIENT) != (kind == "client"):
+            raise SignInRefused(_AGAIN)
+        check_issuer(params, await self._provider.callback_issuer(), required=False)
+        code = code_of(params)
+        if code is None:
+            raise SignInCancelled("Nothing was allowed at Nextcloud.", arrival)
+        return Came(arrival, code)
+
+    async def redeem(self, came: Came, *, browser: str, keep: Callable[[Arrived], Awaitable[T]]) -> T:
+        """Exchange the code, find out who it is, and have `keep` store or end what was given.
+
+        What it did not take, because it raised, is ended here.
+
+        Raises:
+            Throttled: Too many codes were not accepted lately.
+            GrantRefused: This one is not accepted.
+            NotAMember: The person is in none of the groups that may sign in.
+            NextcloudError: Nextcloud could not be asked.
+        """
+        # One at a time: nobody gets more wrong codes past the budget by sending them at once.
+        async with self._turns:
+            await self._budget.check(None, browser)
+            with uninterrupted():
+                given = await self._exchange(came.code, browser)
+                return await self._settle(came.arrival, given, keep)
+
+    async def give_back(self, owner: Principal, tokens: Tokens) -> None:
+        """Have what was given for a sign-in ended at Nextcloud: it has done its work."""
+        await self._redeeming.give_back(owner, tokens)
+
+    async def _exchange(self, code: SecretStr, browser: str) -> Redeemed:
+        nobody = Principal(self._issuer, "")
+        try:
+            return await self._redeeming.exchange(nobody, code=code, verifier=None, nonce=None)
+        except GrantRefused:
+            await self._budget.failed(nobody, browser)
+            raise
+
+    async def _settle(self, arrival: Arrival, given: Redeemed, keep: Callable[[Arrived], Awaitable[T]]) -> T:
+        identity = given.identity
+        principal = Principal(self._issuer, identity.uid)
+        kept = False
+        try:
+            await self._admit(principal, identity, arrival)
+            arrived = Arrived(
+                arrival=arrival,
+                principal=principal,
+                display_name=identity.display_name,
+                home_id=identity.home_id,
+                provider=self._provider.name,
+                tokens=given.tokens,
+            )
+            outcome = await keep(arrived)
+            kept = True
+        finally:
+            if not kept:
+                await self.give_back(principal, given.tokens)
+        return outcome
+
+    async def _admit(self, principal: Principal, identity: Identity, arrival: Arrival) -> None:
+        client_id = "" if arrival.request is None else arrival.request.client_id
+        if self._groups and self._groups.isdisjoint(identity.groups):
+            refused = AuditEntry(self._clock(), principal, client_id, "sign-in", "refused: not in a group")
+            await self._database.audit.append([refused])
+            raise NotAMember("Your Nextcloud account is not in a group that may use this server.")
+        ended = AuditEntry(self._clock(), principal, client_id, "account", "ended: made anew at Nextcloud")
+        await self._database.grants.meet(principal, identity.home_id, ended)
