@@ -65,8 +65,8 @@ def bearer_secret(settings: Settings) -> SecretStr | None:
 
 def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
     """Make the ASGI application: MCP, the pages, and the checks around both."""
-    if settings.mode == "oidc":
-        from nextcloud_mcp_server.people_app import build_people_app  # noqa: PLC0415 - this mode only
+    if settings.many_people:
+        from nextcloud_mcp_server.people_app import build_people_app  # noqa: PLC0415 - these modes only
 
         return build_people_app(settings, site, outside=outside)
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only

@@ -6,7 +6,7 @@ a second and 20 MB).
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,10 +59,16 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a test puts in the place of the world: the way to Nextcloud, and the clock."""
+    """What a test puts in the place of the world: the way to Nextcloud, and the clock.
+
+    `documents` and `resolve` are the way to the documents of chat clients, and to the addresses of
+    their hosts.
+    """
 
     transport: httpx2.AsyncBaseTransport | None = None
     clock: Callable[[], datetime] = now
+    documents: httpx2.AsyncBaseTransport | None = None
+    resolve: Callable[[str], Awaitable[Sequence[str]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

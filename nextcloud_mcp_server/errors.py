@@ -14,10 +14,12 @@ secret, a header, or a URL that grants something.
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
-    │   ├── SignInCancelled
     │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
+    ├── AuthorizeRefused
+    │   ├── ClientUnknown
+    │   └── ClientBarred
     ├── TooManyRequests
     ├── NotAsPromised
     ├── StorageError
@@ -113,14 +115,6 @@ class SignInRefused(NextcloudMcpError):
     """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
 
 
-class SignInCancelled(SignInRefused):
-    """The person said no at the other end; `arrival` is what they had set out for."""
-
-    def __init__(self, message: str, arrival: object) -> None:
-        super().__init__(message)
-        self.arrival = arrival
-
-
 class NotAMember(SignInRefused):
     """Somebody signed in who is in none of the groups that the operator lets in."""
 
@@ -141,6 +135,18 @@ class OAuthRefusal(NextcloudMcpError):
         self.error = error
         self.description = description
         self.status = status
+
+
+class AuthorizeRefused(NextcloudMcpError):
+    """A client's request cannot be put to a person, and it is not known where an answer would go."""
+
+
+class ClientUnknown(AuthorizeRefused):
+    """Who asks is not known here, or not any more."""
+
+
+class ClientBarred(AuthorizeRefused):
+    """The operator does not let people connect this client."""
 
 
 class TooManyRequests(NextcloudMcpError):

@@ -2,16 +2,20 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app, select
 from nextcloud_mcp_server.auth.scopes import offered
+from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, asked
+from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.core import Core, Outside
+from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
 from nextcloud_mcp_server.people import PeopleCore
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
@@ -39,6 +43,7 @@ class Way:
     scope_prefix: str = ""
     routes: "Sequence[BaseRoute]" = ()
     any_origin: tuple[str, ...] = ()
+    authorizations: Callable[[], Awaitable[Authorizations]] | None = None
 
 
 #: Gives the opened core; opens it at the first call.
@@ -75,6 +80,7 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         mcp_url=way.resource.url,
         clock=outside.clock,
         on_person=limits.person,
+        authorizations=way.authorizations,
     )
     app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
     needs = {spec.name: spec.scopes for spec in select(settings)}
@@ -103,7 +109,6 @@ def _oidc(settings: Settings, site: Site, outside: Outside) -> Way:
     """Leave signing in, and tokens, to the operator's identity provider."""
     from nextcloud_mcp_server import oidc  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.auth.outgoing import Outgoing  # noqa: PLC0415 - this mode only
-    from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, asked  # noqa: PLC0415 - this mode only
 
     pool = cores.open_pool_of(settings, outside)
     issuer = oidc.Issuer.of(settings, Outgoing(pool))
@@ -120,6 +125,51 @@ def _oidc(settings: Settings, site: Site, outside: Outside) -> Way:
         resource=Resource(settings.resource_url, (settings.oidc_issuer or "",), scopes),
         open=lambda: pool,
         scope_prefix=settings.scope_prefix,
+    )
+
+
+def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside) -> Way:
+    """Sign people in with Nextcloud, and give their clients tokens ourselves."""
+    from nextcloud_mcp_server import builtin  # noqa: PLC0415 - this mode only
+    from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
+
+    documents = builtin.open_documents(outside)
+
+    def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
+        return builtin.open_core(
+            settings, documents, page_url=site.page_url, pending=pending, outside=outside
+        )
+
+    async def opened() -> builtin.BuiltinCore:
+        return cast("builtin.BuiltinCore", await core())
+
+    async def verify(token: str) -> Bearer:
+        try:
+            tokens = (await opened()).tokens
+        except StorageError as error:
+            raise IssuerUnavailable(str(error)) from None
+        # What a client may do is up to its person, who can allow more at any time: no new token is needed.
+        return replace(await tokens.verify(token), scopes=None)
+
+    async def authorizations() -> Authorizations:
+        return (await opened()).authorization
+
+    scopes = asked(_bound(settings))
+    routes = oauth_api.oauth_routes(
+        opened,
+        issuer=settings.server_url,
+        mcp_path=MCP_PATH,
+        scopes=scopes,
+        registers=settings.client_registration,
+    )
+    return Way(
+        open_core=open_core,
+        verify=verify,
+        resource=Resource(settings.resource_url, (settings.server_url,), scopes),
+        open=lambda: documents,
+        routes=routes,
+        any_origin=oauth_api.OPEN_PATHS,
+        authorizations=authorizations,
     )
 
 

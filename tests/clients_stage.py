@@ -8,8 +8,9 @@ from typing import Any
 
 import httpx2
 
+from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
-from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments, HostRules
+from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.pinned import open_outside
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.storage.oauth_records import Client
@@ -131,7 +132,7 @@ class ClientStage:
     """Registration and documents over one repository, one clock and one outside."""
 
     rules: ClientRules = RULES
-    hosts: HostRules | None = None
+    hosts: AllowedClients | None = None
     seconds: float = 5.0
     clock: Clock = field(default_factory=Clock)
     records: MemoryClients = field(default_factory=MemoryClients)

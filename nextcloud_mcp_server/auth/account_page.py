@@ -1,16 +1,17 @@
 """What a person sees and changes of their own connection, once they signed in at the browser."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provisioning import Policy
-from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction
+from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction, SignedInClient
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.storage.records import AuditEntry, Permission, SignedIn
+from nextcloud_mcp_server.storage.oauth_records import Holder
+from nextcloud_mcp_server.storage.records import AuditEntry, Permission, Principal, SignedIn
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -23,10 +24,23 @@ _ENTRIES_READ = 300
 _ACTIONS_SHOWN = 10
 
 
+class ClientTokens(Protocol):
+    """Tokens that this server itself gave to clients."""
+
+    async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
+        """End what a person's clients hold, or one of them; tell how many sign-ins that were."""
+        ...
+
+    async def holders(self, principal: Principal) -> list[Holder]:
+        """List the clients that hold living tokens of a person."""
+        ...
+
+
 class AccountPage:
     """Everything here is about the person who signed in, and nobody else: each query names them.
 
     `on_changed` is called after what a client may do was changed, so that nothing remembers it longer.
+    `tokens` are there where this server gives them to clients itself.
     """
 
     def __init__(
@@ -37,6 +51,7 @@ class AccountPage:
         policy: Policy,
         clock: Callable[[], datetime],
         on_changed: Callable[[], None],
+        tokens: ClientTokens | None = None,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         self._database = database
@@ -44,6 +59,7 @@ class AccountPage:
         self._policy = policy
         self._clock = clock
         self._on_changed = on_changed
+        self._tokens = tokens
         self._revoke_seconds = revoke_seconds
 
     async def view(self, who: SignedIn) -> AccountView:
@@ -51,13 +67,19 @@ class AccountPage:
         grant = await self._database.grants.find(who.principal, "")
         permissions = await self._database.grants.permissions(who.principal)
         entries = await self._database.audit.recent(who.principal, _ENTRIES_READ)
+        holders = [] if self._tokens is None else await self._tokens.holders(who.principal)
         return AccountView(
             nextcloud_host=self._policy.nextcloud_host,
             uid=grant.account.uid if grant else None,
             display_name=grant.account.display_name if grant else "",
             needs_reauth=grant is not None and grant.credential.needs_reauth,
             clients=tuple(self._client(permission, entries) for permission in permissions),
+            signed_in=tuple(self._signed_in(holder, permissions) for holder in holders),
         )
+
+    def _signed_in(self, holder: Holder, permissions: Sequence[Permission]) -> SignedInClient:
+        names = (one.client_name for one in permissions if one.client_id == holder.client_id)
+        return SignedInClient(holder.client_id, next(names, ""), holder.since, holder.last_used_at)
 
     def _client(self, permission: Permission, entries: list[AuditEntry]) -> ClientView:
         own = [entry for entry in entries if entry.client_id == permission.client_id]
@@ -102,11 +124,13 @@ class AccountPage:
             InvalidInput: The person has no such client.
         """
         await self._require(who, client_id)
+        await self._end_tokens(who, client_id)
         await self._database.grants.remove_permission(who.principal, client_id)
         await self._changed(who, client_id, "removed")
 
     async def disconnect(self, who: SignedIn) -> bool:
         """End everything here and at Nextcloud; tell whether Nextcloud has confirmed that already."""
+        await self._end_tokens(who)
         grant = await self._database.grants.disconnect(
             who.principal, audit=self._entry(who, "", "disconnect", "done")
         )
@@ -121,6 +145,15 @@ class AccountPage:
         # What is left is the background's work, and it must learn when to try again.
         self._outbox.wake()
         return not await self._outbox.waiting(who.principal)
+
+    async def sign_out_clients(self, who: SignedIn, client_id: str | None = None) -> None:
+        """End the tokens of a person's clients, or of one: each has to sign in again."""
+        if await self._end_tokens(who, client_id):
+            entry = self._entry(who, client_id or "", "sign-out", "done")
+            await self._database.audit.append([entry])
+
+    async def _end_tokens(self, who: SignedIn, client_id: str | None = None) -> int:
+        return 0 if self._tokens is None else await self._tokens.end(who.principal, client_id=client_id)
 
     async def _require(self, who: SignedIn, client_id: str) -> None:
         known = await self._database.grants.permissions(who.principal)

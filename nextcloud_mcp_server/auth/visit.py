@@ -83,11 +83,25 @@ class ClientView:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedInClient:
+    """A client that holds tokens which this server gave it."""
+
+    client_id: str
+    name: str
+    since: datetime
+    last_used_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class AccountView:
-    """What a person has connected. Without `uid` nothing is; `needs_reauth` waits for a new consent."""
+    """What a person has connected. Without `uid` nothing is; `needs_reauth` waits for a new consent.
+
+    `signed_in` are clients with tokens of ours; there are none where an identity provider gives them.
+    """
 
     nextcloud_host: str
     uid: str | None
     display_name: str
     needs_reauth: bool
     clients: tuple[ClientView, ...]
+    signed_in: tuple[SignedInClient, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage
+from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage, ClientTokens
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.grant_leg import GrantLegs
@@ -56,6 +56,7 @@ class Visits:
         budget: RedemptionBudget,
         clock: Callable[[], datetime],
         on_changed: Callable[[], None],
+        tokens: ClientTokens | None = None,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         if provider is None and sign_in.mapping_claim is None:
@@ -83,8 +84,14 @@ class Visits:
             policy=policy,
             clock=clock,
             on_changed=on_changed,
+            tokens=tokens,
             revoke_seconds=revoke_seconds,
         )
+
+    @property
+    def can_switch(self) -> bool:
+        """Whether a sign-in can be asked for somebody else: Nextcloud lets its own session in, unasked."""
+        return not self._sign_in.brings_access
 
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         """Start a sign-in for `visit:<id>` or `account`; nothing is stored.
@@ -135,8 +142,9 @@ class Visits:
         await self._legs.end_discarded()
 
     async def sign_out_everywhere(self, who: SignedIn) -> None:
-        """End every session of a person, and what was begun in them."""
+        """End every session of a person, what was begun in them, and the tokens we gave to their clients."""
         await self._database.sign_ins.delete_all(who.principal)
+        await self._page.sign_out_clients(who)
         await self._legs.end_discarded()
 
     async def view(self, elicitation_id: str, who: SignedIn) -> Visit:
@@ -235,6 +243,10 @@ class Visits:
     async def remove(self, who: SignedIn, client_id: str) -> None:
         """End what one client may do; see `AccountPage.remove`."""
         await self._page.remove(who, client_id)
+
+    async def sign_out_client(self, who: SignedIn, client_id: str) -> None:
+        """End the tokens that we gave to one client; what it may do stays, for when it signs in again."""
+        await self._page.sign_out_clients(who, client_id)
 
     async def disconnect(self, who: SignedIn) -> bool:
         """End everything; tell whether Nextcloud has confirmed that already."""

@@ -193,13 +193,10 @@ def _open(keys: KeyRing, row: Row[Any]) -> dict[str, Any]:
 
 
 def _dump(arrival: Arrival) -> dict[str, Any]:
-    request = arrival.request
     return {
         "id": arrival.id,
         "target": arrival.target,
-        "request": None
-        if request is None
-        else dataclasses.asdict(request) | {"scopes": sorted(request.scopes)},
+        "request": None if arrival.request is None else arrival.request.fields(),
         "scopes": sorted(arrival.scopes),
         "expires_at": arrival.expires_at.isoformat(),
     }
@@ -210,9 +207,7 @@ def _load(values: dict[str, Any]) -> Arrival:
     return Arrival(
         id=values["id"],
         target=values["target"],
-        request=None
-        if request is None
-        else ClientRequest(**(request | {"scopes": frozenset(request["scopes"])})),
+        request=None if request is None else ClientRequest.of(request),
         scopes=frozenset(values["scopes"]),
         expires_at=datetime.fromisoformat(values["expires_at"]),
     )

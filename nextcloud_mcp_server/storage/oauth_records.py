@@ -3,9 +3,10 @@
 No token and no code is among them: only their hashes are stored.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
@@ -64,6 +65,16 @@ class ClientRequest:
     code_challenge: str = field(repr=False)
     resource: str
     scopes: frozenset[str]
+
+    def fields(self) -> dict[str, Any]:
+        """Write it as JSON can hold it."""
+        return {**asdict(self), "scopes": sorted(self.scopes)}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "ClientRequest":
+        """Read what `fields` wrote."""
+        values: dict[str, Any] = {**fields, "scopes": frozenset(fields["scopes"])}
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

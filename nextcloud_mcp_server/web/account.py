@@ -8,7 +8,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction
+from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction, SignedInClient
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.storage.records import SignedIn
 from nextcloud_mcp_server.web.forms import single
@@ -24,6 +24,7 @@ TOLD = frozenset({
     "paused",
     "resumed",
     "removed",
+    "client_out",
     "disconnected",
     "disconnected_here",
     "signed_out",
@@ -88,6 +89,28 @@ class Card:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SignedInApp:
+    """One client that can reach us in the person's name."""
+
+    id: str
+    name: Name
+    label: Name
+    since: Moment
+    used: Moment
+
+    @classmethod
+    def of(cls, client: SignedInClient, *, now: datetime, alone: bool) -> "SignedInApp":
+        """Prepare what the page shows."""
+        return cls(
+            id=client.client_id,
+            name=Name.of(client.name),
+            label=Name("" if alone else Name.of(client.client_id).plain),
+            since=Moment.of(client.since, now=now),
+            used=Moment.of(client.last_used_at, now=now),
+        )
+
+
 class AccountPages:
     """The handlers. Whatever is changed is changed by a form of this page, in this session."""
 
@@ -106,6 +129,7 @@ class AccountPages:
             host=Name.of_host(view.nextcloud_host),
             needs_reauth=view.needs_reauth,
             cards=self._cards(view),
+            apps=self._apps(view),
             told=_told(visitor),
         )
         visitor.cookies.end_told(response)
@@ -120,9 +144,7 @@ class AccountPages:
     async def change_client(self, visitor: Visitor, who: SignedIn) -> Response:
         """Change, pause or end what one client may do."""
         form = await self._form(visitor)
-        client_id = single(form.get("client", []))
-        if client_id is None or not 0 < len(client_id) <= _LONGEST_CLIENT_ID:
-            raise InvalidInput("The form names no app.")
+        client_id = _client_of(form)
         match single(form.get("do", [])):
             case "save":
                 scopes = frozenset(form.get("allow", ())).intersection(SCOPES)
@@ -140,6 +162,12 @@ class AccountPages:
             case _:
                 # Enter in a switch presses the first button, which changes nothing.
                 return see(ACCOUNT)
+
+    async def sign_out_client(self, visitor: Visitor, who: SignedIn) -> Response:
+        """Have one client sign in again."""
+        form = await self._form(visitor)
+        await visitor.visits.sign_out_client(who, _client_of(form))
+        return _back(visitor, "client_out")
 
     async def disconnect(self, visitor: Visitor, who: SignedIn) -> Response:
         """End everything, here and at Nextcloud."""
@@ -174,11 +202,26 @@ class AccountPages:
         now = self._clock()
         return [Card.of(client, now=now, alone=names[Name.of(client.name)] == 1) for client in view.clients]
 
+    def _apps(self, view: AccountView) -> list[SignedInApp]:
+        names = Counter(Name.of(client.name) for client in view.signed_in)
+        now = self._clock()
+        return [
+            SignedInApp.of(client, now=now, alone=names[Name.of(client.name)] == 1)
+            for client in view.signed_in
+        ]
+
     async def _form(self, visitor: Visitor) -> dict[str, list[str]]:
         visitor.request.state.retry = ACCOUNT
         form = await our_form(visitor)
         require_check(visitor, form, ACCOUNT)
         return form
+
+
+def _client_of(form: dict[str, list[str]]) -> str:
+    client_id = single(form.get("client", []))
+    if client_id is None or not 0 < len(client_id) <= _LONGEST_CLIENT_ID:
+        raise InvalidInput("The form names no app.")
+    return client_id
 
 
 def _told(visitor: Visitor) -> str:

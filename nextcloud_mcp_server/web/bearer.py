@@ -83,6 +83,9 @@ class BearerLayer:
             await refused.response(scope, receive, send_with_cors)
 
     def _for_mcp(self, path: str) -> bool:
+        # What clients look up to learn where tokens come from needs none.
+        if path.startswith(f"{self._mcp_path}/.well-known/"):
+            return False
         return path == self._mcp_path or path.startswith(f"{self._mcp_path}/")
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:

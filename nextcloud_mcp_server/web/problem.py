@@ -45,11 +45,21 @@ PERSONAL: Problems = (
 
 #: Where people sign in, each with an account of their own.
 PEOPLE: Problems = (
+    (errors.NotAMember, Problem("not_member", 403)),
     (errors.SignInRefused, Problem("sign_in", 403)),
     (errors.IssuerUnavailable, Problem("issuer", 503)),
     (errors.GrantRefused, Problem("not_confirmed", 403)),
     (errors.WrongAccount, Problem("other_nextcloud", 403)),
     *PERSONAL,
+)
+#: Where a chat client sent somebody, and knows no link to open once more.
+CLIENT: Problems = (
+    (errors.ClientUnknown, Problem("app_unknown", 400)),
+    (errors.ClientBarred, Problem("app_barred", 403)),
+    (errors.AuthorizeRefused, Problem("app_refused", 400)),
+    (errors.FormRefused, Problem("form_app", 403)),
+    (errors.InvalidInput, Problem("form_app", 400)),
+    *PEOPLE,
 )
 ACCOUNT: Problems = (
     (errors.FormRefused, Problem("form_account", 403)),

@@ -1,6 +1,6 @@
 """Every page and plain HTTP route, as one list."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from starlette.middleware import Middleware
@@ -8,14 +8,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PAGE_STATE
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
+from nextcloud_mcp_server.web.authorizations import Authorizations
+from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT, AuthorizePages
 from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import PageErrors
 from nextcloud_mcp_server.web.pages import page, stylesheet
 from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
-from nextcloud_mcp_server.web.problem import PEOPLE, PERSONAL, Problem, Problems, problem_page
+from nextcloud_mcp_server.web.problem import CLIENT, PEOPLE, PERSONAL, Problem, Problems, problem_page
 from nextcloud_mcp_server.web.provision import Consent, ConsentPages
 from nextcloud_mcp_server.web.sign_in import SignInPages
 from nextcloud_mcp_server.web.visitor import Door, PersonHandler
@@ -24,6 +27,7 @@ from nextcloud_mcp_server.web.visits import Visits
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_NEXTCLOUD_CALLBACK = "/oauth/callback/nextcloud"
 _A_YEAR = "public, max-age=31536000, immutable"
 
 
@@ -59,21 +63,58 @@ def people_routes(
     mcp_url: str,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     on_person: Callable[[Principal], Awaitable[None]] | None = None,
+    authorizations: Callable[[], Awaitable[Authorizations]] | None = None,
 ) -> list[BaseRoute]:
     """List the routes of a server on which people sign in, each with an account of their own.
 
     `visits` is asked at the first page, and `keys` after it. `nextcloud_host` is what strangers may
     know, `mcp_url` what people give to their assistants; `on_person` may refuse somebody who asks too often.
+    `authorizations` are there where this server itself lets clients in, and people sign in with Nextcloud.
     """
     door = Door(visits, keys=keys, on_person=on_person)
+    sign_in, visit = SignInPages(nextcloud_host), VisitPages(clock=clock)
+    come_back = door.open(sign_in.come_back)
+    confirmed = door.signed_in(visit.come_back, otherwise=visit.come_back_signed_out)
+    if authorizations is None:
+        callbacks = [
+            _people_route("/oauth/callback/sign-in", come_back, "GET"),
+            _people_route(_NEXTCLOUD_CALLBACK, confirmed, "GET"),
+        ]
+    else:
+        pages = AuthorizePages(authorizations, keys=keys, nextcloud_host=nextcloud_host)
+        callbacks = _authorize_routes(pages, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
     return _with_the_rest(
         [
             _page_route("/", _people_home(mcp_url), "GET"),
-            *_sign_in_routes(door, SignInPages(nextcloud_host)),
-            *_visit_routes(door, VisitPages(clock=clock)),
+            *callbacks,
+            *_sign_in_routes(door, sign_in),
+            *_visit_routes(door, visit),
             *_account_routes(door, AccountPages(clock=clock)),
         ]
     )
+
+
+def _authorize_routes(pages: AuthorizePages, otherwise: Endpoint) -> list[Route]:
+    """List the way of a client's person. Nextcloud knows one address of ours, so all come back there."""
+    callback = by_state({CLIENT_STATE: pages.come_back}, otherwise=otherwise)
+    return [
+        _client_route(AUTHORIZE, pages.ask, "GET"),
+        _client_route(AUTHORIZE, pages.answer, "POST"),
+        _client_route(CONFIRM_CLIENT, pages.ask_whose, "GET"),
+        _client_route(CONFIRM_CLIENT, pages.confirm, "POST"),
+        _client_route(_NEXTCLOUD_CALLBACK, callback, "GET"),
+    ]
+
+
+def by_state(handlers: Mapping[str, Endpoint], *, otherwise: Endpoint) -> Endpoint:
+    """Choose who takes a callback by how its `state` begins; whether it is good is theirs to find out."""
+
+    async def endpoint(request: Request) -> Response:
+        state = request.query_params.get("state", "")
+        handler = next((one for prefix, one in handlers.items() if state.startswith(prefix)), otherwise)
+        return await handler(request)
+
+    return endpoint
 
 
 def _sign_in_routes(door: Door, pages: SignInPages) -> list[Route]:
@@ -82,21 +123,19 @@ def _sign_in_routes(door: Door, pages: SignInPages) -> list[Route]:
         _people_route("/oauth/provision", door.open(pages.begin), "POST"),
         _people_route("/oauth/sign-in", door.open(pages.go_on), "GET"),
         _people_route("/oauth/other-account", door.open(pages.change_person), "POST"),
-        _people_route("/oauth/callback/sign-in", door.open(pages.come_back), "GET"),
         _people_route("/account/sign-in", door.open(pages.begin_for_account), "POST"),
     ]
 
 
 def _visit_routes(door: Door, pages: VisitPages) -> list[Route]:
     first, nowhere = pages.sign_in_first, pages.nowhere
-    signed_out, refused = pages.answer_signed_out, pages.come_back_signed_out
+    signed_out = pages.answer_signed_out
     return [
         _people_route("/oauth/consent", door.signed_in(pages.show, otherwise=first), "GET"),
         _people_route("/oauth/consent", door.signed_in(pages.answer, otherwise=signed_out), "POST"),
         _people_route("/oauth/nextcloud", door.signed_in(pages.go_on, otherwise=nowhere), "GET"),
         _people_route("/oauth/waiting", door.signed_in(pages.wait, otherwise=first), "GET"),
         _people_route("/oauth/cancel", door.signed_in(pages.cancel, otherwise=signed_out), "POST"),
-        _people_route("/oauth/callback/nextcloud", door.signed_in(pages.come_back, otherwise=refused), "GET"),
         _people_route("/oauth/confirm", door.signed_in(pages.ask_whose, otherwise=first), "GET"),
         _people_route("/oauth/confirm", door.signed_in(pages.confirm, otherwise=signed_out), "POST"),
         _people_route("/oauth/not-me", door.signed_in(pages.not_me, otherwise=first), "GET"),
@@ -113,6 +152,7 @@ def _account_routes(door: Door, pages: AccountPages) -> list[Route]:
     return [
         _page_route("/account", endpoint, "GET", problems=ACCOUNT_PROBLEMS),
         route("/account/app", pages.change_client),
+        route("/account/sign-out-app", pages.sign_out_client),
         route("/account/disconnect", pages.disconnect),
         route("/account/sign-out", pages.sign_out),
         route("/account/sign-out-everywhere", pages.sign_out_everywhere),
@@ -129,8 +169,12 @@ def _page_route(path: str, handler: Endpoint, *methods: str, problems: Problems 
     return Route(path, handler, methods=methods, middleware=[Middleware(PageErrors, problems=problems)])
 
 
-def _people_route(path: str, handler: Endpoint, *methods: str) -> Route:
-    route = _page_route(path, handler, *methods, problems=PEOPLE)
+def _client_route(path: str, handler: Endpoint, *methods: str) -> Route:
+    return _people_route(path, handler, *methods, problems=CLIENT)
+
+
+def _people_route(path: str, handler: Endpoint, *methods: str, problems: Problems = PEOPLE) -> Route:
+    route = _page_route(path, handler, *methods, problems=problems)
     # Starlette adds it. These pages look up who asks, and a callback takes what it is sent, once.
     (route.methods or set()).discard("HEAD")
     return route

@@ -63,7 +63,11 @@ class SignInPages:
         if visitor.who is not None:
             require_check(visitor, form, OTHER_ACCOUNT)
             await visitor.visits.sign_out(visitor.cookies.session)
-        response = await _start(visitor, visit_target(elicitation_id), another=True)
+        if visitor.visits.can_switch:
+            response = await _start(visitor, visit_target(elicitation_id), another=True)
+        else:
+            again = visit_path(PROVISION, elicitation_id)
+            response = page(visitor.request.headers, "closed.html", kind="switch", again=again)
         visitor.cookies.end_session(response)
         return response
 

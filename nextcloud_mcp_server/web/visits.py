@@ -17,6 +17,11 @@ Params = Mapping[str, Sequence[str]]
 class Visits(Protocol):
     """Sign-in, visit and account of any number of people."""
 
+    @property
+    def can_switch(self) -> bool:
+        """Whether a sign-in can be asked to let somebody else in than the one its own session knows."""
+        ...
+
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         """Start a sign-in for `visit:<id>` or `account`; nothing is written.
 
@@ -102,6 +107,10 @@ class Visits(Protocol):
 
     async def remove(self, who: SignedIn, client_id: str) -> None:
         """End what one client may do."""
+        ...
+
+    async def sign_out_client(self, who: SignedIn, client_id: str) -> None:
+        """Have one client sign in again; what it may do stays."""
         ...
 
     async def disconnect(self, who: SignedIn) -> bool:

@@ -14,6 +14,7 @@ import anyio
 import httpx2
 
 from nextcloud_mcp_server.auth.builtin import client_fields, document_source
+from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
 from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
@@ -32,23 +33,6 @@ _MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
 _PAUSE_SECONDS = 30.0
 _MOST_KEPT = 512
 _EVERYBODY = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class HostRules:
-    """Whose documents are read: of `allowed` hosts alone, if there are any, and never of `denied` ones.
-
-    `*.example.org` stands for every host below example.org.
-    """
-
-    allowed: frozenset[str] = frozenset()
-    denied: frozenset[str] = frozenset()
-
-    def allow(self, host: str) -> bool:
-        """Tell whether documents of a host are read."""
-        if any(_covers(rule, host) for rule in self.denied):
-            return False
-        return not self.allowed or any(_covers(rule, host) for rule in self.allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +68,14 @@ class ClientDocuments:
         outside: httpx2.AsyncClient,
         *,
         clock: Callable[[], datetime],
-        hosts: HostRules | None = None,
+        hosts: AllowedClients | None = None,
         seconds: float = document_source.MOST_SECONDS,
         monotonic: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._records = records
         self._rules = rules
         self._outside = outside
-        self._hosts = hosts or HostRules()
+        self._hosts = hosts or AllowedClients()
         self._clock = clock
         self._seconds = seconds
         self._monotonic = monotonic
@@ -110,7 +94,7 @@ class ClientDocuments:
         host = document_source.host_of(url)
         if host is None:
             raise _invalid("The client's id is no address of a document: https, a host's name and a path.")
-        if not self._hosts.allow(host):
+        if not self._hosts.allow_host(host):
             raise _invalid("The administrator does not allow clients of this host.")
         kept = self._place(url)
         async with kept.lock:
@@ -193,10 +177,6 @@ def _check_method(fields: Fields) -> None:
         raise _invalid(
             "This server knows clients with a document by PKCE alone, as token_endpoint_auth_method none."
         )
-
-
-def _covers(rule: str, host: str) -> bool:
-    return host.endswith(rule[1:]) if rule.startswith("*.") else host == rule
 
 
 def _invalid(description: str) -> OAuthRefusal:

@@ -20,7 +20,7 @@ from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
 from nextcloud_mcp_server.auth.redeeming import Redeeming, uninterrupted
-from nextcloud_mcp_server.errors import GrantRefused, NotAMember, SignInCancelled, SignInRefused
+from nextcloud_mcp_server.errors import GrantRefused, NotAMember, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal, Tokens
 
@@ -40,6 +40,14 @@ Kind = Literal["client", "page"]
 T = TypeVar("T")
 
 _AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
+
+
+class SignInCancelled(SignInRefused):
+    """The person said no at Nextcloud; `arrival` is what they had set out for."""
+
+    def __init__(self, arrival: Arrival) -> None:
+        super().__init__("Nothing was allowed at Nextcloud.")
+        self.arrival = arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +119,7 @@ class NextcloudSignIn:
         check_issuer(params, await self._provider.callback_issuer(), required=False)
         code = code_of(params)
         if code is None:
-            raise SignInCancelled("Nothing was allowed at Nextcloud.", arrival)
+            raise SignInCancelled(arrival)
         return Came(arrival, code)
 
     async def redeem(self, came: Came, *, browser: str, keep: Callable[[Arrived], Awaitable[T]]) -> T:

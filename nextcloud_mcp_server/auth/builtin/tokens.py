@@ -24,7 +24,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, StorageError, TokenRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh, Given, Refused
+from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh, Given, Holder, Refused
 from nextcloud_mcp_server.storage.records import Principal
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Tokens:
             OAuthRefusal: The resource is not ours, or the challenge is not one of S256 (RFC 7636 §4.2).
         """
         grant = replace(grant, resource=self.audience(grant.resource))
-        if _CHALLENGE.fullmatch(grant.code_challenge) is None:
+        if not is_challenge(grant.code_challenge):
             raise OAuthRefusal("invalid_request", "A code_challenge with the method S256 is needed.")
         code = _new(_CODE)
         await self._database.oauth_tokens.add_code(code, grant, expires_at=self._clock() + CODE_TIME)
@@ -237,6 +237,10 @@ class Tokens:
         """
         return await self._database.oauth_tokens.end(principal, client_id=client_id)
 
+    async def holders(self, principal: Principal) -> list[Holder]:
+        """List the clients that hold living tokens of a person."""
+        return await self._database.oauth_tokens.holders(principal)
+
     async def purge(self) -> None:
         """Forget what is over."""
         await self._database.oauth_tokens.purge()
@@ -250,6 +254,11 @@ class Tokens:
             refresh_until=now + REFRESH_TIME,
             access_until=now + ACCESS_TIME,
         )
+
+
+def is_challenge(text: str) -> bool:
+    """Tell whether this can be the S256 hash of a code verifier (RFC 7636 §4.2)."""
+    return _CHALLENGE.fullmatch(text) is not None
 
 
 def _new(prefix: str) -> str:

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.builtin import document_source
-from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, HostRules, is_address
+from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, AllowedClients, is_address
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
 from tests.clients_stage import APP, DOCUMENT, START, ClientStage, Said, json_said
@@ -272,7 +272,7 @@ async def test_an_address_is_told_from_an_id_of_a_registration() -> None:
 
 
 def test_a_denied_host_goes_before_an_allowed_one() -> None:
-    rules = HostRules(
+    rules = AllowedClients(
         allowed=frozenset({"claude.ai", "*.example.org"}),
         denied=frozenset({"evil.example.org", "*.bad.example.org"}),
     )
@@ -289,8 +289,8 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
             "notexample.org",
         )
     ] == [True, False, True, False, False, False, False]
-    assert HostRules().allow("anybody.test")
-    assert not HostRules(denied=frozenset({"anybody.test"})).allow("anybody.test")
+    assert AllowedClients().allow("anybody.test")
+    assert not AllowedClients(denied=frozenset({"anybody.test"})).allow("anybody.test")
 
 
 async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_counts_no_more() -> None:
@@ -308,7 +308,7 @@ async def test_a_document_of_another_client_is_refused() -> None:
 
 
 async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
-    made = ClientStage(hosts=HostRules(allowed=frozenset({"claude.ai"})))
+    made = ClientStage(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
 
     assert "does not allow" in str(await refused(made))
     assert made.outside.asked == []

@@ -1,0 +1,287 @@
+"""The authorization endpoint's way: from what a client asks for to the code it gets (RFC 6749 §4.1).
+
+A client may have come out of nowhere, so its person is asked before Nextcloud is: Nextcloud lets a
+browser that it knows through at once, whoever sent it. Nothing is stored until they have agreed, and
+nothing is connected until they have said that they are who Nextcloud says.
+"""
+
+import binascii
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, Requests, back_to
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME, NextcloudSignIn
+from nextcloud_mcp_server.auth.builtin.tokens import Tokens
+from nextcloud_mcp_server.auth.callback import Params
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.errors import AuthorizeRefused, FormRefused, InvalidInput, SignInRefused, Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest, CodeGrant
+from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission
+from nextcloud_mcp_server.storage.records import Tokens as Given
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+#: How long a person may look at what is asked for.
+FORM_LIFETIME = timedelta(minutes=30)
+
+_PLACE = ("form", "authorize")
+_GONE = (
+    "This cannot be finished here: it belongs to another browser, is too old, or was taken back. Start again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Who came back from Nextcloud, and what the client will get. `connected`: they have said yes already."""
+
+    asked: Asked
+    uid: str
+    display_name: str
+    scopes: frozenset[str]
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A client's answer: the address that takes it there, and the code in it for who must copy it."""
+
+    asked: Asked
+    url: str
+    code: SecretStr
+
+
+class Authorization:
+    """Everything behind the pages of `/authorize`. `browser` is a random value that one browser has.
+
+    `on_changed` is called after what a client may do was changed, so that nothing remembers it longer.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        requests: Requests,
+        sign_in: NextcloudSignIn,
+        tokens: Tokens,
+        *,
+        outbox: Outbox,
+        keys: KeyRing,
+        issuer: str,
+        nextcloud_url: str,
+        clock: Callable[[], datetime],
+        on_changed: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._requests = requests
+        self._sign_in = sign_in
+        self._tokens = tokens
+        self._outbox = outbox
+        # A ring of its own: what is sealed for a form never opens as anything in the database.
+        self._keys = KeyRing(keys.derive("authorize form"))
+        self._issuer = issuer
+        self._nextcloud_url = nextcloud_url
+        self._clock = clock
+        self._on_changed = on_changed
+
+    async def read(self, params: Params) -> Asked:
+        """Check what a client asks for; see `Requests.read`."""
+        return await self._requests.read(params)
+
+    def seal(self, asked: Asked) -> str:
+        """Write a request that was checked into a form, so that nobody can change it there."""
+        until = (self._clock() + FORM_LIFETIME).timestamp()
+        sealed = self._keys.seal(json.dumps([asked.request.fields(), until]), _PLACE)
+        return urlsafe_b64encode(sealed.value).decode()
+
+    async def unseal(self, sealed: str) -> Asked:
+        """Read a request out of a form.
+
+        Raises:
+            FormRefused: It is not one that was sealed here, or too old.
+            AuthorizeRefused: Its client is gone meanwhile, or gets its answers elsewhere now.
+        """
+        try:
+            value = Sealed(urlsafe_b64decode(sealed.encode()))
+            request, until = json.loads(self._keys.open(value, _PLACE))
+        except (binascii.Error, ValueError, Unsealable):
+            raise FormRefused("The form was not made here.") from None
+        if self._clock().timestamp() >= until:
+            raise FormRefused("The form is too old.")
+        return await self._requests.again(ClientRequest.of(request))
+
+    async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
+        """Take the person's yes to a client; the answer is where they sign in.
+
+        Raises:
+            InvalidInput: Nothing was ticked that may be allowed.
+        """
+        allowed = scopes & asked.request.scopes
+        if not allowed:
+            raise InvalidInput("Nothing was ticked, so there is nothing to allow.")
+        return await self._sign_in.begin(CLIENT, browser=browser, request=asked.request, scopes=allowed)
+
+    def denied(self, asked: Asked) -> str:
+        """Make the address that tells the client of the person's no (RFC 6749 §4.1.2.1)."""
+        return back_to(asked.request, self._issuer, {"error": "access_denied"})
+
+    async def asked(self, arrival: Arrival) -> Asked:
+        """Say again what somebody had set out for."""
+        if arrival.request is None:
+            raise AuthorizeRefused(_GONE)
+        return await self._requests.again(arrival.request)
+
+    async def come_back(self, params: Params, *, browser: str) -> str:
+        """Take what Nextcloud sent back with the browser; the answer is the id of who came.
+
+        Raises:
+            SignInRefused: It is not trusted; nothing was sent anywhere.
+            SignInCancelled: The person said no at Nextcloud.
+            NotAMember: The person may not use this server.
+            GrantRefused, Throttled, NextcloudError: Nextcloud did not say who it is.
+        """
+        came = await self._sign_in.returned(params, browser=browser, kind="client")
+
+        async def keep(arrived: Arrived) -> str:
+            arrival = replace(arrived.arrival, expires_at=self._clock() + LIFETIME)
+            await self._database.arrivals.hold(replace(arrived, arrival=arrival), browser=browser)
+            return arrival.id
+
+        return await self._sign_in.redeem(came, browser=browser, keep=keep)
+
+    async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:
+        """Say who came back and what for.
+
+        Raises:
+            SignInRefused: Nobody did in this browser, or too long ago.
+            AuthorizeRefused: The client is gone meanwhile.
+        """
+        arrived = await self._find(arrival_id, browser)
+        return Welcome(
+            asked=await self.asked(arrived.arrival),
+            uid=arrived.principal.subject,
+            display_name=arrived.display_name,
+            scopes=arrived.arrival.scopes,
+            connected=arrived.connected,
+        )
+
+    async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
+        """Take the person's word that it is them: connect them, and make the client's answer.
+
+        Said twice, it makes another answer: the first may not have reached the browser.
+
+        Raises:
+            SignInRefused: Nobody came back in this browser, or it was taken back.
+            AuthorizeRefused: The client is gone meanwhile.
+            WrongAccount: The account is connected to somebody else here.
+        """
+        arrived = await self._find(arrival_id, browser)
+        asked = await self.asked(arrived.arrival)
+        if arrived.tokens is not None and not await self._connect(arrived, arrived.tokens, asked, browser):
+            raise SignInRefused(_GONE)
+        code = await self._tokens.new_code(
+            CodeGrant(
+                client_id=asked.client.client_id,
+                principal=arrived.principal,
+                redirect_uri=asked.request.redirect_uri,
+                scopes=arrived.arrival.scopes,
+                code_challenge=asked.request.code_challenge,
+                resource=asked.request.resource,
+                home_id=arrived.home_id,
+            )
+        )
+        url = back_to(asked.request, self._issuer, {"code": code.get_secret_value()})
+        return Sent(asked, url, code)
+
+    async def not_me(self, arrival_id: str, *, browser: str) -> Asked:
+        """Take the person's word that it is somebody else: end what was given at once.
+
+        Raises:
+            SignInRefused: Nobody came back in this browser, or they are connected already.
+            AuthorizeRefused: The client is gone meanwhile; what was given is ended all the same.
+        """
+        arrived = await self._find(arrival_id, browser)
+        ended = await self._database.arrivals.discard(
+            arrival_id, browser=browser, nextcloud_url=self._nextcloud_url
+        )
+        if not ended:
+            raise SignInRefused(_GONE)
+        self._outbox.wake()
+        await self._audit(arrived, "refused: not my account")
+        return await self.asked(arrived.arrival)
+
+    async def tidy(self) -> None:
+        """End at Nextcloud what nobody can decide about any more; called again and again by the server."""
+        if await self._database.arrivals.release_due(nextcloud_url=self._nextcloud_url):
+            self._outbox.wake()
+
+    async def _find(self, arrival_id: str, browser: str) -> Arrived:
+        arrived = await self._database.arrivals.find(arrival_id, browser=browser)
+        if arrived is None:
+            raise SignInRefused(_GONE)
+        return arrived
+
+    async def _connect(self, arrived: Arrived, given: Given, asked: Asked, browser: str) -> bool:
+        principal, now = arrived.principal, self._clock()
+        account = Account(
+            id=str(uuid4()),
+            principal=principal,
+            nextcloud_url=self._nextcloud_url,
+            uid=principal.subject,
+            display_name=arrived.display_name,
+            home_id=arrived.home_id,
+            created_at=now,
+        )
+        credential = Credential(
+            id=str(uuid4()),
+            account_id=account.id,
+            provider=arrived.provider,
+            login_name=principal.subject,
+            secret=given.access_token,
+            needs_reauth=False,
+            version=1,
+            created_at=now,
+            refresh_token=given.refresh_token,
+            expires_at=given.expires_at,
+        )
+        permission = Permission(
+            principal=principal,
+            client_id=asked.client.client_id,
+            client_name=asked.client.name,
+            scopes=arrived.arrival.scopes,
+            granted_at=now,
+        )
+        stored = await self._database.grants.connect(
+            arrived,
+            account=account,
+            credential=credential,
+            permission=permission,
+            audit=self._entry(arrived, "granted", " ".join(sorted(arrived.arrival.scopes))),
+            browser=browser,
+        )
+        # What was replaced is ended at Nextcloud now and not in a minute.
+        self._outbox.wake()
+        self._on_changed()
+        return stored
+
+    async def _audit(self, arrived: Arrived, result: str) -> None:
+        await self._database.audit.append([self._entry(arrived, result)])
+
+    def _entry(self, arrived: Arrived, result: str, detail: str = "") -> AuditEntry:
+        request = arrived.arrival.request
+        return AuditEntry(
+            at=self._clock(),
+            principal=arrived.principal,
+            client_id="" if request is None else request.client_id,
+            action="consent",
+            result=result,
+            detail=detail,
+        )

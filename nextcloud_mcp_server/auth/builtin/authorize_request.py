@@ -1,0 +1,217 @@
+"""What a client asks for at `/authorize`, and whether it may (RFC 6749 §4.1.1, RFC 7636 §4.3, RFC 8707 §2).
+
+As long as it is not known where the client really is, what is wrong is said to the person alone. After
+that it is said to the client too, by way of a button: a browser that went there by itself would make
+us an open redirector, since anybody may register a client (RFC 9700 §4.11.2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from nextcloud_mcp_server.auth.builtin import document_source, documents, redirects
+from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
+from nextcloud_mcp_server.auth.builtin.clients import Clients
+from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
+from nextcloud_mcp_server.auth.builtin.tokens import is_challenge
+from nextcloud_mcp_server.auth.callback import Params
+from nextcloud_mcp_server.auth.scopes import is_writing
+from nextcloud_mcp_server.errors import (
+    AuthorizeRefused,
+    ClientBarred,
+    ClientUnknown,
+    NextcloudMcpError,
+    OAuthRefusal,
+)
+from nextcloud_mcp_server.storage.oauth_records import Client, ClientRequest
+
+#: Some clients keep what they must remember in it; none has been seen with more than 1,500 characters.
+_LONGEST_STATE = 4_096
+
+_UNKNOWN = "This server does not know the app, or not any more."
+_ELSEWHERE = "The app wants the answer sent to an address that it has not named before."
+_ODD = "The app's question cannot be read."
+_BARRED = "The administrator of this server does not let people connect this app."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that may be put to a person.
+
+    `document_host` is whose document describes the client, None for one that registered itself.
+    `leads_to` names where it gets its answer; `loopback` is this computer, `private` a program on it
+    that owns a scheme. `preticked` are the scopes that need no second thought.
+    """
+
+    client: Client
+    request: ClientRequest
+    document_host: str | None
+    leads_to: str
+    loopback: bool
+    private: bool
+    preticked: frozenset[str]
+
+
+class ReturnToClient(NextcloudMcpError):
+    """A client asks for what it does not get; `url` takes that answer to it."""
+
+    def __init__(self, message: str, *, url: str, asked: Asked) -> None:
+        super().__init__(message)
+        self.url = url
+        self.asked = asked
+
+
+def asked_of(client: Client, request: ClientRequest) -> Asked:
+    """Say what a person must know about a request."""
+    uri = request.redirect_uri
+    loopback = redirects.is_loopback(uri)
+    return Asked(
+        client=client,
+        request=request,
+        document_host=document_source.host_of(client.client_id) if client.kind == "document" else None,
+        leads_to=redirects.shown(uri),
+        loopback=loopback,
+        private=redirects.is_native(uri) and not loopback,
+        preticked=frozenset(scope for scope in request.scopes if not is_writing(scope)),
+    )
+
+
+def back_to(request: ClientRequest, issuer: str, fields: Mapping[str, str]) -> str:
+    """Make the address that takes an answer to the client, with `state` and `iss` (RFC 9207 §2)."""
+    answer = dict(fields)
+    if request.state is not None:
+        answer["state"] = request.state
+    answer["iss"] = issuer
+    return f"{request.redirect_uri}{'&' if '?' in request.redirect_uri else '?'}{urlencode(answer)}"
+
+
+class Requests:
+    """Reads and checks requests; `bound` is what anybody may be allowed at all."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        documents: ClientDocuments,
+        allowed: AllowedClients,
+        *,
+        issuer: str,
+        resource: str,
+        bound: frozenset[str],
+    ) -> None:
+        self._clients = clients
+        self._documents = documents
+        self._allowed = allowed
+        self._issuer = issuer
+        self._resource = resource
+        self._bound = bound
+
+    async def read(self, params: Params) -> Asked:
+        """Check what came with the browser.
+
+        Raises:
+            AuthorizeRefused: Nobody knows who asks, or where the answer would go; nothing is sent there.
+            ReturnToClient: The client is known, and asks for what it does not get.
+            TooManyRequests: Too many documents of clients are asked for.
+        """
+        client = await self._client(_one(params, "client_id"))
+        redirect_uri = _redirect_uri(client, _one(params, "redirect_uri"))
+        request = ClientRequest(
+            client_id=client.client_id,
+            redirect_uri=redirect_uri,
+            state=_state(params),
+            code_challenge="".join(params.get("code_challenge", ())[:1]),
+            resource=self._resource,
+            scopes=self._scopes(client, params),
+        )
+        self._check(params, client, request)
+        return asked_of(client, request)
+
+    async def again(self, request: ClientRequest) -> Asked:
+        """Look whether a request that was checked before may still be put to its person.
+
+        Raises:
+            AuthorizeRefused: Its client is gone, or has changed where its answers go.
+        """
+        client = await self._clients.find(request.client_id)
+        if client is None:
+            raise ClientUnknown(_UNKNOWN)
+        self._admit(client)
+        _redirect_uri(client, request.redirect_uri)
+        return asked_of(client, request)
+
+    async def _client(self, client_id: str | None) -> Client:
+        if not client_id:
+            raise AuthorizeRefused(_ODD)
+        if documents.is_address(client_id):
+            try:
+                client = await self._documents.get(client_id)
+            except OAuthRefusal as refusal:
+                raise AuthorizeRefused(refusal.description) from None
+        else:
+            found = await self._clients.find(client_id)
+            if found is None:
+                raise ClientUnknown(_UNKNOWN)
+            client = found
+        self._admit(client)
+        return client
+
+    def _admit(self, client: Client) -> None:
+        if not self._allowed.allow(client):
+            raise ClientBarred(_BARRED)
+
+    def _scopes(self, client: Client, params: Params) -> frozenset[str]:
+        """List what the person may allow: what is asked for of what there is, or all of it (RFC 6749 §3.3)."""
+        possible = self._bound if client.scopes is None else self._bound & client.scopes
+        asked = frozenset(" ".join(params.get("scope", ())).split())
+        return asked & possible or possible
+
+    def _check(self, params: Params, client: Client, request: ClientRequest) -> None:
+        def refuse(error: str, sentence: str) -> None:
+            url = back_to(request, self._issuer, {"error": error, "error_description": sentence})
+            raise ReturnToClient(sentence, url=url, asked=asked_of(client, request))
+
+        if any(len(values) > 1 for name, values in params.items() if name != "resource"):
+            # RFC 6749 §3.1; several resources are allowed by RFC 8707 §2, if they are all ours.
+            refuse("invalid_request", "The request names something twice.")
+        if _first(params, "response_type") != "code":
+            refuse("unsupported_response_type", "Only response_type=code is known here.")
+        if _first(params, "response_mode") not in (None, "query"):
+            refuse("invalid_request", "Only response_mode=query is known here.")
+        if {"request", "request_uri"} & set(params):
+            refuse("request_not_supported", "Requests in an object of their own are not known here.")
+        if _first(params, "code_challenge_method") != "S256" or not is_challenge(request.code_challenge):
+            refuse("invalid_request", "A code_challenge with code_challenge_method=S256 is needed (PKCE).")
+        ours = self._resource.removesuffix("/")
+        if any(resource.removesuffix("/") != ours for resource in params.get("resource", ())):
+            refuse("invalid_target", f"This server gives tokens for {self._resource} alone.")
+        if "none" in (_first(params, "prompt") or "").split():
+            refuse("interaction_required", "The person has to be asked.")
+
+
+def _one(params: Params, name: str) -> str | None:
+    values = params.get(name, ())
+    if len(values) > 1:
+        raise AuthorizeRefused(_ODD)
+    return values[0] if values else None
+
+
+def _first(params: Params, name: str) -> str | None:
+    return next(iter(params.get(name, ())), None)
+
+
+def _redirect_uri(client: Client, given: str | None) -> str:
+    if given is None:
+        # RFC 6749 §3.1.2.3: it may be left out where there is but one.
+        if len(client.redirect_uris) != 1:
+            raise AuthorizeRefused(_ODD)
+        return client.redirect_uris[0]
+    if not redirects.any_matches(client.redirect_uris, given):
+        raise AuthorizeRefused(_ELSEWHERE)
+    return given
+
+
+def _state(params: Params) -> str | None:
+    state = _one(params, "state")
+    if state is not None and len(state) > _LONGEST_STATE:
+        raise AuthorizeRefused(_ODD)
+    return state

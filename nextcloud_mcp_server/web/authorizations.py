@@ -1,0 +1,57 @@
+"""What the pages of `/authorize` need of the state machine behind them; `auth.builtin.authorization` is it."""
+
+from typing import Protocol
+
+from nextcloud_mcp_server.auth.builtin.authorization import Sent, Welcome
+from nextcloud_mcp_server.auth.builtin.authorize_request import Asked
+from nextcloud_mcp_server.storage.oauth_records import Arrival
+from nextcloud_mcp_server.web.visits import Params
+
+
+class Authorizations(Protocol):
+    """From what a client asks for to the answer it gets. `browser` is a random value of one browser."""
+
+    async def read(self, params: Params) -> Asked:
+        """Check what a client asks for.
+
+        Raises:
+            AuthorizeRefused: It cannot be put to a person.
+            ReturnToClient: The client is known, and asks for what it does not get.
+        """
+        ...
+
+    def seal(self, asked: Asked) -> str:
+        """Write a checked request into a form."""
+        ...
+
+    async def unseal(self, sealed: str) -> Asked:
+        """Read it out of the form."""
+        ...
+
+    async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
+        """Take the person's yes; the answer is where they sign in."""
+        ...
+
+    def denied(self, asked: Asked) -> str:
+        """Make the address that tells the client of the person's no."""
+        ...
+
+    async def asked(self, arrival: Arrival) -> Asked:
+        """Say again what somebody had set out for."""
+        ...
+
+    async def come_back(self, params: Params, *, browser: str) -> str:
+        """Take what Nextcloud sent back; the answer is the id of who came."""
+        ...
+
+    async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:
+        """Say who came back, and what for."""
+        ...
+
+    async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
+        """Take their word that it is them, and make the client's answer."""
+        ...
+
+    async def not_me(self, arrival_id: str, *, browser: str) -> Asked:
+        """Take their word that it is somebody else, and end what was given."""
+        ...

@@ -1,0 +1,222 @@
+"""The pages between a chat client and its code: who asks, who signed in, and the way back."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlencode, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, ReturnToClient
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
+from nextcloud_mcp_server.errors import FormRefused, SignInRefused
+from nextcloud_mcp_server.web.authorizations import Authorizations
+from nextcloud_mcp_server.web.browser_session import BrowserSession
+from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
+from nextcloud_mcp_server.web.pages import Name, in_order, page
+from nextcloud_mcp_server.web.visitor import params_of, see
+
+AUTHORIZE = "/authorize"
+CONFIRM_CLIENT = "/authorize/confirm"
+
+_ARRIVAL = re.compile(r"[A-Za-z0-9_-]{32}")
+
+
+class AuthorizePages:
+    """The handlers. Everything is bound to the browser's anonymous cookie; nobody is signed in here."""
+
+    def __init__(
+        self,
+        authorizations: Callable[[], Awaitable[Authorizations]],
+        *,
+        keys: Callable[[], Sequence[bytes]],
+        nextcloud_host: str,
+    ) -> None:
+        self._authorizations = authorizations
+        self._keys = keys
+        self._host = nextcloud_host
+
+    async def ask(self, request: Request) -> Response:
+        """Say who asks for what; nothing is stored."""
+        authorizations = await self._authorizations()
+        try:
+            asked = await authorizations.read(params_of(request))
+        except ReturnToClient as error:
+            return _back_page(request, "not_possible", error.asked, error.url, status=400)
+        return self._consent(request, authorizations, asked, ticked=asked.preticked)
+
+    async def answer(self, request: Request) -> Response:
+        """Take the person's answer."""
+        require_our_page(request)
+        form = await read_form(request)
+        authorizations = await self._authorizations()
+        session = BrowserSession.of(request, self._keys())
+        sealed = single(form.get("request", [])) or ""
+        if not session.accepts(sealed, single(form.get("csrf", [])) or ""):
+            raise FormRefused("The form was made in another browser.")
+        asked = await authorizations.unseal(sealed)
+        request.state.retry = again_path(asked)
+        answer = single(form.get("answer", []))
+        if answer == "deny":
+            return _sent_page(request, asked, authorizations.denied(asked), kind="denied")
+        ticked = frozenset(form.get("allow", ())) & asked.request.scopes
+        if answer != "allow" or not ticked:
+            return self._consent(
+                request, authorizations, asked, ticked=ticked, nothing_ticked=answer == "allow"
+            )
+        url = await authorizations.approve(asked, ticked, browser=session.browser)
+        return page(
+            request.headers,
+            "onward.html",
+            headers={"Refresh": f"0; url={url}"},
+            kind="to_sign_in",
+            url=url,
+            there=Name.of_host(urlsplit(url).netloc),
+            person=Name(""),
+        )
+
+    async def come_back(self, request: Request) -> Response:
+        """Take the answer of Nextcloud, and replace its address at once."""
+        authorizations = await self._authorizations()
+        session = BrowserSession.of(request, self._keys())
+        try:
+            arrival_id = await authorizations.come_back(params_of(request), browser=session.browser)
+        except SignInCancelled as cancelled:
+            asked = await authorizations.asked(cancelled.arrival)
+            return _back_page(request, "cancelled", asked, authorizations.denied(asked))
+        return see(f"{CONFIRM_CLIENT}?{urlencode({'arrival': arrival_id})}")
+
+    async def ask_whose(self, request: Request) -> Response:
+        """Name who signed in, and ask whether that is who sits here."""
+        authorizations = await self._authorizations()
+        session = BrowserSession.of(request, self._keys())
+        arrival_id = _arrival_id(request.query_params.getlist("arrival"))
+        welcome = await authorizations.arrived(arrival_id, browser=session.browser)
+        client, account = welcome.asked.client, Name.of(welcome.display_name)
+        return page(
+            request.headers,
+            "signed_in_as.html",
+            id=arrival_id,
+            csrf=session.form_check(arrival_id),
+            client=Name.of(client.name),
+            where=_where(welcome.asked),
+            app=_app(welcome.asked),
+            host=Name.of_host(self._host),
+            account=account or Name.of(welcome.uid),
+            uid=Name.of(welcome.uid),
+            reading=in_order(welcome.scopes, writing=False),
+            changing=in_order(welcome.scopes, writing=True),
+        )
+
+    async def confirm(self, request: Request) -> Response:
+        """Take the answer whose account it is."""
+        require_our_page(request)
+        form = await read_form(request)
+        authorizations = await self._authorizations()
+        session = BrowserSession.of(request, self._keys())
+        arrival_id = _arrival_id(form.get("arrival", []))
+        if not session.accepts(arrival_id, single(form.get("csrf", [])) or ""):
+            raise FormRefused("The form was made in another browser.")
+        match single(form.get("answer", [])):
+            case "mine":
+                sent = await authorizations.go_on(arrival_id, browser=session.browser)
+                code = sent.code.get_secret_value()
+                return _sent_page(request, sent.asked, sent.url, kind="sent", code=code)
+            case "not-mine":
+                asked = await authorizations.not_me(arrival_id, browser=session.browser)
+                return _back_page(request, "not_me", asked, authorizations.denied(asked))
+            case _:
+                return see(f"{CONFIRM_CLIENT}?{urlencode({'arrival': arrival_id})}")
+
+    def _consent(
+        self,
+        request: Request,
+        authorizations: Authorizations,
+        asked: Asked,
+        *,
+        ticked: frozenset[str],
+        nothing_ticked: bool = False,
+    ) -> Response:
+        session = BrowserSession.of(request, self._keys())
+        sealed = authorizations.seal(asked)
+        response = page(
+            request.headers,
+            "authorize.html",
+            status=400 if nothing_ticked else 200,
+            sealed=sealed,
+            csrf=session.form_check(sealed),
+            client=Name.of(asked.client.name),
+            host=Name.of_host(self._host),
+            origin=Name.of_host(asked.document_host or ""),
+            where=_where(asked),
+            loopback=asked.loopback,
+            private=asked.private,
+            ticked=ticked,
+            reading=in_order(asked.request.scopes, writing=False),
+            changing=in_order(asked.request.scopes, writing=True),
+            nothing_ticked=nothing_ticked,
+        )
+        session.remember(response)
+        return response
+
+
+def again_path(asked: Asked) -> str:
+    """Address the same question once more."""
+    request = asked.request
+    fields = {
+        "response_type": "code",
+        "client_id": request.client_id,
+        "redirect_uri": request.redirect_uri,
+        "code_challenge": request.code_challenge,
+        "code_challenge_method": "S256",
+        "resource": request.resource,
+        "scope": " ".join(sorted(request.scopes)),
+    }
+    if request.state is not None:
+        fields["state"] = request.state
+    return f"{AUTHORIZE}?{urlencode(fields)}"
+
+
+def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str = "") -> Response:
+    """Lead back to the client: a form's answer may not redirect there, and some browsers are elsewhere."""
+    return page(
+        request.headers,
+        "sent.html",
+        headers={"Refresh": f"0; url={url}"},
+        kind=kind,
+        url=url,
+        code=code,
+        client=Name.of(asked.client.name),
+        where=_where(asked),
+        app=_app(asked),
+    )
+
+
+def _back_page(request: Request, kind: str, asked: Asked, url: str, *, status: int = 200) -> Response:
+    """Say that nothing was connected, and leave it to the person to go back to the client."""
+    return page(
+        request.headers,
+        "back.html",
+        status=status,
+        kind=kind,
+        url=url,
+        again="" if kind == "not_possible" else again_path(asked),
+        client=Name.of(asked.client.name),
+        app=_app(asked),
+    )
+
+
+def _where(asked: Asked) -> Name:
+    return Name.of_host(asked.leads_to)
+
+
+def _app(asked: Asked) -> bool:
+    """Tell whether the answer goes to a program on the person's computer."""
+    return asked.loopback or asked.private
+
+
+def _arrival_id(values: Sequence[str]) -> str:
+    value = single(values)
+    if value is None or not _ARRIVAL.fullmatch(value):
+        raise SignInRefused("There is no such sign-in.")
+    return value
