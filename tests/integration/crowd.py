@@ -96,6 +96,10 @@ class Crowd(People):
             "hold_seconds": 20,
         }
 
+    def outside(self) -> Outside:
+        """Give the world that our server lives in."""
+        return Outside(clock=self.clock)
+
     @asynccontextmanager
     async def replica(self) -> AsyncGenerator[int]:
         """Run a second server with the same settings, and name its port."""
@@ -107,7 +111,7 @@ class Crowd(People):
     @asynccontextmanager
     async def _served(self, config: settings.Settings, listener: socket.socket) -> AsyncGenerator[None]:
         site = app.Site.of(config, "127.0.0.1", listener.getsockname()[1])
-        asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
+        asgi, self.parts = app.build_http_app(config, site, outside=self.outside())
         async with served(asgi, listener):
             yield
 
