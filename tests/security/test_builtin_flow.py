@@ -1,0 +1,492 @@
+"""Mode `builtin`: whose consent, whose account, whose browser; and what is left when anything is in doubt."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlencode, urljoin
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.sandbox.document import Document, Form
+from nextcloud_mcp_server.sandbox.faults import FaultArea, FaultStatus
+from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.sandbox.state import User
+from tests.integration.house import CALLBACK, House, code_in, open_house, query_of
+from tests.integration.world import until
+
+HTML = {"Accept": "text/html"}
+OURS = {**HTML, "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncGenerator[House]:
+    async with open_house(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=30) as client:
+        yield client
+
+
+class Browser:
+    """A browser that is led step by step; `person` is who signs in at Nextcloud."""
+
+    def __init__(self, house: House, http: httpx2.AsyncClient, name: str) -> None:
+        self.house = house
+        self.http = http
+        self.person = Person(name, name, browser=http)
+
+    async def open(self, url: str) -> httpx2.Response:
+        return await self.http.get(urljoin(self.house.url, url), headers=HTML)
+
+    async def press(self, page: httpx2.Response, answer: str, **fields: object) -> httpx2.Response:
+        """Press a button on a page of ours."""
+        form = next(one for one in Document.read(page.text).forms if "csrf" in _hidden(one))
+        sent: dict[str, object] = {**_hidden(form), "answer": answer, **fields}
+        return await self.http.post(urljoin(self.house.url, form.action), data=sent, headers=OURS)
+
+    async def to_nextcloud(self, client_id: str, **fields: str | None) -> str:
+        """Allow a client to read notes; the address at Nextcloud."""
+        asked = await self.open(self.house.authorize_url(client_id, **fields))
+        assert asked.status_code == 200, asked.text
+        return onward(await self.press(asked, "allow", allow=["notes:read"]))
+
+    async def from_nextcloud(self, url: str) -> str:
+        """Sign in at Nextcloud and grant access; the address that leads back to us, which is not opened."""
+        return await self.person.sign_in(url, until=f"{self.house.url}/oauth/callback/nextcloud")
+
+    async def welcomed(self, client_id: str) -> httpx2.Response:
+        """Come as far as the question who this is."""
+        back = await self.open(await self.from_nextcloud(await self.to_nextcloud(client_id)))
+        assert back.status_code == 303, back.text
+        return await self.open(back.headers["Location"])
+
+
+def _hidden(form: Form) -> dict[str, str]:
+    return {one.name: one.value for one in form.fields if not one.is_choice}
+
+
+def link_in(house: House, answer: object) -> str:
+    """Find the link to our page in what a tool answered."""
+    return re.findall(rf"{house.url}/oauth/provision\?elicitationId=[0-9a-f-]{{36}}", str(answer))[0]
+
+
+def onward(page: httpx2.Response) -> str:
+    return str(page.headers["Refresh"]).partition("url=")[2]
+
+
+@asynccontextmanager
+async def browser(house: House, name: str) -> AsyncGenerator[Browser]:
+    async with httpx2.AsyncClient(timeout=30) as http:
+        yield Browser(house, http, name)
+
+
+@pytest.fixture
+async def alice(house: House) -> AsyncGenerator[Browser]:
+    async with browser(house, "alice") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def bob(house: House) -> AsyncGenerator[Browser]:
+    async with browser(house, "bob") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def client_id(house: House, http: httpx2.AsyncClient) -> str:
+    return str((await house.register(http))["client_id"])
+
+
+def token_requests(house: House) -> int:
+    return sum("/apps/oauth2/api/v1/token" in one.path for one in house.sandbox.requests.records)
+
+
+async def nothing_is_left(house: House) -> None:
+    """Wait until Nextcloud knows of no access, as it must soon after a refusal."""
+    await until(lambda: house.connected() == [], seconds=10)
+
+
+async def test_one_trip_gives_the_client_its_token_and_the_server_the_access(
+    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+) -> None:
+    sent = await alice.press(await alice.welcomed(client_id), "mine")
+
+    back = query_of(onward(sent))
+    assert sent.status_code == 200
+    assert back["iss"] == [house.url]
+    answer = await house.redeem(http, client_id, back["code"][0])
+    assert answer.json()["scope"] == "notes:read"
+    assert house.connected() == ["alice"]
+
+
+async def test_a_captured_address_at_nextcloud_is_worth_nothing_in_another_browser(
+    house: House, alice: Browser, bob: Browser, client_id: str
+) -> None:
+    url = await alice.to_nextcloud(client_id)
+
+    refused = await bob.open(await bob.from_nextcloud(url))
+
+    assert refused.status_code == 403
+    assert "began in another browser" in refused.text
+    assert token_requests(house) == 0
+
+
+async def test_a_captured_way_back_is_worth_nothing_in_another_browser_and_still_good_in_its_own(
+    house: House, alice: Browser, bob: Browser, client_id: str
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+
+    refused = await bob.open(back)
+
+    assert refused.status_code == 403
+    assert token_requests(house) == 0
+    assert (await alice.open(back)).status_code == 303
+
+
+async def test_who_approves_in_one_browser_approves_for_no_other(
+    house: House, alice: Browser, bob: Browser, client_id: str
+) -> None:
+    page = await alice.open(house.authorize_url(client_id))
+
+    refused = await bob.press(page, "allow", allow=["notes:read"])
+
+    assert refused.status_code == 403
+    assert "too old" in refused.text
+
+
+async def test_what_one_person_brought_is_shown_to_nobody_else_and_continued_by_nobody_else(
+    house: House, alice: Browser, bob: Browser, client_id: str
+) -> None:
+    welcome = await alice.welcomed(client_id)
+    await bob.open(house.authorize_url(client_id))
+
+    seen = await bob.open(str(welcome.url))
+    pressed = await bob.press(welcome, "mine")
+
+    assert seen.status_code == 403
+    assert "Alice" not in seen.text
+    assert pressed.status_code == 403
+    assert await alice.press(welcome, "mine")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": None},
+        {"state": "c-wrong"},
+        {"state": "s-wrong"},
+        {"state": "wrong"},
+        {"code": None},
+        {"error": "access_denied"},
+        {"code": "short"},
+        {"iss": "https://evil.example"},
+    ],
+)
+async def test_an_answer_that_is_not_the_expected_one_is_refused_before_anything_is_sent(
+    house: House, alice: Browser, client_id: str, change: dict[str, str | None]
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+    values: dict[str, str | None] = {name: values[0] for name, values in query_of(back).items()}
+    given = {name: text for name, text in {**values, **change}.items() if text is not None}
+
+    refused = await alice.open(f"/oauth/callback/nextcloud?{urlencode(given)}")
+
+    assert refused.status_code == 403
+    assert token_requests(house) == 0
+
+
+@pytest.mark.parametrize("name", ["state", "code"])
+async def test_an_answer_that_says_something_twice_is_refused(
+    house: House, alice: Browser, client_id: str, name: str
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+
+    refused = await alice.open(f"{back}&{urlencode({name: query_of(back)[name][0]})}")
+
+    assert refused.status_code == 403
+    assert token_requests(house) == 0
+
+
+async def test_the_same_answer_a_second_time_is_refused(alice: Browser, client_id: str) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+    await alice.open(back)
+
+    again = await alice.open(back)
+
+    assert again.status_code == 403
+
+
+async def test_an_answer_after_more_than_ten_minutes_is_refused(
+    house: House, alice: Browser, client_id: str
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+
+    house.clock.ahead += timedelta(minutes=11)
+    refused = await alice.open(back)
+
+    assert refused.status_code == 403
+    assert token_requests(house) == 0
+
+
+async def test_a_state_of_one_kind_is_no_state_of_the_other(
+    house: House, alice: Browser, client_id: str
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+    account = await alice.open("/account")
+    form = Document.read(account.text).forms[0]
+    begun = await alice.http.post(urljoin(house.url, form.action), headers=OURS)
+    page_state = query_of(onward(await alice.open(begun.headers["Location"])))["state"][0]
+    client_state = query_of(back)["state"][0]
+    code = code_in(back)
+
+    for state in (page_state.replace("s-", "c-", 1), client_state.replace("c-", "s-", 1)):
+        refused = await alice.open(f"/oauth/callback/nextcloud?{urlencode({'state': state, 'code': code})}")
+        assert refused.status_code == 403
+    assert token_requests(house) == 0
+
+
+async def test_no_at_nextcloud_leaves_it_to_the_person_to_go_back(
+    house: House, alice: Browser, client_id: str
+) -> None:
+    url = await alice.to_nextcloud(client_id, state="of the client")
+    state = query_of(url)["state"][0]
+
+    page = await alice.open(
+        f"/oauth/callback/nextcloud?{urlencode({'state': state, 'error': 'access_denied'})}"
+    )
+
+    links = Document.read(page.text).links
+    back = next(link for link in links if link.startswith(CALLBACK))
+    assert page.status_code == 200
+    assert "Refresh" not in page.headers
+    assert query_of(back) == {"error": ["access_denied"], "state": ["of the client"], "iss": [house.url]}
+    assert any(link.startswith("/authorize?") for link in links)
+
+
+async def test_not_me_ends_at_once_what_was_given_and_tells_how_to_be_somebody_else(
+    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+) -> None:
+    welcome = await alice.welcomed(client_id)
+    assert house.connected() == ["alice"]
+
+    page = await alice.press(welcome, "not-mine")
+
+    await nothing_is_left(house)
+    assert "Sign out there first" in page.text
+    assert (await alice.press(welcome, "mine")).status_code == 403
+    assert (await alice.press(welcome, "not-mine")).status_code == 403
+
+
+async def test_continue_pressed_twice_is_no_error_and_both_codes_are_good(
+    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+) -> None:
+    welcome = await alice.welcomed(client_id)
+
+    codes = [code_in(onward(await alice.press(welcome, "mine"))) for _ in range(2)]
+
+    answers = [await house.redeem(http, client_id, code) for code in codes]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert house.connected() == ["alice"]
+    assert (await alice.press(welcome, "not-mine")).status_code == 403
+
+
+async def test_who_never_says_who_they_are_leaves_nothing_at_nextcloud(
+    house: House, alice: Browser, client_id: str
+) -> None:
+    welcome = await alice.welcomed(client_id)
+    house.clock.ahead += timedelta(minutes=11)
+
+    assert (await alice.press(welcome, "mine")).status_code == 403
+    await house.restart()
+
+    await nothing_is_left(house)
+
+
+async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
+    house: House, alice: Browser, bob: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+    async with house.raw(tokens["access_token"]) as client:
+        asked = await client.request(
+            "tools/call", {"name": "nc_files_list_folder", "arguments": {"path": "/"}}
+        )
+        link = link_in(house, asked["result"])
+
+        page = await bob.person.consent(link)
+
+        again = await client.request(
+            "tools/call", {"name": "nc_files_list_folder", "arguments": {"path": "/"}}
+        )
+    assert page.status == 403
+    assert "another account" in page.title
+    assert again["result"]["isError"]
+    await until(lambda: house.connected() == ["alice"], seconds=10)
+
+
+async def test_signing_in_for_the_account_page_leaves_no_access_behind(house: House, alice: Browser) -> None:
+    page = await alice.person.consent(f"{house.url}/account")
+
+    assert page.title == "Your connections"
+    await nothing_is_left(house)
+
+
+async def test_a_sign_in_for_a_visit_becomes_the_access_that_was_missing(
+    house: House, alice: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+    async with house.client(tokens["access_token"]) as client:
+        await client.call_tool("revoke_nextcloud_access", {})
+        assert house.connected() == []
+        asked = await client.call_tool("request_nextcloud_access", {})
+        link = link_in(house, asked)
+
+        page = await alice.person.consent(link, only=["notes:read"])
+
+        notes = await client.call_tool("nc_notes_list_notes", {})
+    assert page.title == "Connected"
+    assert not notes.is_error
+    assert house.connected() == ["alice"]
+    titles = [seen.title for seen in alice.person.seen]
+    assert titles.count("Account access") == 2, "one trip for the client, one for the visit"
+
+
+async def test_a_user_who_was_made_anew_finds_nothing_of_the_former_one(
+    house: House, alice: Browser, bob: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+    state = house.sandbox.state
+    state.app_passwords.clear()
+    state.oauth_grants.clear()
+    del state.users["alice"]
+    state.add_user(User("alice", "Another Alice", "alice"))
+    async with browser(house, "alice") as other:
+        page = await other.person.consent(f"{house.url}/account")
+
+    assert "Claude" not in page.text
+    refused = await http.post(
+        f"{house.url}/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        headers={"Authorization": f"Bearer {tokens['access_token']}"},
+    )
+    assert refused.status_code == 401
+
+
+async def test_who_is_in_none_of_the_groups_is_refused_and_keeps_nothing(
+    house: House, alice: Browser, bob: Browser, client_id: str
+) -> None:
+    await house.restart(allowed_groups="staff, family")
+    house.sandbox.state.users["bob"].groups = ("family",)
+
+    refused = await alice.open(await alice.from_nextcloud(await alice.to_nextcloud(client_id)))
+    page = await alice.person.consent(f"{house.url}/account")
+
+    assert (refused.status_code, page.status) == (403, 403)
+    assert "may not use this server" in refused.text
+    await nothing_is_left(house)
+    assert (await bob.press(await bob.welcomed(client_id), "mine")).status_code == 200
+
+
+async def test_a_client_that_the_operator_does_not_let_in_gets_no_page_to_ask_on(
+    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+) -> None:
+    await house.restart(allowed_clients="claude.ai, *.example.org")
+    allowed = await house.register(http, redirect_uris=["https://claude.ai/api/mcp/auth_callback"])
+
+    refused = await alice.open(house.authorize_url(client_id))
+    mixed = await house.register(http, redirect_uris=["https://claude.ai/cb", "https://evil.example/cb"])
+
+    assert refused.status_code == 403
+    assert "not allowed here" in refused.text
+    assert (
+        await alice.open(house.authorize_url(mixed["client_id"], redirect_uri="https://claude.ai/cb"))
+    ).status_code == 403
+    assert (
+        await alice.open(
+            house.authorize_url(allowed["client_id"], redirect_uri="https://claude.ai/api/mcp/auth_callback")
+        )
+    ).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("area", "status", "page"), [("oauth2", 503, 503), ("ocs", 503, 503), ("oauth2", 429, 503)]
+)
+async def test_a_nextcloud_that_fails_in_the_middle_leaves_nothing_and_says_so(
+    *, house: House, alice: Browser, client_id: str, area: FaultArea, status: FaultStatus, page: int
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+    house.sandbox.faults.status(status, area=area)
+
+    failed = await alice.open(back)
+    house.sandbox.faults.clear()
+
+    assert failed.status_code == page
+    assert "Nothing was connected" in failed.text
+    if area == "ocs":
+        await nothing_is_left(house)
+
+
+async def test_wrong_codes_are_sent_so_seldom_that_nextcloud_goes_on_answering_the_others(
+    house: House, client_id: str
+) -> None:
+    statuses: list[int] = []
+    for _ in range(4):
+        async with browser(house, "alice") as stranger:
+            for _ in range(3):
+                state = query_of(await stranger.to_nextcloud(client_id))["state"][0]
+                answer = {"state": state, "code": "x" * 128}
+                failed = await stranger.open(f"/oauth/callback/nextcloud?{urlencode(answer)}")
+                statuses.append(failed.status_code)
+
+    assert token_requests(house) == 5
+    assert statuses.count(403) == 5
+    assert statuses.count(503) == 7
+
+
+async def test_disconnecting_on_the_page_ends_the_clients_tokens_too(
+    house: House, alice: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+    await alice.person.consent(f"{house.url}/account")
+    page = await alice.open("/account")
+    csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
+
+    await alice.http.post(f"{house.url}/account/disconnect", data={"csrf": csrf}, headers=OURS)
+
+    await nothing_is_left(house)
+    refused = await http.post(
+        f"{house.url}/token",
+        data={
+            "grant_type": "refresh_token",
+            "refresh_token": tokens["refresh_token"],
+            "client_id": tokens["client_id"],
+        },
+    )
+    assert refused.json()["error"] == "invalid_grant"
+
+
+async def test_one_app_is_signed_out_and_what_it_may_do_stays(
+    house: House, alice: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+    await alice.person.consent(f"{house.url}/account")
+    page = await alice.open("/account")
+    csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
+    assert "Signed in" in page.text
+
+    await alice.http.post(
+        f"{house.url}/account/sign-out-app",
+        data={"csrf": csrf, "client": tokens["client_id"]},
+        headers=OURS,
+    )
+
+    headers = {"Authorization": f"Bearer {tokens['access_token']}"}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert (await http.post(f"{house.url}/mcp", json=ping, headers=headers)).status_code == 401
+    assert "Read your notes" in (await alice.open("/account")).text
+    assert house.connected() == ["alice"]
