@@ -83,7 +83,7 @@ class House(Crowd):
         return f"{self.url}/authorize?{urlencode({name: text for name, text in asked.items() if text is not None})}"
 
     async def redeem(
-        self, http: httpx2.AsyncClient, client_id: str, code: str, **fields: str
+        self, http: httpx2.AsyncClient, client_id: str, code: str, /, **fields: str
     ) -> httpx2.Response:
         """Exchange a code as a public client does."""
         form = {
