@@ -10,6 +10,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -33,7 +34,8 @@ _MOST_TOKENS = 8_192
 #: Whoever has an IPv6 address has this many bits of them to choose from.
 _IPV6_HOST_BITS = 64
 _CALLBACKS = "/oauth/callback/"
-_PAGES = ("/oauth/", "/account")
+_PAGES = ("/oauth/", "/account", "/authorize")
+_CLIENTS = frozenset({"/token", "/register", "/revoke"})
 
 
 class Kind(StrEnum):
@@ -42,16 +44,18 @@ class Kind(StrEnum):
     PAGE = "page"
     CALLBACK = "callback"
     FAILURE = "failure"
+    CLIENT = "client"
     PERSON = "person"
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many a minute: pages, callbacks and refused tokens per address, pages per signed-in person."""
+    """How many a minute: pages, callbacks, refused tokens and refused clients per address, pages per person."""
 
     page: int = 300
     callback: int = 60
     failure: int = 120
+    client: int = 300
     person: int = 120
 
 
@@ -182,6 +186,9 @@ class AddressLimits:
         if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
             await self._mcp(address, scope, receive, send)
             return
+        if path in _CLIENTS:
+            await self._client(address, scope, receive, send)
+            return
         try:
             if path.startswith(_CALLBACKS):
                 await self._limits.count(Kind.CALLBACK, address)
@@ -211,6 +218,24 @@ class AddressLimits:
 
         await self._app(scope, receive, send_counted)
 
+    async def _client(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what clients ask for in vain: many people's clients share the address of a chat service."""
+        try:
+            await self._limits.check(Kind.CLIENT, address)
+        except TooManyRequests as error:
+            await _answer_client(error)(scope, receive, send)
+            return
+
+        async def send_counted(message: Message) -> None:
+            refused = message["type"] == "http.response.start" and 400 <= message["status"] < 500  # noqa: PLR2004
+            if refused:
+                # The one that goes too far has its answer; the next one is not looked at.
+                with suppress(TooManyRequests):
+                    await self._limits.count(Kind.CLIENT, address)
+            await send(message)
+
+        await self._app(scope, receive, send_counted)
+
     async def _learn(self, token: bytes | None, address: str, status: int) -> None:
         if token is None:
             # Every client's first request comes without one, to learn where to get it.
@@ -227,6 +252,13 @@ class AddressLimits:
             self._worked.move_to_end(token)
             if len(self._worked) > self._most_tokens:
                 self._worked.popitem(last=False)
+
+
+def _answer_client(error: TooManyRequests) -> Response:
+    body = {"error": "temporarily_unavailable", "error_description": str(error)}
+    response = JSONResponse(body, HTTPStatus.TOO_MANY_REQUESTS, CORS)
+    response.headers["Retry-After"] = str(error.retry_after_seconds)
+    return response
 
 
 def _network(address: str) -> str:

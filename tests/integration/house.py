@@ -68,7 +68,7 @@ class House(Crowd):
         registered: dict[str, Any] = answer.json()
         return registered
 
-    def authorize_url(self, client_id: str, **fields: str | None) -> str:
+    def authorize_url(self, client_id: str | None, **fields: str | None) -> str:
         """Make the address that a client opens; None leaves a parameter out."""
         asked: dict[str, str | None] = {
             "response_type": "code",

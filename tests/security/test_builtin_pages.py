@@ -1,0 +1,356 @@
+"""The pages between a chat client and its code, in hostile hands."""
+
+import re
+from collections.abc import AsyncGenerator
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.sandbox.document import Document
+from tests.integration.house import CALLBACK, House, open_house, query_of
+
+HTML = {"Accept": "text/html"}
+OURS = {**HTML, "Sec-Fetch-Site": "same-origin"}
+APP = "https://app.example.org/oauth/client.json"
+
+
+@pytest.fixture(scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
+    async with open_house(tmp_path_factory.mktemp("house")) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=30, headers=HTML) as client:
+        yield client
+
+
+@pytest.fixture
+async def client_id(house: House, http: httpx2.AsyncClient) -> str:
+    return str((await house.register(http))["client_id"])
+
+
+def form_of(page: httpx2.Response) -> dict[str, str]:
+    (form,) = Document.read(page.text).forms
+    return {one.name: one.value for one in form.fields if not one.is_choice}
+
+
+async def test_the_page_says_who_asks_where_it_leads_and_what_it_wants(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    page = await http.get(house.authorize_url(client_id))
+
+    document = Document.read(page.text)
+    assert page.status_code == 200
+    assert "introduced itself" in document.text
+    assert "A program on this computer" in document.text
+    assert {one.value for one in document.choices if one.ticked} == {"notes:read", "files:read"}
+    assert {one.value for one in document.choices} == {
+        "notes:read",
+        "notes:write",
+        "files:read",
+        "files:write",
+    }
+
+
+async def test_a_client_with_a_document_is_named_by_the_host_that_vouches_for_it(
+    house: House, http: httpx2.AsyncClient
+) -> None:
+    house.documents[APP] = {
+        "client_id": APP,
+        "client_name": "App",
+        "redirect_uris": ["https://elsewhere.example.net/callback", "cursor://app/callback"],
+    }
+    uri = "https://elsewhere.example.net/callback"
+
+    web = Document.read((await http.get(house.authorize_url(APP, redirect_uri=uri))).text)
+    native = Document.read(
+        (await http.get(house.authorize_url(APP, redirect_uri="cursor://app/callback"))).text
+    )
+
+    assert "app.example.org" in web.text.replace("\u200b", "")
+    assert "elsewhere.example.net" in web.text
+    assert "opens cursor: links" in native.text
+    assert "Go on only if" in native.text
+    assert "Go on only if" not in web.text
+
+
+@pytest.mark.parametrize(
+    ("scope", "offered"),
+    [
+        ("notes:read", {"notes:read"}),
+        ("notes:write openid offline_access", {"notes:write"}),
+        ("openid profile email offline_access", {"notes:read", "notes:write", "files:read", "files:write"}),
+        ("", {"notes:read", "notes:write", "files:read", "files:write"}),
+    ],
+)
+async def test_what_is_asked_for_is_offered_and_nothing_that_changes_things_is_ticked(
+    house: House, http: httpx2.AsyncClient, client_id: str, scope: str, offered: set[str]
+) -> None:
+    choices = Document.read((await http.get(house.authorize_url(client_id, scope=scope))).text).choices
+
+    assert {one.value for one in choices} == offered
+    assert not any(one.ticked for one in choices if one.value.endswith(":write"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"client_id": None},
+        {"client_id": "mcp-unknown"},
+        {"client_id": "https://app.example.org/not-there.json"},
+        {"client_id": "https://127.0.0.1/client.json"},
+        {"client_id": "http://app.example.org/client.json"},
+        {"redirect_uri": "https://evil.example/callback"},
+        {"redirect_uri": "http://127.0.0.1:9/callback/../evil"},
+        {"redirect_uri": f"{CALLBACK}?more=1"},
+        {"redirect_uri": "http://127.0.0.1.evil.example/callback"},
+        {"redirect_uri": "//evil.example"},
+        {"redirect_uri": "javascript:alert(1)"},
+        {"state": "x" * 5_000},
+    ],
+)
+async def test_nobody_is_sent_anywhere_that_was_not_named_before(
+    house: House, http: httpx2.AsyncClient, client_id: str, fields: dict[str, str | None]
+) -> None:
+    page = await http.get(house.authorize_url(**{"client_id": client_id, **fields}))
+
+    assert page.status_code in {400, 403}
+    assert "Location" not in page.headers
+    assert "Refresh" not in page.headers
+    assert "evil" not in page.text
+    assert "text/html" in page.headers["Content-Type"]
+    assert [link for link in Document.read(page.text).links if link.startswith(("http", "//", "java"))] == []
+
+
+@pytest.mark.parametrize("name", ["client_id", "redirect_uri", "state"])
+async def test_what_decides_where_an_answer_goes_may_not_be_there_twice(
+    house: House, http: httpx2.AsyncClient, client_id: str, name: str
+) -> None:
+    page = await http.get(f"{house.authorize_url(client_id)}&{urlencode({name: 'again'})}")
+
+    assert page.status_code == 400
+    assert CALLBACK not in page.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": None}, "unsupported_response_type"),
+        ({"response_mode": "form_post"}, "invalid_request"),
+        ({"request_uri": "https://evil.example/request"}, "request_not_supported"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+        ({"prompt": "none"}, "interaction_required"),
+    ],
+)
+async def test_what_a_client_does_not_get_it_is_told_when_its_person_goes_back_and_not_before(
+    house: House, http: httpx2.AsyncClient, client_id: str, fields: dict[str, str | None], error: str
+) -> None:
+    page = await http.get(house.authorize_url(client_id, **{"state": "mine", **fields}))
+
+    (back,) = [link for link in Document.read(page.text).links if link.startswith(CALLBACK)]
+    assert page.status_code == 400
+    assert "Location" not in page.headers
+    assert "Refresh" not in page.headers
+    told = query_of(back)
+    assert (told["error"], told["state"], told["iss"]) == ([error], ["mine"], [house.url])
+
+
+async def test_something_said_twice_is_told_to_the_client(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    url = f"{house.authorize_url(client_id)}&scope=notes:read&scope=files:read"
+
+    assert "error=invalid_request" in (await http.get(url)).text
+
+
+async def test_a_client_may_name_our_resource_more_than_once_and_with_a_slash(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    url = f"{house.authorize_url(client_id)}&{urlencode({'resource': f'{house.url}/mcp/'})}"
+
+    assert (await http.get(url)).status_code == 200
+
+
+async def test_any_port_of_this_computer_is_the_registered_one_and_one_redirect_need_not_be_named(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    other_port = await http.get(
+        house.authorize_url(client_id, redirect_uri="http://127.0.0.1:54321/callback")
+    )
+    unnamed = await http.get(house.authorize_url(client_id, redirect_uri=None))
+    several = await house.register(http, redirect_uris=[CALLBACK, "https://claude.ai/cb"])
+    ambiguous = await http.get(house.authorize_url(several["client_id"], redirect_uri=None))
+
+    assert (other_port.status_code, unnamed.status_code, ambiguous.status_code) == (200, 200, 400)
+
+
+async def test_no_sends_the_client_word_and_asks_nextcloud_nothing(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    page = await http.get(house.authorize_url(client_id, state="a b&c=d\u00e9\r\nX: y"))
+    before = house.sandbox.requests.total
+
+    told = await http.post(f"{house.url}/authorize", data={**form_of(page), "answer": "deny"}, headers=OURS)
+
+    back = told.headers["Refresh"].partition("url=")[2]
+    assert told.status_code == 200
+    assert query_of(back) == {
+        "error": ["access_denied"],
+        "state": ["a b&c=d\u00e9\r\nX: y"],
+        "iss": [house.url],
+    }
+    assert house.sandbox.requests.total == before
+
+
+@pytest.mark.parametrize("answer", ["allow", "none", ""])
+async def test_nothing_ticked_and_enter_in_a_box_allow_nothing(
+    house: House, http: httpx2.AsyncClient, client_id: str, answer: str
+) -> None:
+    page = await http.get(house.authorize_url(client_id))
+
+    again = await http.post(f"{house.url}/authorize", data={**form_of(page), "answer": answer}, headers=OURS)
+
+    assert "Refresh" not in again.headers
+    assert ("Nothing is ticked" in again.text) == (answer == "allow")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        HTML,
+        {**HTML, "Sec-Fetch-Site": "cross-site"},
+        {**HTML, "Sec-Fetch-Site": "same-site"},
+        {**HTML, "Sec-Fetch-Site": "none"},
+        {**HTML, "Origin": "https://evil.example"},
+        {**HTML, "Origin": "null"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/authorize", "/authorize/confirm"])
+async def test_a_form_that_another_page_sends_does_nothing(
+    *, house: House, http: httpx2.AsyncClient, client_id: str, headers: dict[str, str], path: str
+) -> None:
+    page = await http.get(house.authorize_url(client_id))
+    fields = {**form_of(page), "answer": "allow", "allow": "notes:read", "arrival": "a" * 32}
+
+    refused = await http.post(f"{house.url}{path}", data=fields, headers=headers)
+
+    assert refused.status_code == 403
+    assert "Refresh" not in refused.headers
+
+
+@pytest.mark.parametrize("change", ["request", "csrf", "both", "old"])
+async def test_a_form_that_was_changed_or_is_old_does_nothing(
+    house: House, http: httpx2.AsyncClient, client_id: str, change: str
+) -> None:
+    fields = {
+        **form_of(await http.get(house.authorize_url(client_id))),
+        "answer": "allow",
+        "allow": "notes:read",
+    }
+    other = form_of(await http.get(house.authorize_url(client_id, scope="notes:read")))
+    ahead = house.clock.ahead
+    match change:
+        case "request":
+            fields["request"] = other["request"]
+        case "csrf":
+            fields["csrf"] = "0" * 64
+        case "both":
+            fields |= {"request": "AAAA", "csrf": other["csrf"]}
+        case _:
+            house.clock.ahead += ahead.__class__(minutes=31)
+    try:
+        refused = await http.post(f"{house.url}/authorize", data=fields, headers=OURS)
+    finally:
+        house.clock.ahead = ahead
+
+    assert refused.status_code == 403
+
+
+async def test_two_windows_with_two_questions_are_answered_each_for_itself(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    first = form_of(await http.get(house.authorize_url(client_id, state="first")))
+    second = form_of(await http.get(house.authorize_url(client_id, state="second")))
+
+    for fields, state in ((second, "second"), (first, "first")):
+        told = await http.post(f"{house.url}/authorize", data={**fields, "answer": "deny"}, headers=OURS)
+        assert query_of(told.headers["Refresh"].partition("url=")[2])["state"] == [state]
+
+
+async def test_a_client_whose_document_changes_meanwhile_is_looked_at_once_more(
+    house: House, http: httpx2.AsyncClient
+) -> None:
+    url = "https://changing.example.org/client.json"
+    old = {"client_id": url, "client_name": "Changing", "redirect_uris": [CALLBACK]}
+    house.documents[url] = old
+    fields = form_of(await http.get(house.authorize_url(url)))
+    house.documents[url] = {**old, "redirect_uris": ["https://elsewhere.example.org/cb"]}
+    house.clock.ahead += house.clock.ahead.__class__(hours=2)
+    await house.restart()
+    moved = await http.get(house.authorize_url(url))
+    house.clock.ahead -= house.clock.ahead.__class__(hours=2)
+
+    refused = await http.post(
+        f"{house.url}/authorize", data={**fields, "answer": "allow", "allow": "notes:read"}, headers=OURS
+    )
+
+    assert moved.status_code == 400
+    assert refused.status_code == 400
+    assert "cannot be trusted" in refused.text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["<script>alert(1)</script>", "\u202egpj.live", "x" * 300, "Claude\r\nSet-Cookie: a=b", "", "{{ 7*7 }}"],
+)
+async def test_a_name_can_make_the_page_say_nothing_else(
+    house: House, http: httpx2.AsyncClient, name: str
+) -> None:
+    client_id = str((await house.register(http, client_name=name))["client_id"])
+
+    page = await http.get(house.authorize_url(client_id))
+
+    assert page.status_code == 200
+    assert "<script" not in page.text
+    assert "\u202e" not in page.text
+    assert "x" * 70 not in page.text
+    assert "49" not in Document.read(page.text).heading
+    assert page.headers.get_list("set-cookie")[0].startswith("browser=")
+
+
+async def test_looking_at_a_link_has_no_effect(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    before = house.sandbox.requests.total
+
+    for _ in range(3):
+        await http.get(house.authorize_url(client_id))
+    head = await http.head(house.authorize_url(client_id))
+
+    assert house.sandbox.requests.total == before
+    assert head.status_code == 405
+
+
+@pytest.mark.parametrize("arrival", ["", "a", "a" * 32, "../../x", "a" * 4_000])
+async def test_an_arrival_that_is_nobodys_is_shown_to_nobody(
+    house: House, http: httpx2.AsyncClient, arrival: str
+) -> None:
+    page = await http.get(f"{house.url}/authorize/confirm", params={"arrival": arrival})
+
+    assert page.status_code == 403
+    assert "Nothing was connected" in page.text
+
+
+async def test_the_pages_speak_german_too(house: House, http: httpx2.AsyncClient, client_id: str) -> None:
+    page = await http.get(house.authorize_url(client_id), headers={"Accept-Language": "de"})
+
+    assert re.search('<html lang="de">', page.text)
+    assert "möchte" in page.text
