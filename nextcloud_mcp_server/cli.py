@@ -21,11 +21,13 @@ app = typer.Typer(
 grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
 db = typer.Typer(no_args_is_help=True, help="Look after the database.")
 keys = typer.Typer(no_args_is_help=True, help="Make keys.")
-setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people (MODE=oidc).")
+setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
+clients = typer.Typer(no_args_is_help=True, help="List and end chat clients (MODE=builtin).")
 app.add_typer(grants, name="grants")
 app.add_typer(db, name="db")
 app.add_typer(keys, name="keys")
 app.add_typer(setup, name="setup")
+app.add_typer(clients, name="clients")
 
 NextcloudOption = Annotated[
     str | None,
@@ -147,12 +149,38 @@ def list_grants(*, nextcloud: NextcloudOption = None) -> None:
 
 
 @grants.command("revoke")
-def revoke_grants(*, nextcloud: NextcloudOption = None) -> None:
-    """End every connection, here and at Nextcloud."""
+def revoke_grants(
+    *,
+    nextcloud: NextcloudOption = None,
+    person: Annotated[
+        str | None, typer.Option(metavar="UID", help="Whose connection, on a server of many people.")
+    ] = None,
+) -> None:
+    """End a connection, here and at Nextcloud."""
     from nextcloud_mcp_server.commands.connection import revoke_grants as run
     from nextcloud_mcp_server.settings import load
 
-    run(load(nextcloud_host=nextcloud))
+    run(load(nextcloud_host=nextcloud), person)
+
+
+@clients.command("list")
+def list_clients() -> None:
+    """List the chat clients that people have added."""
+    from nextcloud_mcp_server.commands.clients import list_clients as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load())
+
+
+@clients.command("revoke")
+def revoke_client(
+    client_id: Annotated[str, typer.Argument(help="Its id, as `clients list` shows it.")],
+) -> None:
+    """Forget a client and sign it out, for everybody."""
+    from nextcloud_mcp_server.commands.clients import revoke_client as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(), client_id)
 
 
 @db.command("upgrade")
@@ -171,6 +199,23 @@ def current_schema() -> None:
     from nextcloud_mcp_server.settings import load
 
     run(load())
+
+
+@db.command("restored")
+def after_restore(
+    *,
+    allow_listed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-listed", help="Nextcloud counts no failed logins of this computer: do not pause."
+        ),
+    ] = False,
+) -> None:
+    """Run once after a backup was put back, before the server starts."""
+    from nextcloud_mcp_server.commands.restored import restored as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(), allow_listed=allow_listed)
 
 
 @keys.command("new")

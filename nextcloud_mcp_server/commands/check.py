@@ -8,6 +8,7 @@ import typer
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.doctor import Finding, Verdict, look_at_database, look_here, look_there
+from nextcloud_mcp_server.doctor_builtin import look_at_discovery
 from nextcloud_mcp_server.doctor_sign_in import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -59,7 +60,10 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
             host=None if public_url is None else public_url.netloc,
         )
         if many_people:
-            found += await look_at_sign_in(settings, pool)
+            if settings.mode == "oidc":
+                found += await look_at_sign_in(settings, pool)
             found += await look_at_grants(settings, pool)
             found.append(await look_at_own_address(settings, pool))
+            if settings.mode == "builtin":
+                found += await look_at_discovery(settings, pool)
         return found

@@ -7,7 +7,7 @@ from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, result, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.storage.records import Grant
+from nextcloud_mcp_server.storage.records import AuditEntry, Grant
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
@@ -73,19 +73,41 @@ def line(grant: Grant) -> str:
     return " · ".join(parts)
 
 
-def revoke_grants(settings: Settings) -> None:
-    """End the connection, here and at Nextcloud.
+def revoke_grants(settings: Settings, person: str | None) -> None:
+    """End the connection, here and at Nextcloud; where there are many people, that of `person` (their user id).
 
     Raises:
-        ConfigurationError: The server is for many people, who each end their own.
+        ConfigurationError: Nobody is named, or nobody of that name is connected.
     """
-    if settings.many_people:
+    if settings.many_people and person is None:
         raise ConfigurationError(
-            f"grants revoke is for one person: with MODE={settings.mode} each ends theirs at "
-            f"{settings.server_url}/account; docs/operate.md says how to end all at once."
+            "grants revoke needs a name here: add --person and a Nextcloud user id, as 'grants list' shows them. "
+            f"People end their own at {settings.server_url}/account; docs/operate.md says how to end all at once."
         )
+    if not settings.many_people and person is not None:
+        raise ConfigurationError("--person is for servers of many people: leave it out.")
     logs.set_up(settings.log_level)
-    anyio.run(_revoke, settings)
+    if person is None:
+        anyio.run(_revoke, settings)
+    else:
+        anyio.run(_revoke_person, settings, person)
+
+
+async def _revoke_person(settings: Settings, person: str) -> None:
+    async with core.open_database(settings) as database:
+        found = {
+            grant.account.principal for grant in await database.grants.all() if grant.account.uid == person
+        }
+        if not found:
+            raise ConfigurationError(f"Nobody is connected as {person!r}: 'grants list' shows who is.")
+        for principal in found:
+            ended = AuditEntry(core.now(), principal, "", "disconnect", "by the operator")
+            await database.oauth_tokens.end(principal)
+            await database.sign_ins.delete_all(principal)
+            await database.grants.disconnect(principal, audit=ended)
+    result(
+        f"{person} is disconnected and signed out. The running server ends it at Nextcloud within a minute."
+    )
 
 
 async def _revoke(settings: Settings) -> None:

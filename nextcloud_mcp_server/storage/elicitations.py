@@ -255,6 +255,11 @@ async def end_all(connection: AsyncConnection, principal: Principal) -> None:
     await _expire(connection, and_(owned_by(elicitations.c, principal), active))
 
 
+async def end_everybodys(connection: AsyncConnection) -> None:
+    """End all open requests there are within the caller's transaction."""
+    await _expire(connection, active)
+
+
 def _same(principal: Principal, client_id: str, kind: str) -> ColumnElement[bool]:
     return and_(
         owned_by(elicitations.c, principal),

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
 from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
+from nextcloud_mcp_server.storage.restored import RestoredRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
 from nextcloud_mcp_server.storage.transaction import Backend, Listen, Transactions, translated
@@ -49,6 +50,7 @@ class Database:
         self.redemptions = RedemptionRepository(transactions)
         self.arrivals = ArrivalRepository(transactions)
         self.clients = ClientRepository(transactions)
+        self.restored = RestoredRepository(transactions)
         self.oauth_tokens = OAuthTokenRepository(transactions)
 
     @classmethod

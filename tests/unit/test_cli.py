@@ -235,7 +235,7 @@ def test_the_greeting_names_no_second_address_where_there_is_no_proxy() -> None:
     ("command", "sentence"),
     [
         ("connect --no-browser", "people add https://mcp.example.org/mcp to their assistant"),
-        ("grants revoke", "each ends theirs at https://mcp.example.org/account; docs/operate.md says"),
+        ("grants revoke", "People end their own at https://mcp.example.org/account; docs/operate.md"),
     ],
 )
 def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(

@@ -1,0 +1,67 @@
+"""Lists the chat clients that people have added, and ends one for everybody (MODE=builtin)."""
+
+import anyio
+
+from nextcloud_mcp_server import core, logs
+from nextcloud_mcp_server.auth.builtin.document_source import host_of
+from nextcloud_mcp_server.auth.builtin.redirects import shown
+from nextcloud_mcp_server.commands.console import result, say
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.storage.oauth_records import Client
+
+
+def list_clients(settings: Settings) -> None:
+    """Print every client that is known, the longest known first."""
+    _require(settings)
+    logs.set_up(settings.log_level)
+    clients, people = anyio.run(_all, settings)
+    if not clients:
+        say(f"No client is known yet. People add {settings.resource_url} to theirs.")
+    for client in clients:
+        result(line(client, people.get(client.client_id, 0)))
+
+
+def revoke_client(settings: Settings, client_id: str) -> None:
+    """Forget a client and end its sign-ins, of everybody.
+
+    Raises:
+        ConfigurationError: There is none with this id.
+    """
+    _require(settings)
+    logs.set_up(settings.log_level)
+    if not anyio.run(_revoke, settings, client_id):
+        raise ConfigurationError(
+            f"No client has the id {client_id!r}: 'nextcloud-mcp-server clients list' shows them all."
+        )
+    result(
+        f"{client_id} is forgotten, and signed out for everybody. It can come back: DENIED_CLIENTS keeps clients out."
+    )
+
+
+def line(client: Client, people: int) -> str:
+    """Describe one client in a line."""
+    host = host_of(client.client_id) if client.kind == "document" else None
+    came = "registered itself" if host is None else f"described by {host}"
+    places = ", ".join(dict.fromkeys(map(shown, client.redirect_uris)))
+    used = f"{client.last_used_at:%Y-%m-%d}" if client.last_used_at else "never"
+    signed_in = "nobody is signed in" if not people else f"{people} signed in"
+    name = client.name or "(no name)"
+    return " · ".join([client.client_id, name, came, f"to {places}", f"last used {used}", signed_in])
+
+
+def _require(settings: Settings) -> None:
+    if settings.mode != "builtin":
+        raise ConfigurationError(
+            f"clients is for MODE=builtin: with MODE={settings.mode} this server registers no clients."
+        )
+
+
+async def _all(settings: Settings) -> tuple[list[Client], dict[str, int]]:
+    async with core.open_database(settings) as database:
+        return await database.clients.all(), await database.oauth_tokens.people()
+
+
+async def _revoke(settings: Settings, client_id: str) -> bool:
+    async with core.open_database(settings) as database:
+        return await database.clients.delete(client_id)

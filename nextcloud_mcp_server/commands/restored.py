@@ -1,0 +1,74 @@
+"""After a backup was put back: ends what must not come back with it, and looks slowly at what is left."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from nextcloud_mcp_server import core, logs, people
+from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.commands.console import Progress, result, say
+from nextcloud_mcp_server.core import Outside
+from nextcloud_mcp_server.errors import NextcloudError
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.storage.records import Grant
+
+#: After ten failed renewals from one address in half an hour Nextcloud refuses the good ones as well.
+MOST_FAILURES = 4
+PAUSE_SECONDS = 1_800
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+def restored(settings: Settings, *, allow_listed: bool, sleep: Sleep = anyio.sleep) -> None:
+    """End all tokens and sign-ins, then renew each access to Nextcloud once.
+
+    `allow_listed` says that Nextcloud counts no failures of this computer's address.
+    """
+    logs.set_up(settings.log_level)
+    anyio.run(_restored, settings, allow_listed, sleep)
+
+
+async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> None:  # noqa: FBT001 - anyio.run passes by place
+    async with core.open_database(settings) as database:
+        forgotten = await database.restored.forget()
+        grants = {grant.credential.id: grant for grant in await database.grants.all()}
+    result(
+        f"Ended {forgotten.clients} sign-ins of apps and {forgotten.browsers} of browsers: people sign in once more, "
+        "and what they allowed stays."
+    )
+    renewable = [one for one in grants.values() if one.credential.provider == NextcloudOAuth2.name]
+    if not settings.many_people or not renewable:
+        return
+    say(
+        f"{len(renewable)} accesses to Nextcloud are renewed now, one after the other. Those that were renewed after "
+        "the backup are worth nothing any more, and their people are asked again. Stop this at any time: what is "
+        "left is looked at when it is used."
+    )
+    await _renew(settings, renewable, None if allow_listed else sleep)
+
+
+async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -> None:
+    progress, dead = Progress(), 0
+    outside = Outside()
+    async with core.open_database(settings) as database, core.open_pool_of(settings, outside) as pool:
+        nextcloud = Nextcloud(core.nextcloud_url(settings), pool, public_url=core.public_url_of(settings))
+        provider = people.nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
+        broker = Broker(database, {provider.name: provider}, clock=outside.clock)
+        for number, grant in enumerate(grants, 1):
+            progress(f"{number} of {len(grants)}; {dead} have to be asked again")
+            try:
+                now = await broker.renew(grant)
+            except NextcloudError as error:
+                say(f"{grant.account.uid}: {error}")
+                continue
+            if now is not None and now.needs_reauth:
+                dead += 1
+                if sleep is not None and dead % MOST_FAILURES == 0 and number < len(grants):
+                    progress("A pause of half an hour, so that Nextcloud does not shut this server out")
+                    await sleep(PAUSE_SECONDS)
+    progress.close()
+    result(
+        f"{len(grants) - dead} of {len(grants)} accesses were looked at and kept; {dead} people are asked again."
+    )
