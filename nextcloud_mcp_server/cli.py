@@ -1,6 +1,7 @@
 """The command line: parses, calls, exits. What a command needs is imported when it runs."""
 
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -263,12 +264,18 @@ def setup_nextcloud(
             help="This server's public address (or NEXTCLOUD_MCP_SERVER_URL).",
         ),
     ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Write the two settings into files there, instead of printing them."
+        ),
+    ] = None,
 ) -> None:
     """Register this server at Nextcloud (asks for an administrator's app password) and print its settings."""
     from nextcloud_mcp_server.commands.setup import setup_nextcloud as run
     from nextcloud_mcp_server.settings import load_draft
 
-    run(load_draft(nextcloud_host=nextcloud, nextcloud_mcp_server_url=server_url))
+    run(load_draft(nextcloud_host=nextcloud, nextcloud_mcp_server_url=server_url), into=into)
 
 
 @app.command()

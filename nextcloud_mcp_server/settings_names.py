@@ -21,6 +21,8 @@ SECRETS = frozenset(
         "nextcloud_mcp_secret",
         "oidc_client_secret",
         "introspection_client_secret",
+        # No secret, but `setup nextcloud --into` writes the two together.
+        "nextcloud_oauth_client_id",
         "nextcloud_oauth_client_secret",
     }
 )

@@ -1,10 +1,12 @@
 """Registers this server at Nextcloud, with an administrator's app password that is typed once and not kept."""
 
 import getpass
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
@@ -26,6 +28,8 @@ from nextcloud_mcp_server.nextcloud.oauth2_admin import (
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.settings import Draft
 
+#: What `--into` writes: the client's id, and its secret.
+FILES = ("nextcloud-client-id", "nextcloud-client-secret")
 _PLACE = "Administration settings → Security → OAuth 2.0 clients"
 _ALLOW_LIST = "Administration settings → Security → Brute-force IP whitelist (app “Brute-force settings”)"
 
@@ -43,16 +47,53 @@ def setup_nextcloud(
     settings: Draft,
     ask: Callable[[], BasicCredential] | None = None,
     *,
+    into: Path | None = None,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> None:
-    """Register a client, and print the settings for it to stdout."""
+    """Register a client, and print the settings for it to stdout; or write them `into` a folder, once.
+
+    Raises:
+        ConfigurationError: Something is missing, or the client is there already and its secret is not.
+    """
     logs.set_up("error")
+    if into is not None and all((into / name).is_file() for name in FILES):
+        say(f"Registered already: the client's id and secret are in {into}.")
+        return
     say(
         f"This registers the client “{client_name(settings)}” at {settings.require_nextcloud()}, "
         f"with the redirect URI {settings.grant_callback_url}."
     )
     credential = (ask or ask_for_credential)()
     outcome = anyio.run(_run, settings, credential, transport)
+    if into is None:
+        _print(outcome)
+    else:
+        _write(outcome, into)
+    say(f"\n{about_address(outcome.page, outcome.own_address)}")
+
+
+def _write(outcome: Outcome, folder: Path) -> None:
+    texts = (outcome.made.client_id, outcome.made.client_secret.get_secret_value())
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, text in zip(FILES, texts, strict=True):
+            file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(file, "w", encoding="utf-8") as writing:
+                writing.write(f"{text}\n")
+    except OSError as error:
+        # Nobody can read the secret again, so it is worth more here than nowhere.
+        _print(outcome)
+        raise ConfigurationError(
+            f"The client's id and secret could not be written into {folder} ({error.strerror}): keep what is printed "
+            "above instead."
+        ) from None
+    say(
+        f"Its id and secret are in {folder}: have the server read them with NEXTCLOUD_OAUTH_CLIENT_ID_FILE and "
+        "NEXTCLOUD_OAUTH_CLIENT_SECRET_FILE."
+    )
+
+
+def _print(outcome: Outcome) -> None:
     result(f"NEXTCLOUD_OAUTH_CLIENT_ID={outcome.made.client_id}")
     result(f"NEXTCLOUD_OAUTH_CLIENT_SECRET={outcome.made.client_secret.get_secret_value()}")
     say(
@@ -60,7 +101,6 @@ def setup_nextcloud(
         "'nextcloud-mcp-server doctor'. Delete the app password you used, if you made it for this: personal "
         "settings → Security → Devices & sessions."
     )
-    say(f"\n{about_address(outcome.page, outcome.own_address)}")
 
 
 def client_name(settings: Draft) -> str:

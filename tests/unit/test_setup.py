@@ -297,3 +297,39 @@ def test_a_listed_client_is_read_as_nextcloud_writes_it() -> None:
     (client,) = TypeAdapter(tuple[RegisteredClient, ...]).validate_json(listed)
 
     assert (client.id, client.name, client.redirect_uri) == (2, "rec oauth2", "http://client.test/callback")
+
+
+def test_the_client_can_be_written_into_files_once_and_is_not_printed(
+    sandbox: Sandbox, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "made" / "here"
+    transport = httpx2.ASGITransport(sandbox.app)
+
+    setup_nextcloud(draft(), credential_of(sandbox), into=folder, transport=transport)
+    setup_nextcloud(draft(), lambda: pytest.fail("asked again"), into=folder)
+
+    (client,) = sandbox.state.oauth_clients
+    assert (folder / "nextcloud-client-id").read_text() == f"{client.client_id}\n"
+    assert (folder / "nextcloud-client-secret").read_text() == f"{client.client_secret}\n"
+    assert (folder / "nextcloud-client-secret").stat().st_mode & 0o077 == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert client.client_secret not in told.err
+    assert "Registered already" in told.err
+
+
+def test_a_secret_that_cannot_be_written_is_printed_rather_than_lost(
+    sandbox: Sandbox, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(ConfigurationError, match="keep what is printed above"):
+        setup_nextcloud(
+            draft(),
+            credential_of(sandbox),
+            into=tmp_path / "file",
+            transport=httpx2.ASGITransport(sandbox.app),
+        )
+
+    (client,) = sandbox.state.oauth_clients
+    assert f"NEXTCLOUD_OAUTH_CLIENT_SECRET={client.client_secret}" in capsys.readouterr().out
