@@ -20,7 +20,6 @@ from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.provider import RedirectProvider
-from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.people import Ground, PeopleCore, again_and_again, nextcloud_oauth2, open_ground
@@ -72,47 +71,30 @@ async def open_core(
 
 def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClient) -> BuiltinCore:
     settings, database, clock = ground.settings, ground.database, ground.clock
-    issuer, keys = settings.server_url, cores.keys(settings)
-    grace = timedelta(seconds=settings.refresh_grace_seconds)
+    keys, grace = cores.keys(settings), timedelta(seconds=settings.refresh_grace_seconds)
     tokens = Tokens(
-        database, issuer=issuer, resource=settings.resource_url, keys=keys, clock=clock, grace=grace
+        database,
+        issuer=settings.server_url,
+        resource=settings.resource_url,
+        keys=keys,
+        clock=clock,
+        grace=grace,
     )
     sign_in = NextcloudSignIn(
         database,
         provider,
         outbox=ground.outbox,
         budget=ground.budget,
-        issuer=issuer,
+        issuer=settings.server_url,
         nextcloud_url=ground.policy.nextcloud_url,
         groups=frozenset(settings.allowed_groups),
         clock=clock,
     )
     clients = Clients(database.clients, clock=clock)
-    authorization = Authorization(
-        database,
-        _requests(ground, clients, outside),
-        sign_in,
-        tokens,
-        outbox=ground.outbox,
-        keys=keys,
-        issuer=issuer,
-        nextcloud_url=ground.policy.nextcloud_url,
-        clock=clock,
-        on_changed=ground.accounts.forget,
-    )
-    visits = Visits(
-        database,
-        ground.provisioning,
-        PageSignIn(database, sign_in),
-        provider,
-        outbox=ground.outbox,
-        policy=ground.policy,
-        budget=ground.budget,
-        clock=clock,
-        on_changed=ground.accounts.forget,
-        tokens=tokens,
-    )
+    authorization = _authorization(ground, _requests(ground, clients, outside), sign_in, tokens)
+    visits = ground.visits(PageSignIn(database, sign_in), tokens=tokens)
     tidying = (visits.tidy, authorization.tidy, tokens.purge, clients.purge)
+    registration = Registration(database.clients, _rules(ground), clock=clock)
     return BuiltinCore(
         database,
         ground.nextcloud,
@@ -124,8 +106,25 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
         visits,
         authorization,
         clients,
-        Registration(database.clients, _rules(ground), clock=clock) if settings.client_registration else None,
+        registration if settings.client_registration else None,
         tokens,
+    )
+
+
+def _authorization(
+    ground: Ground, requests: Requests, sign_in: NextcloudSignIn, tokens: Tokens
+) -> Authorization:
+    return Authorization(
+        ground.database,
+        requests,
+        sign_in,
+        tokens,
+        outbox=ground.outbox,
+        keys=cores.keys(ground.settings),
+        issuer=ground.settings.server_url,
+        nextcloud_url=ground.policy.nextcloud_url,
+        clock=ground.clock,
+        on_changed=ground.accounts.forget,
     )
 
 

@@ -16,7 +16,6 @@ from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
-from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.errors import IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -97,17 +96,7 @@ async def open_core(
     async with open_ground(
         settings, provider_of, page_url=page_url, pending=pending, outside=outside
     ) as ground:
-        visits = Visits(
-            ground.database,
-            ground.provisioning,
-            _sign_in(settings, issuer, clock=ground.clock),
-            ground.provider,
-            outbox=ground.outbox,
-            policy=ground.policy,
-            budget=ground.budget,
-            clock=ground.clock,
-            on_changed=ground.accounts.forget,
-        )
+        visits = ground.visits(_sign_in(settings, issuer, clock=ground.clock))
         yield PeopleCore(
             ground.database,
             ground.nextcloud,

@@ -11,6 +11,7 @@ import anyio
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import core as cores
+from nextcloud_mcp_server.auth.account_page import ClientTokens
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
@@ -21,6 +22,7 @@ from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import Policy
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
+from nextcloud_mcp_server.auth.sign_in import SignInLeg
 from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Core, Outside
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -63,6 +65,21 @@ class Ground:
     budget: RedemptionBudget
     work: tuple[Job, ...]
 
+    def visits(self, sign_in: SignInLeg[Any], *, tokens: ClientTokens | None = None) -> Visits:
+        """Put together what is behind the pages, for people who sign in this way."""
+        return Visits(
+            self.database,
+            self.provisioning,
+            sign_in,
+            self.provider,
+            outbox=self.outbox,
+            policy=self.policy,
+            budget=self.budget,
+            clock=self.clock,
+            on_changed=self.accounts.forget,
+            tokens=tokens,
+        )
+
 
 @asynccontextmanager
 async def open_ground(
@@ -87,37 +104,49 @@ async def open_ground(
         cores.open_pool_of(settings, outside) as pool,
     ):
         nextcloud = Nextcloud(cores.nextcloud_url(settings), pool, public_url=cores.public_url_of(settings))
-        app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
-        provider = provider_of(nextcloud)
-        provisioning = SharedProvisioning(
-            database, app_passwords, policy, clock=clock, on_finished=pending.finish
+        yield _ground(
+            settings, database, nextcloud, provider_of(nextcloud), policy=policy, pending=pending, clock=clock
         )
-        providers = {} if provider is None else {provider.name: provider}
-        outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
-        audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
-        url = f"{settings.server_url}/account"
-        accounts = GrantedAccounts(
-            database, nextcloud, provisioning, outbox, audit, broker=broker, account_url=url
-        )
-        # Also where the settings name another way now: a flow of before them is taken to its end.
-        wake = app_passwords.next_start
-        poller = Poller(
-            database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None
-        )
-        yield Ground(
-            settings=settings,
-            clock=clock,
-            policy=policy,
-            database=database,
-            nextcloud=nextcloud,
-            provider=provider,
-            provisioning=provisioning,
-            outbox=outbox,
-            audit=audit,
-            accounts=accounts,
-            budget=RedemptionBudget(database, clock=clock),
-            work=(poller.run, outbox.run, audit.run, *cores.listening(database, pending)),
-        )
+
+
+def _ground(
+    settings: Settings,
+    database: "Database",
+    nextcloud: Nextcloud,
+    provider: RedirectProvider | None,
+    *,
+    policy: Policy,
+    pending: Pending,
+    clock: Callable[[], datetime],
+) -> Ground:
+    app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
+    provisioning = SharedProvisioning(
+        database, app_passwords, policy, clock=clock, on_finished=pending.finish
+    )
+    providers = {} if provider is None else {provider.name: provider}
+    outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
+    audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
+    url = f"{settings.server_url}/account"
+    accounts = GrantedAccounts(
+        database, nextcloud, provisioning, outbox, audit, broker=broker, account_url=url
+    )
+    # Also where the settings name another way now: a flow of before them is taken to its end.
+    wake = app_passwords.next_start
+    poller = Poller(database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None)
+    return Ground(
+        settings=settings,
+        clock=clock,
+        policy=policy,
+        database=database,
+        nextcloud=nextcloud,
+        provider=provider,
+        provisioning=provisioning,
+        outbox=outbox,
+        audit=audit,
+        accounts=accounts,
+        budget=RedemptionBudget(database, clock=clock),
+        work=(poller.run, outbox.run, audit.run, *cores.listening(database, pending)),
+    )
 
 
 def nextcloud_oauth2(

@@ -26,6 +26,7 @@ from nextcloud_mcp_server.web.visits import Visits
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,13 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         authorizations=way.authorizations,
     )
     app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
+    limited = AddressLimits(_bearer(app, settings, way), limits, mcp_path=MCP_PATH)
+    return guard(limited, _config(settings, site, way)), parts
+
+
+def _bearer(app: "ASGIApp", settings: Settings, way: Way) -> BearerLayer:
     needs = {spec.name: spec.scopes for spec in select(settings)}
-    bearer = BearerLayer(
+    return BearerLayer(
         app,
         resource=way.resource,
         verify=way.verify,
@@ -92,7 +98,10 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
     )
-    config = WebConfig(
+
+
+def _config(settings: Settings, site: Site, way: Way) -> WebConfig:
+    return WebConfig(
         allowed_hosts=site.names(),
         allowed_origins=site.origins(),
         bearer_secret=None,
@@ -102,7 +111,6 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         refuse_forwarded=False,
         proxies=settings.proxies,
     )
-    return guard(AddressLimits(bearer, limits, mcp_path=MCP_PATH), config), parts
 
 
 def _oidc(settings: Settings, site: Site, outside: Outside) -> Way:

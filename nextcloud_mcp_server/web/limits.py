@@ -227,7 +227,10 @@ class AddressLimits:
             return
 
         async def send_counted(message: Message) -> None:
-            refused = message["type"] == "http.response.start" and 400 <= message["status"] < 500  # noqa: PLR2004
+            refused = (
+                message["type"] == "http.response.start"
+                and HTTPStatus.BAD_REQUEST <= message["status"] < HTTPStatus.INTERNAL_SERVER_ERROR
+            )
             if refused:
                 # The one that goes too far has its answer; the next one is not looked at.
                 with suppress(TooManyRequests):
