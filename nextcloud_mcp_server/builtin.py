@@ -90,8 +90,10 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
         groups=frozenset(settings.allowed_groups),
         clock=clock,
     )
-    clients = Clients(database.clients, clock=clock)
-    authorization = _authorization(ground, _requests(ground, clients, outside), sign_in, tokens)
+    allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
+    clients = Clients(database.clients, clock=clock, allowed=allowed)
+    documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
+    authorization = _authorization(ground, _requests(ground, clients, documents), sign_in, tokens)
     visits = ground.visits(PageSignIn(database, sign_in), tokens=tokens)
     tidying = (visits.tidy, authorization.tidy, tokens.purge, clients.purge)
     registration = Registration(database.clients, _rules(ground), clock=clock)
@@ -137,14 +139,11 @@ def _rules(ground: Ground) -> ClientRules:
     )
 
 
-def _requests(ground: Ground, clients: Clients, outside: httpx2.AsyncClient) -> Requests:
-    settings, records = ground.settings, ground.database.clients
-    allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
-    documents = ClientDocuments(records, _rules(ground), outside, clock=ground.clock, hosts=allowed)
+def _requests(ground: Ground, clients: Clients, documents: ClientDocuments) -> Requests:
+    settings = ground.settings
     return Requests(
         clients,
         documents,
-        allowed,
         issuer=settings.server_url,
         resource=settings.resource_url,
         bound=ground.policy.bound,

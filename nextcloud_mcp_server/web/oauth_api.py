@@ -136,6 +136,10 @@ async def _client(api: Api, credentials: Credentials) -> Client:
             status=401,
         )
     authenticate(client, credentials.secret)
+    if not api.clients.allows(client):
+        raise OAuthRefusal(
+            "unauthorized_client", "The administrator does not let people connect this client."
+        )
     return client
 
 

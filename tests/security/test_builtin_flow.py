@@ -490,3 +490,21 @@ async def test_one_app_is_signed_out_and_what_it_may_do_stays(
     assert (await http.post(f"{house.url}/mcp", json=ping, headers=headers)).status_code == 401
     assert "Read your notes" in (await alice.open("/account")).text
     assert house.connected() == ["alice"]
+
+
+async def test_a_client_that_is_barred_later_gets_no_new_tokens(
+    house: House, alice: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+
+    await house.restart(denied_clients="localhost")
+
+    refused = await http.post(
+        f"{house.url}/token",
+        data={
+            "grant_type": "refresh_token",
+            "refresh_token": tokens["refresh_token"],
+            "client_id": tokens["client_id"],
+        },
+    )
+    assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")

@@ -210,6 +210,17 @@ async def test_no_sends_the_client_word_and_asks_nextcloud_nothing(
     assert house.sandbox.requests.total == before
 
 
+async def test_the_longest_state_in_any_script_survives_the_form(
+    house: House, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    state = "\U0001f600" * 500
+    page = await http.get(house.authorize_url(client_id, state=state))
+
+    told = await http.post(f"{house.url}/authorize", data={**form_of(page), "answer": "deny"}, headers=OURS)
+
+    assert query_of(told.headers["Refresh"].partition("url=")[2])["state"] == [state]
+
+
 @pytest.mark.parametrize("answer", ["allow", "none", ""])
 async def test_nothing_ticked_and_enter_in_a_box_allow_nothing(
     house: House, http: httpx2.AsyncClient, client_id: str, answer: str

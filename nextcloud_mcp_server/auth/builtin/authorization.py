@@ -99,7 +99,7 @@ class Authorization:
     def seal(self, asked: Asked) -> str:
         """Write a request that was checked into a form, so that nobody can change it there."""
         until = (self._clock() + FORM_LIFETIME).timestamp()
-        sealed = self._keys.seal(json.dumps([asked.request.fields(), until]), _PLACE)
+        sealed = self._keys.seal(json.dumps([asked.request.fields(), until], ensure_ascii=False), _PLACE)
         return urlsafe_b64encode(sealed.value).decode()
 
     async def unseal(self, sealed: str) -> Asked:

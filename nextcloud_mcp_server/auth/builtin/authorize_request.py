@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from nextcloud_mcp_server.auth.builtin import document_source, documents, redirects
-from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.tokens import is_challenge
@@ -25,8 +24,8 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.oauth_records import Client, ClientRequest
 
-#: Some clients keep what they must remember in it; none has been seen with more than 1,500 characters.
-_LONGEST_STATE = 4_096
+#: Some clients keep what they must remember in it. What goes back with it must fit a header of a reverse proxy.
+_LONGEST_STATE = 2_048
 
 _UNKNOWN = "This server does not know the app, or not any more."
 _ELSEWHERE = "The app wants the answer sent to an address that it has not named before."
@@ -92,7 +91,6 @@ class Requests:
         self,
         clients: Clients,
         documents: ClientDocuments,
-        allowed: AllowedClients,
         *,
         issuer: str,
         resource: str,
@@ -100,7 +98,6 @@ class Requests:
     ) -> None:
         self._clients = clients
         self._documents = documents
-        self._allowed = allowed
         self._issuer = issuer
         self._resource = resource
         self._bound = bound
@@ -156,7 +153,7 @@ class Requests:
         return client
 
     def _admit(self, client: Client) -> None:
-        if not self._allowed.allow(client):
+        if not self._clients.allows(client):
             raise ClientBarred(_BARRED)
 
     def _scopes(self, client: Client, params: Params) -> frozenset[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import Client
 
@@ -14,7 +15,7 @@ UNUSED = timedelta(hours=24)
 IDLE = timedelta(days=90)
 
 #: How exactly the last use is known: a write for every token would cost more than it tells.
-_EXACT_TO = timedelta(hours=1)
+_EXACT_TO = timedelta(days=1)
 
 
 class ClientRecords(Protocol):
@@ -38,11 +39,25 @@ class ClientRecords(Protocol):
 
 
 class Clients:
-    """Finds clients for `/authorize`, `/token` and `/revoke`; reads no document."""
+    """Finds clients for `/authorize`, `/token` and `/revoke`; reads no document.
 
-    def __init__(self, records: ClientRecords, *, clock: Callable[[], datetime]) -> None:
+    `allowed` says which of them the operator lets people connect.
+    """
+
+    def __init__(
+        self,
+        records: ClientRecords,
+        *,
+        clock: Callable[[], datetime],
+        allowed: AllowedClients | None = None,
+    ) -> None:
         self._records = records
         self._clock = clock
+        self._allowed = allowed or AllowedClients()
+
+    def allows(self, client: Client) -> bool:
+        """Tell whether people may connect a client, also one that was let in before the operator thought again."""
+        return self._allowed.allow(client)
 
     async def find(self, client_id: str) -> Client | None:
         """Return a client that has not expired."""
