@@ -1,0 +1,88 @@
+"""MCP Inspector's web interface in Chromium: from our address alone to the list of tools."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import Process
+from playwright.async_api import async_playwright, expect
+
+from tests.e2e.stage import DESKTOP, chromium_options, window_options
+from tests.e2e.test_two_people import grant, heading
+from tests.integration.computer import ROOT
+from tests.integration.house import House, open_house
+from tests.node import missing
+
+SCRIPT = ROOT / "node_modules" / ".bin" / "mcp-inspector"
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncGenerator[House]:
+    async with open_house(tmp_path / "data") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def inspector(house: House, node: str, tmp_path: Path) -> AsyncGenerator[str]:
+    """Start it for our address; the address of its page."""
+    if not SCRIPT.is_file():
+        missing("MCP Inspector is not installed (npm ci --ignore-scripts)")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    quiet = {"HOME": str(tmp_path), "CLIENT_PORT": port, "MCP_AUTO_OPEN_ENABLED": "false"}
+    quiet["MCP_INSPECTOR_SECRET_STORE"] = "memory"
+    command = [node, str(SCRIPT), "--web", "--transport", "http", "--server-url", f"{house.url}/mcp"]
+    process = await anyio.open_process(
+        command,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **quiet},
+        cwd=tmp_path,
+    )
+    try:
+        with anyio.fail_after(60):
+            yield await _address(process)
+    finally:
+        with anyio.CancelScope(shield=True):
+            process.terminate()
+            await process.wait()
+            await process.aclose()
+
+
+async def _address(process: Process) -> str:
+    assert process.stdout
+    said = ""
+    async for chunk in process.stdout:
+        said += chunk.decode()
+        if (found := re.search(r"^\s+(http://127\.0\.0\.1:\d+\S*)\s*$", said, re.MULTILINE)) is not None:
+            return found[1]
+    raise AssertionError(said)
+
+
+async def test_inspector_registers_signs_its_person_in_and_lists_the_tools(
+    house: House, inspector: str
+) -> None:
+    if shutil.which("chromium") is None:
+        missing("Chromium is not installed (apt-get install chromium)")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**chromium_options())
+        page = await (await browser.new_context(**window_options(size=DESKTOP))).new_page()
+
+        await page.goto(inspector)
+        await page.get_by_role("switch").first.click(force=True)
+        await heading(page, re.compile("^MCP Inspector wants to use"))
+        await page.locator("button[value=allow]").click()
+        await grant(page, "alice")
+        await page.locator("button[value=mine]").click()
+
+        await expect(page).to_have_title(re.compile("Inspector"), timeout=20_000)
+        await page.get_by_text("Tools", exact=True).first.click()
+        await expect(page.get_by_text("nc_notes_list_notes").first).to_be_visible(timeout=20_000)
+        await browser.close()
+    assert house.connected() == ["alice"]
