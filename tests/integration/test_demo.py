@@ -4,7 +4,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import httpx2
 import pytest
@@ -54,6 +54,25 @@ FOR_TWO = [
 ]
 
 
+FOR_NEWCOMERS = [
+    "A Nextcloud and the server start on this computer, and nothing else",
+    "which is the same server. The",
+    '"client_name": "Demo assistant"',
+    "Our page “Demo assistant wants to use",
+    "[x] Read your notes",
+    "Nextcloud's page “Account access”",
+    "Our page “Signed in as Alice Example”",
+    "One trip: the client has its token",
+    "• Shopping list",
+    "Our page “This request belongs to another account”",
+    "Written: “Birthday gifts”. Nextcloud still lists one access of hers.",
+    "Five calls each: 6 notes of Alice, 2 of Bob, none of both.",
+    "For Bob, there is no such note.",
+    "Alice would be asked again; Bob's assistant reads on.",
+    "All 11 steps turned out as promised",
+]
+
+
 def test_every_wire_form_is_played_here() -> None:
     assert set(ON_THE_WIRE) == set(get_args(dialects.Name)) == set(dialects.DIALECTS)
 
@@ -79,16 +98,37 @@ def test_the_demo_command_plays_two_people_against_one_server(dialect: str) -> N
     assert [key for key in (*FOR_TWO, *ON_THE_WIRE[dialect]) if key not in ended.stdout] == []
 
 
-async def test_the_journey_of_two_people_ends_well_in_this_process() -> None:
+@pytest.mark.parametrize("dialect", list(ON_THE_WIRE))
+def test_the_demo_command_plays_two_people_who_have_nextcloud_alone(dialect: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "nextcloud_mcp_server",
+        "demo",
+        "--mode",
+        "builtin",
+        "--dialect",
+        dialect,
+    ]
+
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert [key for key in (*FOR_NEWCOMERS, *ON_THE_WIRE[dialect]) if key not in ended.stdout] == []
+
+
+@pytest.mark.parametrize("mode", ["oidc", "builtin"])
+async def test_the_journey_of_two_people_ends_well_in_this_process(mode: Literal["oidc", "builtin"]) -> None:
     out = io.StringIO()
 
-    await play_people("2026-07-28", out)
+    await play_people("2026-07-28", out, mode=mode)
 
     assert "All 11 steps turned out as promised" in out.getvalue()
 
 
-def test_the_two_people_leave_nothing_to_do_by_hand() -> None:
-    command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--mode", "oidc", "--manual"]
+@pytest.mark.parametrize("mode", ["oidc", "builtin"])
+def test_the_two_people_leave_nothing_to_do_by_hand(mode: str) -> None:
+    command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--mode", mode, "--manual"]
 
     ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
 
