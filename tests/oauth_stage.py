@@ -128,7 +128,7 @@ class Office:
         self,
         *,
         request_seconds: float = REQUEST_SECONDS,
-        wait_seconds: float = 0.3,
+        wait_seconds: float = WAIT_SECONDS,
         configured: bool = True,
     ) -> Replica:
         """Start another process on the same database."""

@@ -78,8 +78,8 @@ class Accounts(Protocol):
         """
         ...
 
-    async def reject(self, caller: Caller, opened: Opened) -> bool:
-        """Stop using what Nextcloud refused; True when `open` now finds something else to try once.
+    async def reject(self, caller: Caller, opened: Opened) -> None:
+        """Stop using what Nextcloud refused: `open` finds something else from now on, or nothing.
 
         Raises:
             NextcloudError: It may be renewed, but not now.
@@ -187,13 +187,13 @@ class GrantedAccounts:
         scopes = grant.permission.scopes & self._provisioning.bound
         return Opened(account, scopes, credential.id, credential.version)
 
-    async def reject(self, caller: Caller, opened: Opened) -> bool:
+    async def reject(self, caller: Caller, opened: Opened) -> None:
         """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
         self.forget()
-        if await self._renew(caller, opened):
-            return True
-        await self._stop(caller, opened)
-        return False
+        if not await self._renew(caller, opened):
+            await self._stop(caller, opened)
+        # A call that came in between has found what was refused still standing.
+        self.forget()
 
     async def _renew(self, caller: Caller, opened: Opened) -> bool:
         """Replace a refused access token; False when there is no way to, or that was just tried."""
@@ -208,7 +208,7 @@ class GrantedAccounts:
             return False
         if grant.credential.version != opened.version:
             # Somebody else was faster.
-            return grant.credential.refresh_token is not None and not grant.credential.needs_reauth
+            return True
         credential = await self._broker.renew(grant)
         if credential is None or credential.version == opened.version or credential.needs_reauth:
             return False
@@ -307,10 +307,9 @@ class OperatorAccounts:
         account = self._nextcloud.account(self._credential, uid=user.uid)
         return Opened(account, self._bound, "operator", 1)
 
-    async def reject(self, caller: Caller, opened: Opened) -> bool:  # noqa: ARG002 - see `Accounts.reject`
+    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
         """See `Accounts.reject`: stays refused until the server is started with another one."""
         self._refused = True
-        return False
 
     async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
         """See `Accounts.decline`; nothing is asked for here."""

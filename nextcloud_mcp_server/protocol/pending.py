@@ -31,8 +31,9 @@ Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
 class Pending:
     """The waiters of one process."""
 
-    def __init__(self, finished: Finished) -> None:
+    def __init__(self, finished: Finished, *, listening_poll_seconds: float = LISTENING_POLL_SECONDS) -> None:
         self._finished = finished
+        self._listening_poll_seconds = listening_poll_seconds
         self._events: dict[str, anyio.Event] = {}
         self._watched: dict[str, float] = {}
         self._work = anyio.Event()
@@ -81,7 +82,7 @@ class Pending:
         """Watch for visits that other processes finish; runs as long as the server."""
         while True:
             await self._work.wait()
-            with anyio.move_on_after(LISTENING_POLL_SECONDS if self._hears else POLL_SECONDS):
+            with anyio.move_on_after(self._listening_poll_seconds if self._hears else POLL_SECONDS):
                 await self._hint.wait()
             self._hint = anyio.Event()
             self._forget_overdue()

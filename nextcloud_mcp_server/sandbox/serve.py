@@ -12,6 +12,9 @@ from starlette.types import ASGIApp
 
 LOOPBACK = "127.0.0.1"
 
+#: Longer than clients keep an idle connection for: a request that comes while it is closed is lost.
+KEEP_ALIVE_SECONDS = 75
+
 
 class Servable(Protocol):
     """A `Sandbox` or an `Issuer`."""
@@ -53,6 +56,7 @@ async def serving(sandbox: Servable, *, host: str = LOOPBACK, port: int = 0) -> 
         lifespan="off",
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=1,
     )
     with socket.create_server((host, port)) as listener:

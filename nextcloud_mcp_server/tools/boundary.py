@@ -190,20 +190,24 @@ class GuardedTool(Tool):
     async def _attempt(
         self, call: _Call, opened: Opened, arguments: dict[str, Any], *, again: bool = False
     ) -> tuple[Result, Opened]:
-        """Run the body; once more with a renewed credential, where nothing has happened yet."""
+        """Run the body; once more with another credential, where nothing has happened yet."""
         accounts, changes = call.core.accounts, opened.account.changes
         try:
             return await self._body(call, opened, arguments), opened
         except CredentialRejected:
-            renewed = await accounts.reject(call.caller, opened)
-            # One 401 stops a credential; opening once more says what to do about it.
+            await accounts.reject(call.caller, opened)
+            # One 401 stops a credential. Opening once more finds another one, renewed or granted anew
+            # meanwhile, or says what to do about it.
             another = await accounts.open(call.caller, self._spec.scopes)
-            if again or not renewed:
-                raise
             if opened.account.changes != changes:
                 raise Unavailable(
                     "The access to Nextcloud had to be renewed in the middle of this, and a part of it was "
                     "done already. Read again what was changed before you repeat anything."
+                ) from None
+            if again:
+                raise Unavailable(
+                    "Nextcloud refused the access twice, and it was granted anew meanwhile. "
+                    "Call the tool once more."
                 ) from None
         return await self._attempt(call, another, arguments, again=True)
 

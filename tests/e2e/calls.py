@@ -28,7 +28,7 @@ class Call:
 
     async def text(self) -> str:
         """Wait for the answer: nobody does anything for it any more."""
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await self.answered.wait()
         assert self.result is not None
         return "".join(getattr(block, "text", "") for block in self.result.content)
@@ -51,6 +51,6 @@ async def calling(connect: Connect) -> AsyncGenerator[Call]:
             call.answered.set()
 
         group.start_soon(ask)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await call.asked.wait()
         yield call

@@ -7,9 +7,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from playwright import async_api, sync_api
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.e2e.stage import Stage, chromium_options, raised
+
+# Five seconds by default, which a computer with much to do may need for a page.
+async_api.expect.set_options(timeout=60_000)
+sync_api.expect.set_options(timeout=60_000)
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 

@@ -40,7 +40,7 @@ def eyes(axe: str) -> Eyes:
 
 
 async def heading(page: Page, text: str | re.Pattern[str]) -> None:
-    await expect(page.get_by_role("heading", level=1)).to_have_text(text, timeout=20_000)
+    await expect(page.get_by_role("heading", level=1)).to_have_text(text)
 
 
 async def sign_in(page: Page, name: str) -> None:
@@ -96,7 +96,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
         answer = await call.text()
     await page.locator("a[href='/account']").click()
     # What was only read is written down a little later.
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not await page.locator("ol.log li").count():
             await page.reload()
     await page.locator("summary").first.click()

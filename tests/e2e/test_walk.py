@@ -75,7 +75,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
             await page.locator(f"a[href^='{world.nextcloud_url}']").click()
         await confirm_in_nextcloud(await tab.value, "alice", eyes)
         # Our page follows along by itself: nothing is clicked here.
-        await expect(page.get_by_role("heading", level=1)).to_have_text(connected, timeout=20_000)
+        await expect(page.get_by_role("heading", level=1)).to_have_text(connected)
         await eyes.on(page)
         answer = await call.text()
 

@@ -65,7 +65,7 @@ class Crowd(People):
 
         async def stop() -> None:
             stopping.set()
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await stopped.wait()
 
         await self.group.start(serve)

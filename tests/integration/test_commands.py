@@ -42,7 +42,7 @@ class Browser(webbrowser.BaseBrowser):
         return True
 
     async def _visit(self, url: str) -> None:
-        async with httpx2.AsyncClient(timeout=20) as browser:
+        async with httpx2.AsyncClient(timeout=60) as browser:
             await Person("alice", "alice", browser=browser).allow(url)
 
 
@@ -165,7 +165,7 @@ def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Pa
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
 
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
 
     assert answer["id"] == 1
     assert out == ""
@@ -186,6 +186,6 @@ def test_over_http_it_says_where_it_listens_and_asks_for_the_secret(
         with httpx2.Client(transport=httpx2.HTTPTransport(retries=8)) as client:
             response = client.post(url, json=INITIALIZE)
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
 
     assert response.status_code == 401

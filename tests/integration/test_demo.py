@@ -130,7 +130,7 @@ async def test_the_journey_of_two_people_ends_well_in_this_process(mode: Literal
 def test_the_two_people_leave_nothing_to_do_by_hand(mode: str) -> None:
     command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--mode", mode, "--manual"]
 
-    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
 
     assert ended.returncode != 0
     assert "leave out --manual" in ended.stderr

@@ -187,3 +187,39 @@ async def test_a_permission_that_is_taken_back_meanwhile_is_not_used_for_the_sec
 
     assert "https://mcp.test/oauth/provision" in str(result.content)
     assert len(notes_of(office, "POST")) == 1
+
+
+async def test_a_refusal_of_what_was_replaced_meanwhile_is_followed_by_a_try_with_the_new_one(
+    office: Office, replica: Replica
+) -> None:
+    async def replace_and_refuse(request: httpx2.Request) -> httpx2.Response | None:
+        if "/apps/notes/" not in request.url.path or len(notes_of(office, "GET")) > 1:
+            return None
+        office.stage.clock.forward(1)
+        await office.connect(replica, scopes=BOTH)
+        return httpx2.Response(401, request=request)
+
+    office.stage.network.before = replace_and_refuse
+    result = await call(office, replica, LIST, {})
+
+    assert not result.is_error, result.content
+    assert office.refreshes() == 0
+    assert len({one.headers["Authorization"] for one in notes_of(office, "GET")}) == 2
+    assert not (await replica.grant()).credential.needs_reauth
+
+
+async def test_one_call_meets_two_refusals_at_most(office: Office, replica: Replica) -> None:
+    async def replace_and_refuse(request: httpx2.Request) -> httpx2.Response | None:
+        if "/apps/notes/" not in request.url.path:
+            return None
+        office.stage.clock.forward(1)
+        await office.connect(replica, scopes=BOTH)
+        return httpx2.Response(401, request=request)
+
+    office.stage.network.before = replace_and_refuse
+    result = await call(office, replica, LIST, {})
+
+    assert result.is_error
+    assert "granted anew meanwhile" in str(result.content)
+    assert len(notes_of(office, "GET")) == 2
+    assert not (await replica.grant()).credential.needs_reauth

@@ -19,6 +19,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server import app, settings
+from nextcloud_mcp_server.app import KEEP_ALIVE_SECONDS
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
@@ -106,12 +107,18 @@ class People:
         self.group.start_soon(going)
 
 
+def uvicorn_server(asgi: ASGIApp) -> uvicorn.Server:
+    """Make a server that keeps idle connections as ours does: a shorter time would end under a request."""
+    config = uvicorn.Config(
+        asgi, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_SECONDS
+    )
+    return uvicorn.Server(config)
+
+
 @asynccontextmanager
 async def served(asgi: ASGIApp, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve an application on this socket while the block runs."""
-    server = uvicorn.Server(
-        uvicorn.Config(asgi, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=1)
-    )
+    server = uvicorn_server(asgi)
     async with anyio.create_task_group() as group:
         group.start_soon(partial(server.serve, sockets=[listener]))
         await until(lambda: server.started)
@@ -149,9 +156,7 @@ class World(People):
         config = settings.load(**(given | self.overrides))
         site = app.Site.of(config, "127.0.0.1", self._port)
         asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
-        server = uvicorn.Server(
-            uvicorn.Config(asgi, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=1)
-        )
+        server = uvicorn_server(asgi)
         finished = anyio.Event()
 
         async def serve() -> None:
@@ -160,7 +165,7 @@ class World(People):
 
         async def stop() -> None:
             server.should_exit = True
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await finished.wait()
 
         self._stop = stop

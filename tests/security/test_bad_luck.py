@@ -40,7 +40,7 @@ async def stopped(world: World) -> None:
     """Wait until the one stored credential is not used any more."""
     assert world.parts is not None
     grants = (await world.parts.core.get()).database.grants
-    with anyio.fail_after(50):
+    with anyio.fail_after(60):
         while not all(grant.credential.needs_reauth for grant in await grants.all()):  # noqa: ASYNC110 - no event crosses
             await anyio.sleep(0.01)
 

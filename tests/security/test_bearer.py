@@ -419,7 +419,7 @@ REACHING: list[tuple[str, dict[str, str]]] = [
 async def test_a_foreign_session_is_no_session_and_stays_as_it_is(served: Served, stranger: str) -> None:
     pairs: list[tuple[httpx2.Response, httpx2.Response]] = []
     # A stream that opened for a stranger would never end.
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with served.session(token()) as owner:
             for method, headers in REACHING:
                 body = LIST if method == "POST" else None

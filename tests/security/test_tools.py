@@ -65,11 +65,11 @@ def test_a_consent_link_is_removed_in_every_spelling_a_browser_takes(link: str) 
 
 
 def test_looking_for_links_takes_no_time_on_hostile_text() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in ("/" * 200_000, "a" * 200_000 + "/", "/login/" * 30_000, "%2F" * 60_000, "/." * 100_000):
         answer.defang(text)
 
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 async def test_overwriting_wants_the_etag_of_what_was_read(world: World, asked: Asked) -> None:

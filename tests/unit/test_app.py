@@ -150,7 +150,7 @@ async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stag
 async def test_the_parts_stop_together(stage: Stage) -> None:
     config = configured(stage.folder)
     parts = app.build(config, page_url=None, outside=Outside(transport=stage.network))
-    with anyio.fail_after(10):
+    with anyio.fail_after(100):
         async with parts.running(resume=False):
             core = await parts.core.get()
             running = await core.database.grants.all()
@@ -162,14 +162,14 @@ async def test_a_command_opens_the_core_with_its_background_work(stage: Stage) -
     async with app.open_core(configured(stage.folder)) as (core, pending):
         assert core.provisioning is not None
         assert await core.provisioning.finished(["nonsense"]) == ["nonsense"]
-        pending.watch("550e8400-e29b-41d4-a716-446655440000", seconds=30)
-        assert await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=5)
+        pending.watch("550e8400-e29b-41d4-a716-446655440000", seconds=120)
+        assert await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
 async def test_a_command_of_an_operator_waits_for_no_visit(stage: Stage) -> None:
     given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("secret")}
     async with app.open_core(configured(stage.folder, **given)) as (core, pending):
-        ended = await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=5)
+        ended = await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
     assert core.provisioning is None
     assert ended
@@ -179,9 +179,9 @@ async def test_visits_are_looked_up_for_waiting_calls(stage: Stage) -> None:
     parts = app.build(
         configured(stage.folder), page_url=None, outside=Outside(transport=stage.network, clock=stage.clock)
     )
-    with anyio.fail_after(10):
+    with anyio.fail_after(100):
         async with parts.running(resume=False):
-            assert await parts.pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=5)
+            assert await parts.pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
 async def test_the_sandbox_is_started_and_named_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -
         stage.confirm()
 
     async with opened(stage) as (core, pending):
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             name = await cores.connect(core, pending, NEXTCLOUD, show=show, progress=told.append)
             again = await cores.connect(core, pending, NEXTCLOUD, show=never, progress=never)
 
@@ -175,7 +175,7 @@ async def test_connecting_ends_when_the_visit_is_declined_elsewhere(stage: Stage
             def show(_: str) -> None:
                 group.start_soon(core.provisioning.decline, need.value.elicitation_id)  # type: ignore[union-attr]
 
-            with anyio.fail_after(10), pytest.raises(ConsentDeclined, match="you declined"):
+            with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="you declined"):
                 await cores.connect(core, pending, NEXTCLOUD, show=show, progress=nothing)
 
     assert len(stage.network.to("/login/v2")) == 1
@@ -185,7 +185,7 @@ async def test_connecting_says_why_a_visit_failed(stage: Stage) -> None:
     async with opened(stage) as (core, pending):
         await cores.connect(core, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
         await core.accounts.disconnect(stage.caller)
-        with anyio.fail_after(10), pytest.raises(ConsentDeclined, match="'alice' is connected here"):
+        with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="'alice' is connected here"):
             await cores.connect(core, pending, NEXTCLOUD, show=confirming(stage, "bob"), progress=nothing)
 
 
@@ -238,7 +238,7 @@ async def running(lazy: LazyCore, *, resume: bool = False) -> AsyncGenerator[Non
     async with anyio.create_task_group() as group:
         group.start_soon(partial(lazy.run, resume=resume))
         await anyio.lowlevel.checkpoint()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             yield
         group.cancel_scope.cancel()
 

@@ -65,7 +65,7 @@ async def test_reads_are_written_a_little_later(stage: Stage, process: Process) 
     async with anyio.create_task_group() as group:
         group.start_soon(log.run)
         await note(log, stage)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not await written(process, stage):  # noqa: ASYNC110 - another task gives no event for it
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()

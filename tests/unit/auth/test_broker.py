@@ -87,7 +87,7 @@ async def test_a_refresh_ahead_of_time_keeps_nobody_waiting(office: Office, repl
     async with anyio.create_task_group() as group:
         group.start_soon(replica.broker.fresh, grant)
         await gate.came.wait()
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             here = await replica.broker.fresh(grant)
             there = await other.broker.fresh(grant)
         gate.open.set()
@@ -222,7 +222,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for(office: Office) ->
     office.stage.clock.forward(HOUR)
     office.stage.network.before = never
 
-    with anyio.fail_after(5), pytest.raises(TimedOut):
+    with anyio.fail_after(60), pytest.raises(TimedOut):
         await replica.broker.fresh(grant)
 
     assert not (await replica.grant()).credential.needs_reauth
@@ -334,7 +334,7 @@ async def test_what_cannot_be_stored_is_told_although_nextcloud_is_gone_too(
 async def test_a_call_with_a_dead_token_waits_for_the_process_that_refreshes(
     office: Office, replica: Replica
 ) -> None:
-    other = await office.replica(wait_seconds=5)
+    other = await office.replica()
     grant = await office.connect(replica)
     office.stage.clock.forward(HOUR)
     office.stage.network.before = gate = new_gate()
@@ -354,12 +354,13 @@ async def test_a_call_with_a_dead_token_waits_for_the_process_that_refreshes(
     assert office.refreshes() == 1
 
 
-async def test_a_call_does_not_wait_for_ever(office: Office, replica: Replica) -> None:
+async def test_a_call_does_not_wait_for_ever(office: Office) -> None:
+    replica = await office.replica(wait_seconds=0.1)
     grant = await office.connect(replica)
     office.stage.clock.forward(HOUR)
     await replica.database.grants.lease(grant.credential.id, owner="frozen", lease=exchange.LEASE)
 
-    with anyio.fail_after(5), pytest.raises(Unavailable):
+    with anyio.fail_after(60), pytest.raises(Unavailable):
         await replica.broker.fresh(grant)
 
     assert office.refreshes() == 0
@@ -476,7 +477,7 @@ async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_t
     async def thaw(request: httpx2.Request) -> httpx2.Response | None:
         if is_refresh(request) and frozen.came.is_set():
             frozen.open.set()
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 await stored.wait()
         return None
 

@@ -63,7 +63,7 @@ async def learn(availability: Availability, apps: frozenset[str] | None) -> None
         return apps
 
     availability.learn("alice", fetch)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await done.wait()
     await anyio.lowlevel.checkpoint()
     await anyio.lowlevel.checkpoint()

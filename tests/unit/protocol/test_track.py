@@ -39,7 +39,7 @@ async def track(
     handler = Track(read_own, pending, timeout_seconds=timeout_seconds).methods()[0].handler
     answer: HandlerResult = None
     async with anyio.create_task_group() as group:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             answer = await handler(
                 request(channel=channel), TrackParams.model_validate({"elicitationId": ID})
             )
@@ -111,7 +111,7 @@ async def test_a_waiter_reads_its_visit_at_the_start_and_when_it_has_ended_and_n
             await pending.finish(ID)
 
         group.start_soon(end)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             answer = await handler(
                 request(channel=channel), TrackParams.model_validate({"elicitationId": ID})
             )

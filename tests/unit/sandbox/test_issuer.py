@@ -503,7 +503,7 @@ async def test_an_issuer_listens_on_a_port_and_a_nextcloud_trusts_it() -> None:
     issuer, sandbox = Issuer(), Sandbox.demo()
     sandbox.state.check_bearer = issuer.uid_of
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with serving(issuer) as url, serving(sandbox) as cloud, httpx2.AsyncClient() as client:
             document = (await client.get(f"{url}/.well-known/openid-configuration")).json()
             bearer = {"Authorization": f"Bearer {issuer.access_token('bob', audience=cloud)}"}

@@ -9,7 +9,7 @@ from nextcloud_mcp_server.sandbox.serve import running, serve, serving
 async def test_a_sandbox_listens_on_a_free_loopback_port() -> None:
     sandbox = Sandbox.demo(base_path="/nextcloud")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with serving(sandbox) as url, httpx2.AsyncClient() as client:
             response = await client.get(f"{url}/status.php")
 
@@ -29,7 +29,7 @@ async def test_a_lost_answer_breaks_the_connection() -> None:
     sandbox = Sandbox.demo()
     sandbox.faults.lost_body()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with serving(sandbox) as url, httpx2.AsyncClient() as client:
             with pytest.raises(httpx2.RemoteProtocolError):
                 await client.get(f"{url}/status.php")

@@ -173,7 +173,7 @@ async def test_failures_that_arrive_at_once_are_all_told_what_is_wrong(limits: L
         async def ask() -> None:
             answers.append((await client.post("/mcp", headers=BAD)).status_code)
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
                 for _ in range(3):
                     group.start_soon(ask)
