@@ -93,7 +93,7 @@ class FilesClient:
         Raises:
             NotFound: No such file or folder.
         """
-        segments, response = await self._one(dav.split(path), entries.DETAILS)
+        segments, response = await self._one(await self._looked_at(dav.split(path)), entries.DETAILS)
         return entries.entry_of(segments, response), entries.details_of(response)
 
     async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
@@ -103,7 +103,7 @@ class FilesClient:
             NotFound: No such file.
             InvalidInput: It is a folder, or it ends before `offset`.
         """
-        segments = await self._existing(path)
+        segments = await self._looked_at(_below_top(path))
         shown = dav.join(segments)
         sentences = {404: troubles.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
@@ -224,7 +224,7 @@ class FilesClient:
         return await self._transfer("COPY", source, target, overwrite)
 
     async def _transfer(self, method: str, source: str, target: str, overwrite: str | None) -> Entry | None:
-        old, new = await self._existing(source), _new(target)
+        old, new = await self._looked_at(_below_top(source)), _new(target)
         if dav.same(old, new[: len(old)]):
             raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
         headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
@@ -250,7 +250,7 @@ class FilesClient:
             NotFound: No such file or folder.
             EtagMismatch: It changed since it was read.
         """
-        segments = await self._existing(path)
+        segments = await self._looked_at(_below_top(path))
         shown = dav.join(segments)
         headers = {} if version is None else await self._unchanged(segments, version)
         sentences = {404: troubles.missing(shown)}
@@ -296,12 +296,13 @@ class FilesClient:
             raise errors.NotFound(f"There is no folder {quoted(query.folder)} to search in.") from error
         return rows[:limit], len(rows) > limit
 
-    async def _existing(self, path: str) -> dav.Segments:
-        """Take a path apart; what may be one of Nextcloud's phantoms is looked at first."""
-        segments = _below_top(path)
-        if dav.is_kept(segments[-1]):
-            # Reading one is answered as a passing trouble, and deleting one as if it had been there.
-            await self.info(path)
+    async def _looked_at(self, segments: dav.Segments) -> dav.Segments:
+        """Look first whether something is there, where Nextcloud answers as if there always were.
+
+        Reading such a name is answered as a passing trouble, and deleting it as if it had been there.
+        """
+        if segments and dav.is_kept(segments[-1]):
+            await self.info(dav.join(segments))
         return segments
 
     async def _unchanged(

@@ -35,6 +35,11 @@ _VALUES: dict[str, str | None] = {
     f"{{{OC}}}permissions": "RGDNVW",
     f"{{{NC}}}has-preview": "false",
 }
+_TAGS = f"{{{NC}}}system-tags"
+_TYPE_ERROR = (
+    "A type error occurred. For more details, please refer to the logs, which provide additional context "
+    "about the type error."
+)
 _USUAL = tuple(_VALUES)[:4]
 
 
@@ -60,6 +65,9 @@ async def answer_partial(
     match request.method:
         case "PROPFIND":
             wanted = parse_wanted(await read_body(request))
+            if _TAGS in (wanted or ()):
+                # They are looked up by the file's id, and there is none.
+                raise DavFault(500, "TypeError", _TYPE_ERROR, headers=headers)
             return multistatus([_properties(f"{place.base}/{shown}", wanted)], headers=headers)
         case "PUT":
             raise invalid_path('".part" is a forbidden file type.')

@@ -114,6 +114,7 @@ WEBDAV: Table = {
     "webdav/propfind_other_user_207_stub": case(),
     "webdav/propfind_part_207": _REC,
     "webdav/propfind_part_props_207": _REC,
+    "webdav/propfind_part_system_tags_500": _REC,
     "webdav/propfind_quota_limited": case(full("bob"), sandbox_only=_QUOTA),
     "webdav/propfind_unicode_dir": case(folder("Rec/Ünï cödé 日本")),
     "webdav/proppatch_favorite": _NEW,
