@@ -18,6 +18,9 @@ from nextcloud_mcp_server import errors
 MAX_NAME_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 4000
 
+#: Nextcloud answers for every such name as if an upload were under way there, whether or not one is.
+KEPT_ENDING: Final = ".part"
+
 _SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
 
 SERVICE: Final = "/remote.php/dav"
@@ -64,6 +67,11 @@ def _check(segment: str) -> None:
         raise errors.InvalidInput("A name must be valid Unicode text.") from None
     if len(encoded) > MAX_NAME_BYTES:
         raise errors.InvalidInput(f"A name cannot be longer than {MAX_NAME_BYTES} bytes: shorten it.")
+
+
+def is_kept(segment: str) -> bool:
+    """Tell whether Nextcloud keeps this name for uploads under way."""
+    return segment.lower().endswith(KEPT_ENDING)
 
 
 def join(segments: Iterable[str]) -> str:

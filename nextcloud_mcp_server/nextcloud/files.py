@@ -21,6 +21,8 @@ Order = Literal["name", "modified", "size"]
 
 #: Each missing parent costs a request, so a path of thousands of them is refused.
 _MAX_NEW_LEVELS: Final = 64
+#: What PROPFIND shows for a name that is kept for uploads when nothing is there.
+_NO_ETAG: Final = '""'
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class FilesClient:
         Raises:
             NotFound: No such file or folder.
         """
-        segments, response = await self._one(dav.split(path), entries.DETAILS)
+        segments, response = await self._one(await self._looked_at(dav.split(path)), entries.DETAILS)
         return entries.entry_of(segments, response), entries.details_of(response)
 
     async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
@@ -101,7 +103,7 @@ class FilesClient:
             NotFound: No such file.
             InvalidInput: It is a folder, or it ends before `offset`.
         """
-        segments = _below_top(path)
+        segments = await self._looked_at(_below_top(path))
         shown = dav.join(segments)
         sentences = {404: troubles.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
@@ -124,8 +126,9 @@ class FilesClient:
             AlreadyExists: Something has that name, and no version was given.
             EtagMismatch: It changed since it was read.
             NotFound: The folder to create it in does not exist, or the file to overwrite is gone.
+            InvalidName: Nextcloud accepts no such name.
         """
-        segments = _below_top(path)
+        segments = _new(path)
         shown = dav.join(segments)
         if version is None:
             headers = {"If-None-Match": "*"}
@@ -175,8 +178,9 @@ class FilesClient:
 
         Raises:
             AlreadyExists: A file has that name.
+            InvalidName: Nextcloud accepts no such name.
         """
-        segments = _below_top(path)
+        segments = _new(path)
         if len(segments) > _MAX_NEW_LEVELS:
             raise errors.InvalidInput(
                 f"That is more than {_MAX_NEW_LEVELS} folders deep: choose a shorter path."
@@ -211,6 +215,7 @@ class FilesClient:
             EtagMismatch: The target changed since it was read.
             NotFound: No such source.
             Conflict: The target's folder does not exist.
+            InvalidName: Nextcloud accepts no such name for the target.
         """
         return await self._transfer("MOVE", source, target, overwrite)
 
@@ -219,7 +224,7 @@ class FilesClient:
         return await self._transfer("COPY", source, target, overwrite)
 
     async def _transfer(self, method: str, source: str, target: str, overwrite: str | None) -> Entry | None:
-        old, new = _below_top(source), _below_top(target)
+        old, new = await self._looked_at(_below_top(source)), _new(target)
         if dav.same(old, new[: len(old)]):
             raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
         headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
@@ -245,7 +250,7 @@ class FilesClient:
             NotFound: No such file or folder.
             EtagMismatch: It changed since it was read.
         """
-        segments = _below_top(path)
+        segments = await self._looked_at(_below_top(path))
         shown = dav.join(segments)
         headers = {} if version is None else await self._unchanged(segments, version)
         sentences = {404: troubles.missing(shown)}
@@ -291,6 +296,15 @@ class FilesClient:
             raise errors.NotFound(f"There is no folder {quoted(query.folder)} to search in.") from error
         return rows[:limit], len(rows) > limit
 
+    async def _looked_at(self, segments: dav.Segments) -> dav.Segments:
+        """Look first whether something is there, where Nextcloud answers as if there always were.
+
+        Reading such a name is answered as a passing trouble, and deleting it as if it had been there.
+        """
+        if segments and dav.is_kept(segments[-1]):
+            await self.info(dav.join(segments))
+        return segments
+
     async def _unchanged(
         self, segments: dav.Segments, word: str, *, only_files: bool = False
     ) -> dict[str, str]:
@@ -316,8 +330,11 @@ class FilesClient:
         async with aclosing(self._propfind(segments, properties, depth="0")) as found:
             async for some in found:
                 for located, response in some:
-                    if dav.same(located, segments):
-                        return located, response
+                    if not dav.same(located, segments):
+                        continue
+                    if response.text("d:getetag") == _NO_ETAG and dav.is_kept(located[-1]):
+                        raise errors.NotFound(troubles.missing(dav.join(segments)))
+                    return located, response
         raise troubles.not_what_was_asked(dav.join(segments))
 
     def _propfind(
@@ -358,4 +375,15 @@ def _below_top(path: str) -> dav.Segments:
     segments = dav.split(path)
     if not segments:
         raise errors.InvalidInput("The top folder itself cannot be used here: name something inside it.")
+    return segments
+
+
+def _new(path: str) -> dav.Segments:
+    segments = _below_top(path)
+    if any(dav.is_kept(segment) for segment in segments):
+        # To a request that must overwrite nothing, Nextcloud says that the name is taken instead.
+        raise errors.InvalidName(
+            f"Nextcloud accepts no name that ends in {quoted(dav.KEPT_ENDING)}, which it keeps for uploads "
+            "under way: choose another name."
+        )
     return segments

@@ -90,7 +90,9 @@ class TrashClient:
             raise errors.InvalidInput("That is not a trash id: take one from nc_files_list_trash.")
         gone = f"Nothing in the trash has the id {quoted(trash_id)}: see nc_files_list_trash."
         entry = await self._find(segments, gone)
-        headers = {"Destination": f"{self._http.base}{self._restore.url(segments)}", "Overwrite": "F"}
+        # Every name in the restore folder counts as taken, so `Overwrite: F` is always refused. Without
+        # it nothing is overwritten either: a name that is taken gets "(restored)".
+        headers = {"Destination": f"{self._http.base}{self._restore.url(segments)}"}
         with troubles.in_doubt(entry.original_path):
             await self._http.request("MOVE", self._tree.url(segments), headers=headers, sentences={404: gone})
         return entry

@@ -33,6 +33,7 @@ from nextcloud_mcp_server.sandbox.files import (
     split_path,
 )
 from nextcloud_mcp_server.sandbox.node import Node
+from nextcloud_mcp_server.sandbox.partial import answer_partial, is_partial
 from nextcloud_mcp_server.sandbox.propfind import (
     Place,
     find_favorites,
@@ -40,7 +41,14 @@ from nextcloud_mcp_server.sandbox.propfind import (
     nodes_to_depth,
     patch_properties,
 )
-from nextcloud_mcp_server.sandbox.transfer import check_conditions, download, empty, read_body
+from nextcloud_mcp_server.sandbox.transfer import (
+    check_conditions,
+    destination_taken,
+    download,
+    empty,
+    overwrite_refused,
+    read_body,
+)
 
 _ALLOWED_ON_FOLDER = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, REPORT"
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
@@ -64,6 +72,10 @@ class FilesRequest:
         handler = _HANDLERS.get(self.request.method)
         if handler is None:
             raise not_implemented(self.request.method)
+        if is_partial(self.place.tree, self.path):
+            return await answer_partial(
+                self.request, self.place, self.path, headers=self.headers, allowed=_ALLOWED_ON_FOLDER
+            )
         try:
             unchanged = check_conditions(self.request, self.place.tree.find(self.path))
             return unchanged or await handler(self)
@@ -140,6 +152,8 @@ class FilesRequest:
                 "The resource you tried to create already exists",
                 headers={"Allow": _ALLOWED_ON_FOLDER},
             )
+        if is_partial(self.place.tree, self.path.rpartition("/")[0]):
+            raise conflict("Parent node is not a collection")
         node = self.place.tree.make_folder(self.path)
         return empty(201, **{"OC-FileId": node.oc_id})
 
@@ -186,13 +200,8 @@ class FilesRequest:
         if parent is None:
             raise conflict("The destination node is not found")
         target = tree.find(destination)
-        if target is not None and self.request.headers.get("overwrite", "T").upper() == "F":
-            raise DavFault(
-                412,
-                "Sabre\\DAV\\Exception\\PreconditionFailed",
-                "The destination node already exists, and the overwrite header is set to false",
-                header="Overwrite",
-            )
+        if overwrite_refused(self.request) and (target is not None or is_partial(tree, destination)):
+            raise destination_taken()
         source = "/" + "/".join(split_path(self.path))
         if destination == source:
             raise forbidden("Source and destination uri are identical.")

@@ -12,7 +12,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.faults import Area, FaultStatus, LostAnswer
 from nextcloud_mcp_server.sandbox.faulty import faulty_reply
-from nextcloud_mcp_server.sandbox.identity import IDENTITY_KEY, SESSION_KEY, Identity
+from nextcloud_mcp_server.sandbox.identity import (
+    COOKIE_PROBE,
+    IDENTITY_KEY,
+    PROBED_KEY,
+    SESSION_KEY,
+    Identity,
+)
 from nextcloud_mcp_server.sandbox.node import INSTANCE_ID
 from nextcloud_mcp_server.sandbox.reply import page, web_server_page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog, RequestRecord
@@ -138,6 +144,8 @@ class _Visit:
             session: Session = self._scope[SESSION_KEY]
             if session is not self._known:
                 self._add_cookies(MutableHeaders(scope=message), session)
+            if self._scope.get(PROBED_KEY):
+                MutableHeaders(scope=message).append("Set-Cookie", f"{COOKIE_PROBE}=test; Max-Age=3600")
         if not self._lost:
             await self._forward(message)
 

@@ -17,6 +17,10 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 
 SESSION_KEY = "nextcloud_mcp_server.sandbox.session"
 IDENTITY_KEY = "nextcloud_mcp_server.sandbox.identity"
+PROBED_KEY = "nextcloud_mcp_server.sandbox.probed"
+COOKIE_PROBE = "cookie_test"
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _DAV_REALM = {"WWW-Authenticate": 'Basic realm="Nextcloud", charset="UTF-8"'}
 _OCS_REALM = {"WWW-Authenticate": 'Basic realm="Authorisation Required"'}
@@ -91,7 +95,7 @@ class Gate:
         if cors and session.uid is not None:
             session = self._renew(request)
         if session.uid is not None:
-            if area == "dav" and session.cors:
+            if area == "dav" and session.cors and request.method not in _READING:
                 return Refusal.CSRF
             return self._from_session(session)
         if scheme.lower() == "basic":
@@ -100,12 +104,22 @@ class Gate:
             found = self._from_bearer(credentials.strip())
         else:
             found = Refusal.ANONYMOUS
-        if isinstance(found, Identity):
+        if isinstance(found, Identity) and self._opens_session(request, found):
             session.uid = found.user.uid
             session.login_name = found.login_name
             session.app_password = found.app_password.secret if found.app_password else None
-            session.cors = cors
+            session.cors = cors or found.kind == "bearer"
         return found
+
+    def _opens_session(self, request: Request, found: Identity) -> bool:
+        """Tell whether the cookies of this answer will act as the person.
+
+        A password opens a session only for clients that bring back a first cookie; tokens always do.
+        """
+        if found.kind != "basic" or found.app_password is not None or COOKIE_PROBE in request.cookies:
+            return True
+        request.scope[PROBED_KEY] = True
+        return False
 
     def sign_in(self, login_name: str, password: str, address: str) -> Identity | Refusal:
         """Check a name and a password, and count a bad one."""

@@ -116,7 +116,7 @@ class LoginFlow:
 class Session:
     """A browser session or the one that every API answer opens by its cookies.
 
-    `cors` marks a session that a plain app request opened: DAV refuses it as a CSRF risk.
+    `cors` marks a session that a bearer or a plain app request opened: as a CSRF risk, DAV lets it only read.
     """
 
     id: str

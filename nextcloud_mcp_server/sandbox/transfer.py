@@ -44,6 +44,21 @@ def check_conditions(request: Request, node: Node | None) -> Response | None:
     )
 
 
+def overwrite_refused(request: Request) -> bool:
+    """Tell whether the request wants nothing to be replaced."""
+    return request.headers.get("overwrite", "T").upper() == "F"
+
+
+def destination_taken() -> DavFault:
+    """Say that the name to move to exists, which was to replace nothing."""
+    return DavFault(
+        412,
+        "Sabre\\DAV\\Exception\\PreconditionFailed",
+        "The destination node already exists, and the overwrite header is set to false",
+        header="Overwrite",
+    )
+
+
 def download(request: Request, node: Node) -> Response:
     """Answer GET or HEAD for a file."""
     name = quote(node.name, safe="")

@@ -22,7 +22,13 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
 from nextcloud_mcp_server.sandbox.files import TrashItem
 from nextcloud_mcp_server.sandbox.propfind import http_date, stub_properties
 from nextcloud_mcp_server.sandbox.state import User
-from nextcloud_mcp_server.sandbox.transfer import download_content, empty, read_body
+from nextcloud_mcp_server.sandbox.transfer import (
+    destination_taken,
+    download_content,
+    empty,
+    overwrite_refused,
+    read_body,
+)
 
 _USUAL = [
     f"{{{DAV}}}{name}"
@@ -85,6 +91,9 @@ async def _answer_entry(
             destination = unquote(request.headers.get("destination", ""))
             if f"{base}/trashbin/{user.uid}/restore/" not in destination:
                 raise forbidden("")
+            if overwrite_refused(request):
+                # Every name in the restore folder counts as taken.
+                raise destination_taken()
             user.files.restore(item)
             return empty(201)
         case _:

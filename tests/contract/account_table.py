@@ -6,6 +6,7 @@ from tests.contract.login_steps import (
     at_login_address,
     bad_logins,
     cookies_of,
+    cookies_of_bearer,
     disabled,
     flow_granted,
     flow_landed,
@@ -28,6 +29,7 @@ _BROWSER = "a real server's pages need a browser with JavaScript"
 _OCS_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True)
 _DAV_COOKIE = cookies_of("/remote.php/dav/files/alice/", method="PROPFIND")
 _NOTES_COOKIE = cookies_of("/index.php/apps/notes/api/v1/notes")
+_PASSWORD_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True, visits=1)
 _VISIT: tuple[Step, ...] = (flow_started, flow_landed, flow_picked)
 
 
@@ -54,9 +56,17 @@ ACCOUNTS: Table = {
     "auth/bruteforce_valid_app_password_notes": _blocked_with_app_password(),
     "auth/bruteforce_valid_app_password_ocs": _blocked_with_app_password(),
     "auth/bruteforce_valid_real_password_ocs": _BLOCKED,
+    "auth/cookie_confusion_dav_bob_basic_alice_app_password_cookie": case(
+        app_password("alice"), _PASSWORD_COOKIE
+    ),
+    "auth/cookie_confusion_dav_bob_basic_alice_bearer_cookie": case(app_password("alice"), cookies_of_bearer),
     "auth/cookie_confusion_dav_bob_basic_alice_dav_cookie": case(_DAV_COOKIE),
     "auth/cookie_confusion_dav_bob_basic_alice_notes_cookie": case(_NOTES_COOKIE),
     "auth/cookie_confusion_dav_bob_basic_alice_ocs_cookie": case(_OCS_COOKIE),
+    "auth/cookie_confusion_dav_bob_basic_alice_first_password_cookie": case(_PASSWORD_COOKIE),
+    "auth/cookie_confusion_dav_get_alice_file_bob_basic_alice_bearer_cookie": case(
+        file("Rec/ck.txt", "hers"), app_password("alice"), cookies_of_bearer
+    ),
     "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_dav_cookie": case(folder("Rec"), _DAV_COOKIE),
     "auth/cookie_confusion_dav_put_alice_files_bob_basic_alice_notes_cookie": case(
         folder("Rec"), _NOTES_COOKIE

@@ -50,24 +50,41 @@ def wrong_password(person: str = "alice") -> Step:
     return step
 
 
-def cookies_of(path: str, *, ocs: bool = False, method: str = "GET") -> Step:
-    """Take the cookies that alice gets with this request."""
+def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", visits: int = 2) -> Step:
+    """Take the cookies that alice has after this request, sent as often by a client that keeps cookies.
+
+    With a password the first answer only finds out whether cookies come back; the second opens the session.
+    """
 
     async def step(session: Session) -> None:
         headers = {"OCS-APIRequest": "true"} if ocs else {}
         if method == "PROPFIND":
             headers["Depth"] = "0"
-        take_cookies(session, await session.server.send(method, path, headers=headers))
+        for _ in range(visits):
+            sent = {**headers, "Cookie": session.cookies} if session.cookies else headers
+            answer = await session.server.send(
+                method, path, password=session.passwords.get("alice"), headers=sent
+            )
+            take_cookies(session, expect(answer, 200, 207))
 
     return step
 
 
+async def cookies_of_bearer(session: Session) -> None:
+    """Take the cookies that alice gets with the first answer to her app password as a bearer."""
+    headers = {"OCS-APIRequest": "true", "Authorization": f"Bearer {session.passwords['alice']}"}
+    path = "/ocs/v2.php/cloud/user?format=json"
+    take_cookies(session, expect(await session.server.send("GET", path, person=None, headers=headers), 200))
+
+
 def take_cookies(session: Session, response: httpx2.Response) -> None:
-    """Remember the cookies of an answer for the recorded request."""
+    """Remember the cookies of an answer for the recorded request, as a browser does."""
     known = dict(pair.split("=", 1) for pair in session.cookies.split("; ") if pair)
     for item in response.headers.get_list("set-cookie"):
         name, _, value = item.partition(";")[0].partition("=")
         known[name] = value
+        if value == "deleted":
+            del known[name]
     session.cookies = "; ".join(f"{key}={value}" for key, value in known.items())
 
 

@@ -18,6 +18,7 @@ from tests.contract.server import Server
 FILES = "/remote.php/dav/files"
 NOTES = "/index.php/apps/notes/api/v1/notes"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
+_EMAIL = "alice@example.test"
 _FAVORITE = (
     b'<?xml version="1.0"?><d:propertyupdate xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns">'
     b"<d:set><d:prop><oc:favorite>1</oc:favorite></d:prop></d:set></d:propertyupdate>"
@@ -48,7 +49,7 @@ async def clean(server: Server) -> None:
 
 
 async def learn_names(session: Session) -> None:
-    """Bind what a real server's people are called."""
+    """Bind what a real server's people are called, and give alice the recorded address once."""
     if session.server.sandbox is not None:
         return
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder")):
@@ -56,8 +57,17 @@ async def learn_names(session: Session) -> None:
             answer = await session.server.send(
                 "GET", "/ocs/v2.php/cloud/user?format=json", person=uid, headers={"OCS-APIRequest": "true"}
             )
-            session.server.display_names[uid] = answer.json()["ocs"]["data"]["displayname"]
+            data = answer.json()["ocs"]["data"]
+            session.server.display_names[uid] = data["displayname"]
+            if uid == "alice" and data["email"] != _EMAIL:
+                await _set_email(session.server)
         session.bind(name, session.server.display_names[uid])
+
+
+async def _set_email(server: Server) -> None:
+    headers = {"OCS-APIRequest": "true", "Content-Type": "application/json"}
+    body = json.dumps({"key": "email", "value": _EMAIL}).encode()
+    expect(await server.send("PUT", "/ocs/v2.php/cloud/users/alice", headers=headers, body=body), 200)
 
 
 def folder(path: str) -> Step:

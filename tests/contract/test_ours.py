@@ -1,5 +1,7 @@
 """Our own client keeps its promises on the same servers as the recordings."""
 
+from functools import partial
+
 import pytest
 from httpx2 import AsyncClient
 from pydantic import SecretStr
@@ -256,6 +258,21 @@ async def test_what_was_deleted_is_found_in_the_trash_and_restored(alice: Accoun
         await alice.trash.restore(entry.trash_id)
 
 
+async def test_what_is_restored_replaces_nothing(alice: Account) -> None:
+    await alice.files.write("/Rec/a.md", b"old")
+    await alice.files.delete("/Rec/a.md")
+    entry = await alice.trash.find_deleted("/Rec/a.md")
+    await alice.files.write("/Rec/a.md", b"new")
+
+    assert entry is not None
+    await alice.trash.restore(entry.trash_id)
+
+    listed = await alice.files.list_folder("/Rec")
+    assert {item.name for item in listed.entries} == {"a.md", "a (restored).md"}
+    assert (await alice.files.read("/Rec/a.md", length=9)).data == b"new"
+    assert (await alice.files.read("/Rec/a (restored).md", length=9)).data == b"old"
+
+
 @pytest.mark.parametrize(
     ("path", "error"),
     [
@@ -270,6 +287,32 @@ async def test_a_write_that_cannot_be_says_why(
 ) -> None:
     with pytest.raises(error):
         await alice.files.write(path, b"x")
+
+
+async def test_a_name_that_is_kept_for_uploads_is_never_shown_or_made(alice: Account) -> None:
+    files, kept = alice.files, "/Rec/x.part"
+    await files.write("/Rec/a.md", b"x")
+
+    for attempt in (
+        partial(files.write, kept, b"x", version="etag"),
+        partial(files.create_folder, kept),
+        partial(files.create_folder, f"{kept}/inside"),
+        partial(files.move, "/Rec/a.md", kept),
+        partial(files.copy, "/Rec/a.md", kept),
+    ):
+        with pytest.raises(errors.InvalidName, match=r"choose another name"):
+            await attempt()
+    for look in (
+        partial(files.info, kept),
+        partial(files.details, kept),
+        partial(files.read, kept, length=1),
+        partial(files.delete, kept),
+        partial(files.move, kept, "/Rec/b.md"),
+    ):
+        with pytest.raises(errors.NotFound):
+            await look()
+
+    assert [entry.name for entry in (await files.list_folder("/Rec")).entries] == ["a.md"]
 
 
 async def test_someone_elses_files_cannot_be_searched(alice: Account, bob: Account) -> None:

@@ -35,6 +35,7 @@ _TRASHED = (
     deleted("Rec/q&a.txt", "q" * 19, 1795813436),
     deleted("Rec/copy of plain #1.txt", "c" * 21, 1795813435),
 )
+_SOURCE = case(file("Rec/src.txt"))
 _LOCK = "a lock lasts as long as another request runs"
 _QUOTA = "a quota is set by the administrator"
 
@@ -61,12 +62,14 @@ WEBDAV: Table = {
     "webdav/copy_201": case(_PLAIN),
     "webdav/copy_overwrite_f_412": case(_PLAIN, _COPY),
     "webdav/copy_overwrite_t_204": case(_PLAIN, _COPY),
+    "webdav/copy_to_part_400": _SOURCE,
     "webdav/copy_unencoded_hash_destination": case(_COND_3),
     "webdav/copy_unencoded_space_destination": case(_COND_3),
     "webdav/delete_204": case(file("Rec/q&a.txt")),
     "webdav/delete_404": _REC,
     "webdav/delete_if_match_stale_412": case(file("Rec/mtime.txt", "hello")),
     "webdav/delete_locked_423": _locked(),
+    "webdav/delete_part_204": _REC,
     "webdav/delete_root": case(),
     "webdav/get_200": _NEW,
     "webdav/get_404": _REC,
@@ -74,6 +77,7 @@ WEBDAV: Table = {
     "webdav/get_locked_423": _locked(),
     "webdav/get_on_collection": _REC,
     "webdav/get_other_user_root": case(),
+    "webdav/get_part_503": _REC,
     "webdav/get_range_206": _NEW,
     "webdav/get_range_416": _NEW,
     "webdav/head_200": _NEW,
@@ -81,7 +85,9 @@ WEBDAV: Table = {
     "webdav/mkcol_201": case(),
     "webdav/mkcol_automkcol": _REC,
     "webdav/mkcol_exists_405": _REC,
+    "webdav/mkcol_in_part_409": _REC,
     "webdav/mkcol_parent_missing_409": case(),
+    "webdav/mkcol_part_405": _REC,
     "webdav/move_201": case(file("Rec/100% done.txt"), folder("Rec/Ünï cödé 日本")),
     "webdav/move_default_overwrites": case(_COND_3, file("Rec/empty.txt", "")),
     "webdav/move_dest_parent_missing_409": case(_PLAIN),
@@ -91,9 +97,11 @@ WEBDAV: Table = {
     "webdav/move_literal_plus": case(file("Rec/a+b.txt")),
     "webdav/move_locked_500": _locked(),
     "webdav/move_onto_itself_403": case(_PLAIN),
+    "webdav/move_part_500": _REC,
     "webdav/move_path_only_destination": case(_COND),
     "webdav/move_source_404": _REC,
     "webdav/move_source_missing_path_only_destination_404": _REC,
+    "webdav/move_to_part_412": _SOURCE,
     "webdav/propfind_404": case(),
     "webdav/propfind_bad_xml_400": case(),
     "webdav/propfind_depth0_root": case(loose=True),
@@ -104,6 +112,9 @@ WEBDAV: Table = {
     "webdav/propfind_legacy_webdav": case(*_LISTED),
     "webdav/propfind_no_body_depth1": case(*_LISTED),
     "webdav/propfind_other_user_207_stub": case(),
+    "webdav/propfind_part_207": _REC,
+    "webdav/propfind_part_props_207": _REC,
+    "webdav/propfind_part_system_tags_500": _REC,
     "webdav/propfind_quota_limited": case(full("bob"), sandbox_only=_QUOTA),
     "webdav/propfind_unicode_dir": case(folder("Rec/Ünï cödé 日本")),
     "webdav/proppatch_favorite": _NEW,
@@ -131,6 +142,7 @@ WEBDAV: Table = {
     "webdav/put_on_collection_409": _REC,
     "webdav/put_parent_missing_404": case(),
     "webdav/put_part_extension_400": _REC,
+    "webdav/put_part_if_none_match_star_412": _REC,
     "webdav/put_quota_507": case(full("bob"), sandbox_only=_QUOTA, person="bob"),
     "webdav/put_trailing_dot": _REC,
     "webdav/put_trailing_space": _REC,
@@ -151,6 +163,7 @@ WEBDAV: Table = {
     "trashbin/get_content": case(*_TRASHED),
     "trashbin/list": case(*_TRASHED),
     "trashbin/restore_201": case(*_TRASHED),
+    "trashbin/restore_overwrite_f_412": case(*_TRASHED),
     "trashbin/restore_missing_404": case(*_TRASHED, trash_entry_removed("trash%20me%20%231.txt.d1795813520")),
 }
 

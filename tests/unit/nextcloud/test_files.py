@@ -574,3 +574,37 @@ async def test_whether_this_very_file_is_at_a_path() -> None:
 
     assert answers == [True, False, False]
     assert not await files.holds("../a", "7")
+
+
+@pytest.mark.parametrize("path", ["x.part", "X.Part", "x.part/inside"])
+async def test_a_name_that_nextcloud_keeps_for_uploads_is_refused_before_any_request(path: str) -> None:
+    files = client(network())
+
+    with pytest.raises(errors.InvalidName, match=r"'\.part', which it keeps for uploads .*another name"):
+        await files.write(path, b"x")
+    with pytest.raises(errors.InvalidName):
+        await files.create_folder(path)
+    with pytest.raises(errors.InvalidName):
+        await files.copy("a", path)
+
+
+async def test_what_nextcloud_shows_at_a_name_kept_for_uploads_is_not_there() -> None:
+    phantom = recorded("webdav/propfind_part_props_207")
+    net = network(phantom, phantom, phantom)
+    files = client(net)
+
+    with pytest.raises(errors.NotFound, match=r"There is no 'Rec/x\.part'"):
+        await files.info("Rec/x.part")
+    with pytest.raises(errors.NotFound):
+        await files.delete("Rec/x.part")
+    with pytest.raises(errors.NotFound):
+        await files.read("Rec/x.part", length=1)
+
+    assert {request.method for request in net.seen} == {"PROPFIND"}
+
+
+async def test_a_real_file_with_that_ending_is_read_and_deleted() -> None:
+    net = network(multistatus([entry("x.part")]), httpx2.Response(204))
+
+    assert await client(net).delete("x.part") == "x.part"
+    assert [request.method for request in net.seen] == ["PROPFIND", "DELETE"]

@@ -70,7 +70,7 @@ async def test_a_nextcloud_without_a_trash_is_said_to_have_none() -> None:
         await client(network(GONE)).list_items(limit=1)
 
 
-async def test_a_restore_goes_to_the_restore_folder_and_overwrites_nothing() -> None:
+async def test_a_restore_goes_to_the_restore_folder_which_refuses_every_overwrite_f() -> None:
     entry = deleted("a%20b.d1", "odd", "Docs/a b")
     net = network(multistatus([entry]), recorded("trashbin/restore_201"))
 
@@ -78,7 +78,7 @@ async def test_a_restore_goes_to_the_restore_folder_and_overwrites_nothing() -> 
 
     assert restored.original_path == "Docs/a b"
     assert net.seen[1].method == "MOVE"
-    assert net.seen[1].headers["Overwrite"] == "F"
+    assert "Overwrite" not in net.seen[1].headers
     assert (
         net.seen[1].headers["Destination"]
         == "https://cloud.example.org/remote.php/dav/trashbin/alice/restore/a%20b.d1"

@@ -11,13 +11,15 @@ OCS = {"OCS-APIRequest": "true"}
 USER = "/ocs/v2.php/cloud/user?format=json"
 NOTES = "/index.php/apps/notes/api/v1/notes"
 HOME = "/remote.php/dav/files/alice/"
+PROBE = "cookie_test=test"
 
 
 async def cookies_of(
     client: httpx2.AsyncClient, method: str, url: str, headers: dict[str, str] | None = None
 ) -> str:
-    response = await client.request(method, url, headers=headers)
-    return "; ".join(cookie.partition(";")[0] for cookie in response.headers.get_list("Set-Cookie"))
+    """Ask as a client that keeps cookies, and give those it has afterwards."""
+    response = await client.request(method, url, headers={**(headers or {}), "Cookie": PROBE})
+    return "; ".join([PROBE, *(item.partition(";")[0] for item in response.headers.get_list("Set-Cookie"))])
 
 
 async def test_every_first_answer_sets_session_cookies(alice: httpx2.AsyncClient) -> None:
@@ -29,7 +31,48 @@ async def test_every_first_answer_sets_session_cookies(alice: httpx2.AsyncClient
         "nc_sameSiteCookielax",
         "nc_sameSiteCookiestrict",
         "ocsandbox001",
+        "cookie_test",
     ]
+
+
+@pytest.mark.parametrize(("visits", "acting"), [(1, "bob"), (2, "alice")])
+async def test_a_password_opens_a_session_once_the_first_cookies_have_come_back(
+    alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient, visits: int, acting: str
+) -> None:
+    first = (await alice.get(USER, headers=OCS)).headers.get_list("Set-Cookie")
+    kept = OCS | {"Cookie": "; ".join(item.partition(";")[0] for item in first)}
+    for _ in range(visits - 1):
+        await alice.get(USER, headers=kept)
+
+    response = await anybody.get(USER, headers=kept, auth=("bob", "bob"))
+
+    assert response.headers["X-User-Id"] == acting
+
+
+async def test_an_app_password_opens_a_session_with_the_first_answer(
+    sandbox: Sandbox, anybody: httpx2.AsyncClient
+) -> None:
+    secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
+    first = (await anybody.get(USER, headers=OCS, auth=("alice", secret))).headers.get_list("Set-Cookie")
+    cookies = "; ".join(item.partition(";")[0] for item in first)
+
+    response = await anybody.get(USER, headers=OCS | {"Cookie": cookies}, auth=("bob", "bob"))
+
+    assert response.headers["X-User-Id"] == "alice"
+
+
+async def test_dav_only_reads_with_the_cookie_of_a_bearer(
+    sandbox: Sandbox, anybody: httpx2.AsyncClient
+) -> None:
+    sandbox.state.users["alice"].files.put("/hers.txt", b"hers")
+    secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
+    cookies = {"Cookie": await cookies_of(anybody, "GET", USER, OCS | {"Authorization": f"Bearer {secret}"})}
+
+    read = await anybody.get(f"{HOME}hers.txt", headers=cookies, auth=("bob", "bob"))
+    write = await anybody.put(f"{HOME}hers.txt", headers=cookies, auth=("bob", "bob"), content=b"x")
+
+    assert (read.status_code, read.text) == (200, "hers")
+    assert (write.status_code, "CSRF check not passed." in write.text) == (401, True)
 
 
 @pytest.mark.parametrize("password", ["bob", "wrong"])

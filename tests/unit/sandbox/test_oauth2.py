@@ -210,7 +210,9 @@ async def test_a_session_cookie_beats_an_access_token(
     client: OAuthClient,
 ) -> None:
     tokens = await redeem(anybody, client, await code_for(browser, client))
-    cookies = (await bob.get(USER, headers=OCS)).headers.get_list("Set-Cookie")
+    cookies = (await bob.get(USER, headers=OCS | {"Cookie": "cookie_test=test"})).headers.get_list(
+        "Set-Cookie"
+    )
     headers = {"Authorization": f"Bearer {tokens['access_token']}", "Cookie": "; ".join(cookies)}
 
     answer = await anybody.get(USER, headers=OCS | headers)

@@ -61,6 +61,17 @@ async def test_an_entry_is_moved_to_the_restore_folder_only(
     assert response.status_code == 403
 
 
+async def test_every_name_in_the_restore_folder_counts_as_taken(
+    sandbox: Sandbox, alice: httpx2.AsyncClient, entry: str
+) -> None:
+    headers = {"Destination": f"{_TRASH}/restore/free", "Overwrite": "F"}
+
+    response = await alice.request("MOVE", f"{_TRASH}/trash/{entry}", headers=headers)
+
+    assert (response.status_code, "<s:header>Overwrite</s:header>" in response.text) == (412, True)
+    assert sandbox.state.users["alice"].files.find_trash(entry) is not None
+
+
 async def test_someone_elses_trash_is_forbidden(alice: httpx2.AsyncClient) -> None:
     response = await alice.request("PROPFIND", "/remote.php/dav/trashbin/bob/trash")
 
