@@ -153,6 +153,10 @@ class MemoryVisits:
 
     # What the pages ask
 
+    @property
+    def can_switch(self) -> bool:
+        return True
+
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         self._call("begin_sign_in")
         # Sealed values end in such signs.
@@ -269,6 +273,9 @@ class MemoryVisits:
     async def remove(self, who: SignedIn, client_id: str) -> None:
         self._change("remove", who, client_id)
         del self.clients[who.principal.subject, client_id]
+
+    async def sign_out_client(self, who: SignedIn, client_id: str) -> None:
+        raise NotImplementedError
 
     async def disconnect(self, who: SignedIn) -> bool:
         self._call("disconnect")

@@ -171,10 +171,9 @@ async def test_a_refused_token_that_a_call_found_during_its_renewal_is_not_found
     async with anyio.create_task_group() as group:
         group.start_soon(replica.accounts.reject, ALICE, opened)
         await gate.came.wait()
-        between = await replica.accounts.open(ALICE, READ)
+        assert (await replica.accounts.open(ALICE, READ)).version == opened.version
         gate.open.set()
 
-    assert between.version == opened.version
     assert (await replica.accounts.open(ALICE, READ)).version == opened.version + 1
 
 

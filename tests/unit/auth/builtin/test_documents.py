@@ -278,7 +278,7 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
     )
 
     assert [
-        rules.allow(host)
+        rules.allow_host(host)
         for host in (
             "claude.ai",
             "www.claude.ai",
@@ -289,8 +289,8 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
             "notexample.org",
         )
     ] == [True, False, True, False, False, False, False]
-    assert AllowedClients().allow("anybody.test")
-    assert not AllowedClients(denied=frozenset({"anybody.test"})).allow("anybody.test")
+    assert AllowedClients().allow_host("anybody.test")
+    assert not AllowedClients(denied=frozenset({"anybody.test"})).allow_host("anybody.test")
 
 
 async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_counts_no_more() -> None:
