@@ -8,7 +8,7 @@ import pytest
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.web.account import TOLD
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
-from nextcloud_mcp_server.web.problem import ACCOUNT, PEOPLE, PERSONAL, Problems, problem_of
+from nextcloud_mcp_server.web.problem import ACCOUNT, CLIENT, PEOPLE, PERSONAL, Problems, problem_of
 
 # What only those who build this know, in both languages.
 JARGON = re.compile(
@@ -101,6 +101,7 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
     built = (
         *("scope.", "scope_detail.", "action.", "problem.", "told.", "moment.", "month."),
         *("declined.", "gone.", "not_me.", "sign_in.", "nextcloud.", "waiting.minute", "waiting.moments"),
+        *("cancelled.", "denied.", "not_possible.", "sent.", "switch.", "to_sign_in."),
     )
 
     assert used <= catalogue("en").keys()
