@@ -14,7 +14,7 @@ UNUSED = timedelta(hours=24)
 IDLE = timedelta(days=90)
 
 #: How exactly the last use is known: a write for every token would cost more than it tells.
-_EXACT_TO = timedelta(hours=1)
+_EXACT_TO = timedelta(days=1)
 
 
 class ClientRecords(Protocol):
