@@ -57,8 +57,9 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     async def core() -> PeopleCore:
         return cast("PeopleCore", await parts.core.get())
 
+    limits = Limits()
     way = (
-        _builtin(settings, site, core, outside)
+        _builtin(settings, site, core, outside, limits)
         if settings.mode == "builtin"
         else _oidc(settings, site, outside)
     )
@@ -73,7 +74,6 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
             yield
 
     parts = assemble(settings, Front(caller=caller_of, open_core=way.open_core, token_scopes=scopes_of))
-    limits = Limits()
     pages = people_routes(
         visits,
         keys=lambda: cores.keys(settings).derive("forms"),
@@ -136,10 +136,11 @@ def _oidc(settings: Settings, site: Site, outside: Outside) -> Way:
     )
 
 
-def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside) -> Way:
+def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside, limits: Limits) -> Way:
     """Sign people in with Nextcloud, and give their clients tokens ourselves."""
     from nextcloud_mcp_server import builtin  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
+    from nextcloud_mcp_server.web.client_limits import ClientLimits  # noqa: PLC0415 - this mode only
 
     documents = builtin.open_documents(outside)
 
@@ -169,6 +170,7 @@ def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside) ->
         mcp_path=MCP_PATH,
         scopes=scopes,
         registers=settings.client_registration,
+        limits=ClientLimits(limits),
     )
     return Way(
         open_core=open_core,

@@ -24,6 +24,9 @@ class ClientRepository:
 
     async def find(self, client_id: str) -> Client | None:
         """Read a client; None too when its key is missing: it can register again, or be read again."""
+        if "\0" in client_id:
+            # PostgreSQL refuses the question, and a stranger may ask anything.
+            return None
         query = select(clients).where(clients.c.client_id == client_id)
         async with self._transactions.reading() as connection:
             row = (await connection.execute(query)).one_or_none()

@@ -10,7 +10,6 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -35,7 +34,6 @@ _MOST_TOKENS = 8_192
 _IPV6_HOST_BITS = 64
 _CALLBACKS = "/oauth/callback/"
 _PAGES = ("/oauth/", "/account", "/authorize")
-_CLIENTS = frozenset({"/token", "/register", "/revoke"})
 
 
 class Kind(StrEnum):
@@ -182,12 +180,9 @@ class AddressLimits:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        address = _network(client_address(scope))
+        address = network_of(client_address(scope))
         if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
             await self._mcp(address, scope, receive, send)
-            return
-        if path in _CLIENTS:
-            await self._client(address, scope, receive, send)
             return
         try:
             if path.startswith(_CALLBACKS):
@@ -218,27 +213,6 @@ class AddressLimits:
 
         await self._app(scope, receive, send_counted)
 
-    async def _client(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count what clients ask for in vain: many people's clients share the address of a chat service."""
-        try:
-            await self._limits.check(Kind.CLIENT, address)
-        except TooManyRequests as error:
-            await _answer_client(error)(scope, receive, send)
-            return
-
-        async def send_counted(message: Message) -> None:
-            refused = (
-                message["type"] == "http.response.start"
-                and HTTPStatus.BAD_REQUEST <= message["status"] < HTTPStatus.INTERNAL_SERVER_ERROR
-            )
-            if refused:
-                # The one that goes too far has its answer; the next one is not looked at.
-                with suppress(TooManyRequests):
-                    await self._limits.count(Kind.CLIENT, address)
-            await send(message)
-
-        await self._app(scope, receive, send_counted)
-
     async def _learn(self, token: bytes | None, address: str, status: int) -> None:
         if token is None:
             # Every client's first request comes without one, to learn where to get it.
@@ -257,14 +231,8 @@ class AddressLimits:
                 self._worked.popitem(last=False)
 
 
-def _answer_client(error: TooManyRequests) -> Response:
-    body = {"error": "temporarily_unavailable", "error_description": str(error)}
-    response = JSONResponse(body, HTTPStatus.TOO_MANY_REQUESTS, CORS)
-    response.headers["Retry-After"] = str(error.retry_after_seconds)
-    return response
-
-
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """Name what one party may have many addresses of: an IPv6 network, or else the address itself."""
     try:
         parsed = ip_address(address)
     except ValueError:

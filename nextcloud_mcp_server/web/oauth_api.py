@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -17,8 +17,9 @@ from nextcloud_mcp_server.auth.builtin.clients import Clients, authenticate
 from nextcloud_mcp_server.auth.builtin.metadata import KEYS, KEYS_PATH, server_metadata
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Issued, Tokens
-from nextcloud_mcp_server.errors import NextcloudMcpError, OAuthRefusal, TooManyRequests
+from nextcloud_mcp_server.errors import NextcloudMcpError, OAuthRefusal, StorageError, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
+from nextcloud_mcp_server.web.client_limits import ClientLimits
 from nextcloud_mcp_server.web.metadata import CORS, preflight
 from nextcloud_mcp_server.web.oauth_form import Credentials, body_of, form_of, only
 from nextcloud_mcp_server.web.proxies import client_address
@@ -63,9 +64,10 @@ def oauth_routes(
     mcp_path: str,
     scopes: Sequence[str],
     registers: bool,
+    limits: ClientLimits,
 ) -> list[BaseRoute]:
     """List the routes. `api` is asked with each request; `registers` says whether `/register` is there."""
-    answers = _Answers(api)
+    answers = _Answers(api, limits)
     described = _described(issuer, scopes, registers=registers)
     openid = _described(issuer, scopes, registers=registers, openid=True)
     routes: list[BaseRoute] = [
@@ -88,17 +90,19 @@ def oauth_routes(
 class _Answers:
     """The endpoints that ask the database, and nobody else."""
 
-    def __init__(self, api: Callable[[], Awaitable[Api]]) -> None:
+    def __init__(self, api: Callable[[], Awaitable[Api]], limits: ClientLimits) -> None:
         self._api = api
+        self._limits = limits
 
     async def token(self, request: Request) -> Response:
         """Exchange a code or a refresh token (RFC 6749 §4.1.3 and §6)."""
         form = await form_of(request)
         credentials = Credentials.of(request, form)
-        api = await self._api()
-        client = await _client(api, credentials)
-        issued = await _issue(api.tokens, client, form)
-        await api.clients.touch(client)
+        async with self._limits.attempt(client_address(request.scope), credentials.client_id):
+            api = await self._api()
+            client = await _client(api, credentials)
+            issued = await _issue(api.tokens, client, form)
+        await _touch(api.clients, client)
         return JSONResponse(_token_answer(issued))
 
     async def revoke(self, request: Request) -> Response:
@@ -108,9 +112,11 @@ class _Answers:
         token = only(form, "token")
         if token is None:
             raise OAuthRefusal("invalid_request", "The token is missing.")
-        api = await self._api()
-        client = await _client(api, credentials)
-        await api.tokens.revoke(token, client_id=client.client_id)
+        address = client_address(request.scope)
+        async with self._limits.attempt(address, credentials.client_id, always_counts=True):
+            api = await self._api()
+            client = await _client(api, credentials)
+            await api.tokens.revoke(token, client_id=client.client_id)
         return JSONResponse({})
 
     async def register(self, request: Request) -> Response:
@@ -120,10 +126,12 @@ class _Answers:
             described = strict_json.read(body)
         except ValueError as error:
             raise OAuthRefusal("invalid_client_metadata", f"The body was not read: {error}.") from None
-        registration = (await self._api()).registration
-        if registration is None:
-            raise OAuthRefusal("access_denied", "Clients cannot register themselves here.", status=403)
-        answer = await registration.register(described, address=client_address(request.scope))
+        address = client_address(request.scope)
+        async with self._limits.attempt(address):
+            registration = (await self._api()).registration
+            if registration is None:
+                raise OAuthRefusal("access_denied", "Clients cannot register themselves here.", status=403)
+            answer = await registration.register(described, address=address)
         return JSONResponse(answer, 201)
 
 
@@ -141,6 +149,14 @@ async def _client(api: Api, credentials: Credentials) -> Client:
             "unauthorized_client", "The administrator does not let people connect this client."
         )
     return client
+
+
+async def _touch(clients: Clients, client: Client) -> None:
+    """Note the use, if that can be: the tokens are given already, and must reach the client."""
+    try:
+        await clients.touch(client)
+    except StorageError as error:
+        logger.warning("the use of a client was not noted: %s", error)
 
 
 async def _issue(tokens: Tokens, client: Client, form: Mapping[str, Sequence[str]]) -> Issued:
@@ -234,6 +250,8 @@ async def _safely(request: Request, answer: Endpoint) -> Response:
         return await answer(request)
     except OAuthRefusal as refusal:
         return _refused(request, refusal)
+    except ClientDisconnect:
+        response = _error(400, "invalid_request", "The body ended early.")  # nobody is left to read it
     except TooManyRequests as error:
         response = _error(429, "temporarily_unavailable", str(error))
         response.headers["Retry-After"] = str(error.retry_after_seconds)

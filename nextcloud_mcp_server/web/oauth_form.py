@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote_plus
@@ -13,6 +14,8 @@ from nextcloud_mcp_server.errors import OAuthRefusal
 MOST_BYTES = 65_536
 _MOST_FIELDS = 64
 _FORM = "application/x-www-form-urlencoded"
+_CHARSET = re.compile(r"\bcharset\s*=\s*\"?(?P<name>[^\s;\"]*)")
+_CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
 #: The one parameter that may be there several times (RFC 8707 §2).
 _SEVERAL = "resource"
 
@@ -25,15 +28,22 @@ async def body_of(request: Request, content_type: str, *, error: str = "invalid_
     Raises:
         OAuthRefusal: It is of another type (400), or larger than any that is needed (413).
     """
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != content_type:
-        raise OAuthRefusal(error, f"Send the body as {content_type}.")
+    given = request.headers.getlist("content-type")
+    # A body in another charset would be one thing to us and another one to whoever stands before us.
+    if len(given) != 1 or not _says(given[0], content_type):
+        raise OAuthRefusal(error, f"Send the body as {content_type}, in UTF-8.")
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST_BYTES:
             raise OAuthRefusal(error, "The body is larger than this server takes.", status=413)
     return body
+
+
+def _says(header: str, content_type: str) -> bool:
+    given, _, parameters = header.lower().partition(";")
+    charset = _CHARSET.search(parameters)
+    return given.strip() == content_type and (charset is None or charset["name"] in _CHARSETS)
 
 
 async def form_of(request: Request) -> Form:

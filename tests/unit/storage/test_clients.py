@@ -57,6 +57,7 @@ async def test_a_client_is_found_by_its_id_as_it_was_stored(
     assert await database.clients.find(client.client_id) == client
     assert await database.clients.find(document.client_id) == document
     assert await database.clients.find("mcp-other") is None
+    assert await database.clients.find("mcp-\0") is None
     assert await database.clients.all() == [client, document]
 
 

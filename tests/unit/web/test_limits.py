@@ -30,7 +30,6 @@ class Site:
     def __init__(self, limits: Limits, *, most_tokens: int = 100) -> None:
         routes = [
             Route("/mcp", self._mcp, methods=["POST", "OPTIONS"]),
-            Route("/token", self._token, methods=["POST"]),
             Route("/{path:path}", self._page),
         ]
         self._app = AddressLimits(Starlette(routes=routes), limits, most_tokens=most_tokens)
@@ -44,10 +43,6 @@ class Site:
         self.calls += 1
         token = request.headers.get("authorization", "")[len("Bearer ") :].partition("-")[0]
         return PlainTextResponse(status_code={"good": 200, "odd": 404}.get(token, 401))
-
-    async def _token(self, request: Request) -> Response:
-        self.calls += 1
-        return PlainTextResponse(status_code=int((await request.body()).decode()))
 
     async def _page(self, _: Request) -> Response:
         return PlainTextResponse("page")
@@ -258,46 +253,3 @@ async def test_a_call_that_failed_for_another_reason_says_nothing_about_its_toke
         after = await client.post("/mcp", headers=odd)
 
     assert [answer.status_code for answer in (*answers, after)] == [404, 404, 404, 429]
-
-
-async def test_clients_that_are_refused_too_often_are_told_in_json_when_to_come_back(
-    limits: Limits, clock: Clock
-) -> None:
-    site = Site(limits)
-    async with site.client() as client:
-        statuses = [(await client.post("/token", content=b"400")).status_code for _ in range(2)]
-        turned_away = await client.post("/token", content=b"200")
-        clock.now += 61
-        again = await client.post("/token", content=b"200")
-
-    assert statuses == [400, 400]
-    assert turned_away.status_code == 429
-    assert turned_away.json()["error"] == "temporarily_unavailable"
-    assert turned_away.headers["Retry-After"] == "60"
-    assert turned_away.headers["Access-Control-Allow-Origin"] == "*"
-    assert again.status_code == 200
-    assert site.calls == 3
-
-
-async def test_clients_that_get_what_they_ask_for_are_never_counted(limits: Limits) -> None:
-    site = Site(limits)
-    async with site.client() as client:
-        statuses = [(await client.post("/token", content=b"200")).status_code for _ in range(9)]
-        statuses += [(await client.post("/token", content=b"503")).status_code for _ in range(9)]
-
-    assert set(statuses) == {200, 503}
-
-
-async def test_refusals_that_arrive_at_once_are_all_told_why(limits: Limits) -> None:
-    site = Site(limits)
-    answers: list[int] = []
-    async with site.client() as client, anyio.create_task_group() as group:
-
-        async def ask() -> None:
-            answers.append((await client.post("/token", content=b"400")).status_code)
-
-        for _ in range(6):
-            group.start_soon(ask)
-
-    assert set(answers) <= {400, 429}
-    assert answers.count(400) >= 2
