@@ -81,7 +81,7 @@ def test_everything_the_account_page_can_be_told_to_say_has_its_words(language: 
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("problems", [PERSONAL, PEOPLE, ACCOUNT])
+@pytest.mark.parametrize("problems", [PERSONAL, PEOPLE, CLIENT, ACCOUNT])
 def test_every_problem_has_its_words(language: str, problems: Problems) -> None:
     keys = catalogue(language).keys()
 
