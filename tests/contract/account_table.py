@@ -12,9 +12,9 @@ from tests.contract.login_steps import (
     flow_landed,
     flow_picked,
     flow_polled,
-    flow_signed_in,
     flow_started,
     in_maintenance,
+    signed_in,
     wrong_password,
 )
 from tests.contract.replay import Case, Step, Table, case
@@ -24,7 +24,6 @@ _MAINTENANCE = case(in_sandbox(in_maintenance), sandbox_only="maintenance mode i
 _THROTTLED = "it would lock the suite's address out for half an hour"
 _BLOCKED = case(bad_logins(11), sandbox_only=_THROTTLED)
 _DISABLED = case(disabled("bob"), sandbox_only="accounts are disabled by the administrator")
-_BROWSER = "a real server's pages need a browser with JavaScript"
 
 _OCS_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True)
 _DAV_COOKIE = cookies_of("/remote.php/dav/files/alice/", method="PROPFIND")
@@ -100,12 +99,10 @@ ACCOUNTS: Table = {
     "login_flow_v2/03_browser_flow_landing": case(flow_started, at_login_address),
     "login_flow_v2/04_browser_auth_picker": case(flow_started, flow_landed),
     "login_flow_v2/05_browser_grant_needs_login": case(*_VISIT),
-    "login_flow_v2/06_browser_grant_page": case(*_VISIT, flow_signed_in, sandbox_only=_BROWSER),
-    "login_flow_v2/07_browser_grant_post": case(*_VISIT, flow_signed_in, sandbox_only=_BROWSER),
-    "login_flow_v2/08_poll_success": case(*_VISIT, flow_signed_in, flow_granted, sandbox_only=_BROWSER),
-    "login_flow_v2/09_poll_again_404": case(
-        *_VISIT, flow_signed_in, flow_granted, flow_polled, sandbox_only=_BROWSER
-    ),
+    "login_flow_v2/06_browser_grant_page": case(*_VISIT, signed_in("alice")),
+    "login_flow_v2/07_browser_grant_post": case(*_VISIT, signed_in("alice")),
+    "login_flow_v2/08_poll_success": case(*_VISIT, signed_in("alice"), flow_granted),
+    "login_flow_v2/09_poll_again_404": case(*_VISIT, signed_in("alice"), flow_granted, flow_polled),
     "user/ocs_unknown_route": case(),
     "user/self": case(),
     "user/self_anonymous_401": case(),

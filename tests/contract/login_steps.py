@@ -1,13 +1,15 @@
 """Steps about logins: app passwords, cookies, the pages of a login flow, blocked addresses."""
 
 import re
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx2
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.replay import Session, Step
 from tests.contract.steps import expect, in_sandbox
+
+_FORM = "application/x-www-form-urlencoded"
 
 
 def app_password(person: str = "bob") -> Step:
@@ -113,18 +115,45 @@ async def flow_picked(session: Session) -> None:
     session.bind("<secret:64 chars>", found[1])
 
 
-async def flow_signed_in(session: Session) -> None:
-    """Log alice in, in the same browser."""
-    form = f"user=alice&password={quote(session.server.passwords['alice'])}&redirect_url="
-    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
-    answer = await session.server.send("POST", "/login", person=None, headers=headers, body=form.encode())
-    take_cookies(session, expect(answer, 303))
+async def _request_token(session: Session) -> str:
+    """Fetch what a page's forms carry, and let it stand for the recorded one; the sandbox checks none."""
+    if session.server.sandbox is not None:
+        return ""
+    headers = {"Cookie": session.cookies} if session.cookies else {}
+    answer = await session.server.send("GET", "/index.php/csrftoken", person=None, headers=headers)
+    take_cookies(session, answer)
+    token = str(expect(answer, 200).json()["token"])
+    session.bind("requesttoken=<secret>", f"requesttoken={quote(token, safe='')}")
+    session.bind("<requesttoken>", token)
+    return token
+
+
+def signed_in(person: str) -> Step:
+    """Log a person in with this browser."""
+
+    async def step(session: Session) -> None:
+        form = {
+            "user": person,
+            "password": session.server.passwords[person],
+            "redirect_url": "",
+            "requesttoken": await _request_token(session),
+        }
+        headers = {"Content-Type": _FORM, "Origin": session.server.base}
+        if session.cookies:
+            headers["Cookie"] = session.cookies
+        answer = await session.server.send(
+            "POST", "/login", person=None, headers=headers, body=urlencode(form).encode()
+        )
+        take_cookies(session, expect(answer, 303))
+        await _request_token(session)
+
+    return step
 
 
 async def flow_granted(session: Session) -> None:
     """Press the button that grants access."""
-    form = session.translate("stateToken=<secret:64 chars>")
-    headers = {"Cookie": session.cookies, "Content-Type": "application/x-www-form-urlencoded"}
+    form = session.translate("stateToken=<secret:64 chars>&requesttoken=<secret>")
+    headers = {"Cookie": session.cookies, "Content-Type": _FORM, "Origin": session.server.base}
     expect(
         await session.server.send(
             "POST", "/login/v2/grant", person=None, headers=headers, body=form.encode()
@@ -136,7 +165,7 @@ async def flow_granted(session: Session) -> None:
 async def flow_polled(session: Session) -> None:
     """Take the result of the login flow."""
     form = session.translate("token=<secret:128 chars>")
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    headers = {"Content-Type": _FORM}
     expect(
         await session.server.send("POST", "/login/v2/poll", person=None, headers=headers, body=form.encode()),
         200,

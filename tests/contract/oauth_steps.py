@@ -2,11 +2,11 @@
 
 import re
 from html import unescape
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.login_steps import take_cookies
-from tests.contract.replay import Session, Step
+from tests.contract.replay import Session
 from tests.contract.steps import expect, in_sandbox
 
 TOKEN = "/index.php/apps/oauth2/api/v1/token"
@@ -28,17 +28,6 @@ async def client_registered(session: Session) -> None:
     for name in ("client_id", "clientIdentifier"):
         session.bind(f"{name}=<secret:64 chars>", f"{name}={client['clientId']}")
     session.bind("client_secret=<secret:64 chars>", f"client_secret={client['clientSecret']}")
-
-
-def signed_in(person: str) -> Step:
-    """Log a person in with a browser."""
-
-    async def step(session: Session) -> None:
-        form = f"user={person}&password={quote(session.server.passwords[person])}&redirect_url="
-        answer = await session.server.send("POST", "/login", person=None, headers=_FORM, body=form.encode())
-        take_cookies(session, expect(answer, 303))
-
-    return step
 
 
 async def _visit(session: Session, path: str, status: int) -> str:
@@ -64,8 +53,10 @@ async def picked(session: Session) -> None:
 
 async def granted(session: Session) -> None:
     """Press the button; the code stands for the recorded one."""
-    form = session.translate("stateToken=<secret:64 chars>&clientIdentifier=<secret:64 chars>")
-    headers = {**_FORM, **_HTML, "Cookie": session.cookies}
+    form = session.translate(
+        "stateToken=<secret:64 chars>&clientIdentifier=<secret:64 chars>&requesttoken=<secret>"
+    )
+    headers = {**_FORM, **_HTML, "Cookie": session.cookies, "Origin": session.server.base}
     answer = await session.server.send(
         "POST", "/login/flow", person=None, headers=headers, body=form.encode()
     )

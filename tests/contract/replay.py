@@ -78,6 +78,7 @@ Step = Callable[[Session], Awaitable[None]]
 class Case:
     """How one recording is replayed.
 
+    `admin` needs the administrator's password beside those of alice and bob.
     `sandbox_only` gives the reason why a real server cannot be brought into this state over HTTP.
     `person` sends the request as somebody although the recording lost the header.
     `loose` compares a multistatus by the kinds of resources in it, not one by one.
@@ -88,6 +89,7 @@ class Case:
     loose: bool = False
     person: str | None = None
     ignore: frozenset[str] = frozenset()
+    admin: bool = False
 
 
 def case(
@@ -96,8 +98,9 @@ def case(
     loose: bool = False,
     person: str | None = None,
     ignore: tuple[str, ...] = (),
+    admin: bool = False,
 ) -> Case:
-    return Case(steps, sandbox_only, loose, person, frozenset(ignore))
+    return Case(steps, sandbox_only, loose, person, frozenset(ignore), admin)
 
 
 Table = Mapping[str, Case]
