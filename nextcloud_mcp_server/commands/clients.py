@@ -23,7 +23,7 @@ def list_clients(settings: Settings) -> None:
 
 
 def revoke_client(settings: Settings, client_id: str) -> None:
-    """Forget a client and end its sign-ins, of everybody.
+    """Forget a client, what people allowed it and its sign-ins, of everybody.
 
     Raises:
         ConfigurationError: There is none with this id.
@@ -35,7 +35,8 @@ def revoke_client(settings: Settings, client_id: str) -> None:
             f"No client has the id {client_id!r}: 'nextcloud-mcp-server clients list' shows them all."
         )
     result(
-        f"{client_id} is forgotten, and signed out for everybody. It can come back: DENIED_CLIENTS keeps clients out."
+        f"{client_id} is forgotten with all that people allowed it, and signed out for everybody. It can come back "
+        "and ask them anew: DENIED_CLIENTS keeps clients out."
     )
 
 

@@ -7,7 +7,7 @@ from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, result, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.storage.records import AuditEntry, Grant
+from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
@@ -98,15 +98,20 @@ async def _revoke_person(settings: Settings, person: str) -> None:
         found = {
             grant.account.principal for grant in await database.grants.all() if grant.account.uid == person
         }
-        if not found:
+        # Whoever ended their access to Nextcloud may have clients that are signed in all the same.
+        known = {*found, Principal(settings.server_url, person)} if settings.mode == "builtin" else found
+        signed_out = 0
+        for principal in known:
+            signed_out += await database.oauth_tokens.end(principal)
+            signed_out += await database.sign_ins.delete_all(principal)
+        if not found and not signed_out:
             raise ConfigurationError(f"Nobody is connected as {person!r}: 'grants list' shows who is.")
-        for principal in found:
+        for principal in known:
             ended = AuditEntry(core.now(), principal, "", "disconnect", "by the operator")
-            await database.oauth_tokens.end(principal)
-            await database.sign_ins.delete_all(principal)
             await database.grants.disconnect(principal, audit=ended)
     result(
-        f"{person} is disconnected and signed out. The running server ends it at Nextcloud within a minute."
+        f"{person} is disconnected and signed out. The server ends it at Nextcloud within a minute, or when it runs "
+        "again."
     )
 
 

@@ -12,11 +12,13 @@ from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.errors import NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.settings import Settings
-from nextcloud_mcp_server.storage.records import Grant
+from nextcloud_mcp_server.storage.records import Credential, Grant
 
 #: After ten failed renewals from one address in half an hour Nextcloud refuses the good ones as well.
 MOST_FAILURES = 4
 PAUSE_SECONDS = 1_800
+#: So many that could not be looked at in a row say that none can be just now.
+MOST_TROUBLES = 3
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -38,19 +40,25 @@ async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> Non
         f"Ended {forgotten.clients} sign-ins of apps and {forgotten.browsers} of browsers: people sign in once more, "
         "and what they allowed stays."
     )
-    renewable = [one for one in grants.values() if one.credential.provider == NextcloudOAuth2.name]
-    if not settings.many_people or not renewable:
+    renewable = [one for one in grants.values() if _is_renewable(settings, one.credential)]
+    if not renewable:
         return
     say(
-        f"{len(renewable)} accesses to Nextcloud are renewed now, one after the other. Those that were renewed after "
-        "the backup are worth nothing any more, and their people are asked again. Stop this at any time: what is "
-        "left is looked at when it is used."
+        f"{len(renewable)} accesses to Nextcloud are renewed now, one after the other; the server may be started "
+        "meanwhile. Those that were renewed after the backup are worth nothing any more, and their people are asked "
+        "again. Stop this at any time: what is left is looked at when it is used."
     )
     await _renew(settings, renewable, None if allow_listed else sleep)
 
 
+def _is_renewable(settings: Settings, credential: Credential) -> bool:
+    """Tell whether asking for another token says something; one that was refused before is not sent again."""
+    ours = settings.many_people and settings.grant_provider == NextcloudOAuth2.name
+    return ours and credential.provider == NextcloudOAuth2.name and not credential.needs_reauth
+
+
 async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -> None:
-    progress, dead = Progress(), 0
+    progress, kept, dead, troubles = Progress(), 0, 0, 0
     outside = Outside()
     async with core.open_database(settings) as database, core.open_pool_of(settings, outside) as pool:
         nextcloud = Nextcloud(core.nextcloud_url(settings), pool, public_url=core.public_url_of(settings))
@@ -62,13 +70,24 @@ async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -
                 now = await broker.renew(grant)
             except NextcloudError as error:
                 say(f"{grant.account.uid}: {error}")
+                troubles += 1
+                if troubles == MOST_TROUBLES:
+                    break
                 continue
-            if now is not None and now.needs_reauth:
-                dead += 1
-                if sleep is not None and dead % MOST_FAILURES == 0 and number < len(grants):
-                    progress("A pause of half an hour, so that Nextcloud does not shut this server out")
-                    await sleep(PAUSE_SECONDS)
+            troubles = 0
+            if now is None or not now.needs_reauth:
+                kept += 1
+                continue
+            dead += 1
+            if sleep is not None and dead % MOST_FAILURES == 0 and number < len(grants):
+                progress("A pause of half an hour, so that Nextcloud does not shut this server out")
+                await sleep(PAUSE_SECONDS)
     progress.close()
-    result(
-        f"{len(grants) - dead} of {len(grants)} accesses were looked at and kept; {dead} people are asked again."
-    )
+    result(_told(kept, dead, left=len(grants) - kept - dead))
+
+
+def _told(kept: int, dead: int, *, left: int) -> str:
+    told = f"{kept} of {kept + dead + left} accesses work and were kept; {dead} people are asked again."
+    if not left:
+        return told
+    return f"{told} {left} could not be looked at now, and are when they are used."

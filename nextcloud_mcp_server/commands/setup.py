@@ -3,6 +3,7 @@
 import getpass
 import os
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -53,7 +54,8 @@ def setup_nextcloud(
     """Register a client, and print the settings for it to stdout; or write them `into` a folder, once.
 
     Raises:
-        ConfigurationError: Something is missing, or the client is there already and its secret is not.
+        ConfigurationError: Something is missing, or the client is there already and its secret is not, or
+            nothing can be written there.
     """
     logs.set_up("error")
     if into is not None and all((into / name).is_file() for name in FILES):
@@ -64,6 +66,8 @@ def setup_nextcloud(
         f"with the redirect URI {settings.grant_callback_url}."
     )
     credential = (ask or ask_for_credential)()
+    if into is not None:
+        _try_to_write(into)
     outcome = anyio.run(_run, settings, credential, transport)
     if into is None:
         _print(outcome)
@@ -72,14 +76,24 @@ def setup_nextcloud(
     say(f"\n{about_address(outcome.page, outcome.own_address)}")
 
 
+def _try_to_write(folder: Path) -> None:
+    """See that the folder takes files while nothing is made yet: a secret that cannot be kept is lost."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"Nothing can be written into {folder} ({error.strerror}), so nothing was made: name another folder with "
+            "--into."
+        ) from None
+
+
 def _write(outcome: Outcome, folder: Path) -> None:
     texts = (outcome.made.client_id, outcome.made.client_secret.get_secret_value())
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, text in zip(FILES, texts, strict=True):
-            file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(file, "w", encoding="utf-8") as writing:
-                writing.write(f"{text}\n")
+            _put(folder / name, f"{text}\n")
     except OSError as error:
         # Nobody can read the secret again, so it is worth more here than nowhere.
         _print(outcome)
@@ -91,6 +105,16 @@ def _write(outcome: Outcome, folder: Path) -> None:
         f"Its id and secret are in {folder}: have the server read them with NEXTCLOUD_OAUTH_CLIENT_ID_FILE and "
         "NEXTCLOUD_OAUTH_CLIENT_SECRET_FILE."
     )
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file whole or not at all: half a secret would be taken for one at the next start."""
+    part = path.with_name(f".{path.name}.part")
+    with os.fdopen(
+        os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+    ) as writing:
+        writing.write(text)
+    part.replace(path)
 
 
 def _print(outcome: Outcome) -> None:

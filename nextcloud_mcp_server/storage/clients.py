@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal
-from nextcloud_mcp_server.storage.models import clients, codes, token_families
+from nextcloud_mcp_server.storage.elicitations import end_of_client
+from nextcloud_mcp_server.storage.models import clients, codes, permissions, token_families
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -59,9 +60,16 @@ class ClientRepository:
             )
 
     async def delete(self, client_id: str) -> bool:
-        """Forget a client and end its tokens, of everybody; False when there is none."""
+        """Forget a client with what people allowed it, and end its tokens, of everybody; False when there is none.
+
+        One that describes itself as it did has its former id again, and must not find anything there.
+        """
         async with self._transactions.writing() as connection:
-            return await self._delete(connection, [client_id]) == 1
+            known = await self._delete(connection, [client_id]) == 1
+            if known:
+                await connection.execute(delete(permissions).where(permissions.c.client_id == client_id))
+                await end_of_client(connection, client_id)
+            return known
 
     async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
         """Forget the clients that are over, and tell how many.

@@ -255,6 +255,11 @@ async def end_all(connection: AsyncConnection, principal: Principal) -> None:
     await _expire(connection, and_(owned_by(elicitations.c, principal), active))
 
 
+async def end_of_client(connection: AsyncConnection, client_id: str) -> None:
+    """End all open requests of a client, whoever's they are, within the caller's transaction."""
+    await _expire(connection, and_(elicitations.c.client_id == client_id, active))
+
+
 async def end_everybodys(connection: AsyncConnection) -> None:
     """End all open requests there are within the caller's transaction."""
     await _expire(connection, active)

@@ -5,17 +5,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from anyio import to_thread
 
+from nextcloud_mcp_server import core
 from nextcloud_mcp_server.commands import clients, connection, restored
-from nextcloud_mcp_server.doctor import Verdict
-from nextcloud_mcp_server.doctor_builtin import look_at_discovery
-from nextcloud_mcp_server.doctor_sign_in import look_at_grants
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings, load
+from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 from tests.integration.house import CALLBACK, House, open_house
 from tests.integration.world import until
 
@@ -43,6 +41,19 @@ def settings_of(house: House) -> Settings:
 
 async def run(command: Callable[..., object], *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the command's own
     await to_thread.run_sync(partial(command, *arguments, **options))
+
+
+async def grants_of(house: House) -> list[Grant]:
+    async with core.open_database(settings_of(house)) as database:
+        return await database.grants.all()
+
+
+async def many(house: House, http: httpx2.AsyncClient, number: int) -> None:
+    """Sign so many people in, each with a client."""
+    for name in [f"person{one}" for one in range(number)]:
+        house.sandbox.state.add_user(house.sandbox.state.users["alice"].__class__(name, name, name))
+        async with house.person(name) as person:
+            await house.sign_in(person, http)
 
 
 async def works(house: House, http: httpx2.AsyncClient, tokens: dict[str, Any]) -> bool:
@@ -76,17 +87,22 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
     )
 
 
-async def test_a_client_is_ended_for_everybody_and_what_it_may_do_stays(
+async def test_a_client_is_ended_for_everybody_and_asks_anew_when_it_comes_back(
     house: House, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with house.person("alice") as alice:
         tokens = await house.sign_in(alice, http)
 
-    await run(clients.revoke_client, settings_of(house), tokens["client_id"])
+        await run(clients.revoke_client, settings_of(house), tokens["client_id"])
 
-    assert "signed out for everybody" in capsys.readouterr().out
-    assert not await works(house, http, tokens)
-    assert house.connected() == ["alice"]
+        assert "signed out for everybody" in capsys.readouterr().out
+        assert not await works(house, http, tokens)
+        assert house.connected() == ["alice"]
+        again = await house.sign_in(alice, http, only=("files:read",))
+    await run(connection.list_grants, settings_of(house))
+    assert again["client_id"] == tokens["client_id"]
+    assert " · Claude · files:read · " in capsys.readouterr().out
+    await run(clients.revoke_client, settings_of(house), tokens["client_id"])
     with pytest.raises(ConfigurationError, match="No client has the id"):
         await run(clients.revoke_client, settings_of(house), tokens["client_id"])
 
@@ -111,10 +127,28 @@ async def test_one_person_is_disconnected_and_the_other_stays(
     await until(lambda: house.connected() == ["bob"], seconds=20)
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'alice'"):
         await run(connection.revoke_grants, settings_of(house), "alice")
+    with pytest.raises(ConfigurationError, match="Nobody is connected as 'nobody'"):
+        await run(connection.revoke_grants, settings_of(house), "nobody")
     with pytest.raises(ConfigurationError, match="add --person"):
         await run(connection.revoke_grants, settings_of(house), None)
     with pytest.raises(ConfigurationError, match="leave it out"):
         await run(connection.revoke_grants, load(nextcloud_host="https://cloud.example.org"), "alice")
+
+
+async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_too(
+    house: House, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with house.person("alice") as alice:
+        tokens = await house.sign_in(alice, http)
+    async with core.open_database(settings_of(house)) as database:
+        ended = AuditEntry(core.now(), Principal(house.url, "alice"), "", "disconnect", "done")
+        await database.grants.disconnect(ended.principal, audit=ended)
+    assert await works(house, http, tokens)
+
+    await run(connection.revoke_grants, settings_of(house), "alice")
+
+    assert "alice is disconnected and signed out" in capsys.readouterr().out
+    assert not await works(house, http, tokens)
 
 
 async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_kept(
@@ -138,7 +172,7 @@ async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_k
 
     told = capsys.readouterr()
     assert "Ended 2 sign-ins of apps and 1 of browsers" in told.out
-    assert "1 of 2 accesses were looked at and kept; 1 people are asked again." in told.out
+    assert "1 of 2 accesses work and were kept; 1 people are asked again.\n" in told.out
     assert not await works(house, http, hers)
     assert not await works(house, http, his)
     assert "Read your notes" in page.text
@@ -148,11 +182,7 @@ async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_k
 async def test_dead_accesses_are_looked_at_so_slowly_that_nextcloud_goes_on_answering(
     house: House, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    people = [f"person{number}" for number in range(6)]
-    for name in people:
-        house.sandbox.state.add_user(house.sandbox.state.users["alice"].__class__(name, name, name))
-        async with house.person(name) as person:
-            await house.sign_in(person, http)
+    await many(house, http, 6)
     await house.stop()
     house.sandbox.state.oauth_grants.clear()
     paused: list[float] = []
@@ -177,8 +207,42 @@ async def test_a_nextcloud_that_is_down_ends_nothing(
     await run(restored.restored, settings_of(house), allow_listed=True)
 
     told = capsys.readouterr()
-    assert "1 of 1 accesses were looked at and kept" in told.out
+    assert (
+        "0 of 1 accesses work and were kept; 0 people are asked again. 1 could not be looked at now"
+        in told.out
+    )
     assert "alice: " in told.err
+    assert [grant.credential.needs_reauth for grant in await grants_of(house)] == [False]
+
+
+async def test_a_nextcloud_that_is_down_is_not_asked_about_everybody(
+    house: House, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    await many(house, http, 5)
+    await house.stop()
+    house.sandbox.faults.status(503, area="oauth2")
+
+    await run(restored.restored, settings_of(house), allow_listed=True)
+
+    told = capsys.readouterr()
+    assert "5 could not be looked at now, and are when they are used." in told.out
+    assert told.err.count("person") == 3
+
+
+async def test_an_access_that_was_refused_before_is_not_sent_again(
+    house: House, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with house.person("alice") as alice:
+        await house.sign_in(alice, http)
+    await house.stop()
+    house.sandbox.state.oauth_grants.clear()
+    await run(restored.restored, settings_of(house), allow_listed=True)
+    failures = house.sandbox.token_throttle.delay_ms("127.0.0.1")
+
+    await run(restored.restored, settings_of(house), allow_listed=True)
+
+    assert capsys.readouterr().out.count("people are asked again") == 1
+    assert house.sandbox.token_throttle.delay_ms("127.0.0.1") == failures > 0
 
 
 async def test_one_persons_server_has_nothing_to_renew(tmp_path: Path, capsys: Capture) -> None:
@@ -187,44 +251,3 @@ async def test_one_persons_server_has_nothing_to_renew(tmp_path: Path, capsys: C
     await run(restored.restored, settings, allow_listed=False)
 
     assert "Ended 0 sign-ins of apps and 0 of browsers" in capsys.readouterr().out
-
-
-async def test_the_doctor_finds_the_client_and_what_clients_find(house: House) -> None:
-    settings = settings_of(house)
-    async with httpx2.AsyncClient() as pool:
-        (client,) = await look_at_grants(settings, pool)
-        hosted, discovery = await look_at_discovery(settings, pool)
-        await house.stop()
-        other = settings.model_copy(update={"nextcloud_mcp_server_url": "https://localhost"})
-        with anyio.fail_after(20):
-            private, silent = await look_at_discovery(other, pool)
-            unknown, _ = await look_at_discovery(
-                settings.model_copy(update={"nextcloud_mcp_server_url": "https://nowhere.invalid"}), pool
-            )
-
-    assert (client.verdict, hosted.verdict, discovery.verdict) == (Verdict.OK, Verdict.WARN, Verdict.OK)
-    assert "not https on port 443" in hosted.text
-    assert (private.verdict, silent.verdict, unknown.verdict) == (Verdict.WARN, Verdict.WARN, Verdict.FAIL)
-    assert "private network" in private.text
-
-
-async def test_the_doctor_tells_another_name_and_a_public_address() -> None:
-    settings = load(
-        mode="builtin",
-        nextcloud_host="https://cloud.example.org",
-        nextcloud_mcp_server_url="https://1.1.1.1",
-        token_encryption_keys="a-key",
-        nextcloud_oauth_client_id="a",
-        nextcloud_oauth_client_secret="b",
-    )
-    answers = {"issuer": "https://other.example.org"}
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, json=answers))
-    async with httpx2.AsyncClient(transport=transport) as pool:
-        hosted, discovery = await look_at_discovery(settings, pool)
-        six, _ = await look_at_discovery(
-            settings.model_copy(update={"nextcloud_mcp_server_url": "https://[2606:4700:4700::1111]"}), pool
-        )
-
-    assert (hosted.verdict, discovery.verdict, six.verdict) == (Verdict.OK, Verdict.FAIL, Verdict.WARN)
-    assert "calls itself https://other.example.org" in discovery.text
-    assert "no IPv4 address" in six.text

@@ -60,6 +60,9 @@ def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int,
         "grants revoke",
         "db upgrade",
         "db current",
+        "db restored",
+        "clients list",
+        "clients revoke",
         "keys new",
         "setup nextcloud",
         "config",
@@ -223,6 +226,17 @@ def test_the_greeting_for_many_people_names_the_public_address_and_who_signs_the
     assert "People sign in at https://id.example.org." in text
     assert "For the reverse proxy: http://127.0.0.1:8765\n" in text
     assert "secret" not in text
+
+
+@pytest.mark.usefixtures("many_people")
+def test_where_nextcloud_signs_people_in_the_greeting_names_its_public_address(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("MODE", "builtin")
+    for name in ("OIDC_ISSUER", "OIDC_CLIENT_ID"):
+        monkeypatch.delenv(name)
+    inside = {"nextcloud_host": "http://nextcloud", "nextcloud_public_url": CLOUD}
+
+    assert f"People sign in at {CLOUD}." in greeting(load(**inside), 8765)
+    assert f"People sign in at {CLOUD}." in greeting(load(), 8765)
 
 
 @pytest.mark.usefixtures("many_people")

@@ -318,17 +318,43 @@ def test_the_client_can_be_written_into_files_once_and_is_not_printed(
     assert "Registered already" in told.err
 
 
-def test_a_secret_that_cannot_be_written_is_printed_rather_than_lost(
-    sandbox: Sandbox, tmp_path: Path, capsys: Capture
-) -> None:
+def test_nothing_is_made_where_its_secret_could_not_be_kept(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
 
-    with pytest.raises(ConfigurationError, match="keep what is printed above"):
+    with pytest.raises(ConfigurationError, match="so nothing was made: name another folder with --into"):
         setup_nextcloud(
             draft(),
             credential_of(sandbox),
             into=tmp_path / "file",
             transport=httpx2.ASGITransport(sandbox.app),
+        )
+
+    assert sandbox.state.oauth_clients == []
+
+
+def test_a_client_that_was_half_written_is_no_client(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "nextcloud-client-id").write_text("an-id-whose-secret-was-lost\n")
+    (tmp_path / ".nextcloud-client-secret.part").write_text("half")
+
+    setup_nextcloud(
+        draft(), credential_of(sandbox), into=tmp_path, transport=httpx2.ASGITransport(sandbox.app)
+    )
+
+    (client,) = sandbox.state.oauth_clients
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "nextcloud-client-id": f"{client.client_id}\n",
+        "nextcloud-client-secret": f"{client.client_secret}\n",
+    }
+
+
+def test_a_secret_that_cannot_be_written_is_printed_rather_than_lost(
+    sandbox: Sandbox, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "nextcloud-client-secret").mkdir()
+
+    with pytest.raises(ConfigurationError, match="keep what is printed above"):
+        setup_nextcloud(
+            draft(), credential_of(sandbox), into=tmp_path, transport=httpx2.ASGITransport(sandbox.app)
         )
 
     (client,) = sandbox.state.oauth_clients

@@ -8,9 +8,11 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.oauth_records import Client, CodeGrant, Fresh, Given, Refused
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, Principal
 
 Now = Callable[[], datetime]
+Ask = Callable[..., Awaitable[Elicitation]]
+Complete = Callable[..., Awaitable[object]]
 Open = Callable[..., Awaitable[Database]]
 
 DAY = timedelta(days=1)
@@ -143,3 +145,31 @@ async def test_a_removed_clients_codes_and_tokens_end_with_it(
     assert [entry.result for entry in await database.audit.recent(alice, 5)] == [
         "ended: the client was removed"
     ]
+
+
+async def test_what_people_allowed_a_removed_client_ends_with_it(
+    database: Database, client: Client, alice: Principal, complete: Complete, ask: Ask
+) -> None:
+    await database.clients.save(client)
+    for client_id in (client.client_id, "another"):
+        await complete(await ask(client_id=client_id))
+    asked, others = await ask(client_id=client.client_id), await ask(client_id="another")
+
+    await database.clients.delete(client.client_id)
+
+    assert [one.client_id for one in await database.grants.permissions(alice)] == ["another"]
+    assert await database.grants.find(alice, "") is not None
+    states = [await database.elicitations.find(one.id) for one in (asked, others)]
+    assert [one and one.state for one in states] == [ElicitationState.EXPIRED, others.state]
+
+
+async def test_what_people_allowed_a_client_outlives_its_absence(
+    database: Database, client: Client, alice: Principal, complete: Complete, ask: Ask, *, now: Now
+) -> None:
+    await database.clients.save(dataclasses.replace(client, created_at=now() - 9 * DAY))
+    await complete(await ask(client_id=client.client_id))
+
+    await database.clients.purge(unused_before=now() - DAY, idle_before=now() - 7 * DAY)
+
+    assert await database.clients.find(client.client_id) is None
+    assert [one.client_id for one in await database.grants.permissions(alice)] == [client.client_id]
