@@ -98,7 +98,7 @@ async def test_the_last_page_works_without_going_on_by_itself_and_shows_the_code
     await eyes.on(page)
     link = str(await page.locator("a.button.main").get_attribute("href"))
     assert link.startswith(f"{uri}?code=")
-    assert await page.locator("details code").first.inner_text() == code_in(link)
+    await expect(page.locator("details code").first).to_have_text(code_in(link))
 
 
 async def test_no_takes_the_person_back_with_the_clients_own_words(
