@@ -110,6 +110,19 @@ async def test_unknown_parameters_are_ignored_and_empty_ones_not_there(
     assert answer.json()["scope"] == " ".join(sorted(NOTES))
 
 
+async def test_scopes_of_others_that_a_client_repeats_have_no_meaning_here(
+    api: ApiStage, http: httpx2.AsyncClient
+) -> None:
+    form = refresh_form(await api.connected(http))
+
+    answers = [
+        await http.post("/token", data={**form, "scope": scope})
+        for scope in ("openid profile email offline_access", "openid notes:read")
+    ]
+
+    assert [answer.json()["scope"] for answer in answers] == [" ".join(sorted(NOTES)), "notes:read"]
+
+
 async def test_a_client_with_a_secret_may_send_it_either_way(api: ApiStage, http: httpx2.AsyncClient) -> None:
     registered = await api.registered(http, token_endpoint_auth_method="client_secret_post")
     client_id, secret = registered["client_id"], registered["client_secret"]
