@@ -104,6 +104,11 @@ class _Answers:
         async with self._limits.attempt(client_address(request.scope), credentials.client_id):
             api = await self._api()
             client = await _client(api, credentials)
+            if not api.clients.allows(client):
+                # It may still sign out.
+                raise OAuthRefusal(
+                    "unauthorized_client", "The administrator does not let people connect this client."
+                )
             issued = await self._issue(api.tokens, client, form)
         await _touch(api.clients, client)
         return JSONResponse(_token_answer(issued))
@@ -181,10 +186,6 @@ async def _client(api: Api, credentials: Credentials) -> Client:
             status=401,
         )
     authenticate(client, credentials.secret)
-    if not api.clients.allows(client):
-        raise OAuthRefusal(
-            "unauthorized_client", "The administrator does not let people connect this client."
-        )
     return client
 
 
