@@ -135,11 +135,11 @@ def refresh_of(issued: Issued) -> str:
 
 
 @asynccontextmanager
-async def open_desk(url: str, keys: KeyRing, moment: Moment) -> AsyncGenerator[Desk]:
+async def open_desk(url: str, keys: KeyRing, moment: Moment, *, issuer: str = ISSUER) -> AsyncGenerator[Desk]:
     """Open the database as one more process."""
     database = await Database.open(url, keys=keys, clock=moment)
     try:
-        tokens = Tokens(database, issuer=ISSUER, resource=RESOURCE, keys=keys, clock=moment)
+        tokens = Tokens(database, issuer=issuer, resource=f"{issuer}/mcp", keys=keys, clock=moment)
         yield Desk(database, tokens, moment)
     finally:
         await database.aclose()

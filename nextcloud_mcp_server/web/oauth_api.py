@@ -21,7 +21,7 @@ from nextcloud_mcp_server.errors import NextcloudMcpError, OAuthRefusal, Storage
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.web.client_limits import ClientLimits
 from nextcloud_mcp_server.web.metadata import CORS, preflight
-from nextcloud_mcp_server.web.oauth_form import Credentials, body_of, form_of, only
+from nextcloud_mcp_server.web.oauth_form import Credentials, Form, body_of, form_of, only
 from nextcloud_mcp_server.web.proxies import client_address
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def oauth_routes(
     limits: ClientLimits,
 ) -> list[BaseRoute]:
     """List the routes. `api` is asked with each request; `registers` says whether `/register` is there."""
-    answers = _Answers(api, limits)
+    answers = _Answers(api, limits, frozenset(scopes))
     described = _described(issuer, scopes, registers=registers)
     openid = _described(issuer, scopes, registers=registers, openid=True)
     routes: list[BaseRoute] = [
@@ -90,9 +90,12 @@ def oauth_routes(
 class _Answers:
     """The endpoints that ask the database, and nobody else."""
 
-    def __init__(self, api: Callable[[], Awaitable[Api]], limits: ClientLimits) -> None:
+    def __init__(
+        self, api: Callable[[], Awaitable[Api]], limits: ClientLimits, scopes: frozenset[str]
+    ) -> None:
         self._api = api
         self._limits = limits
+        self._scopes = scopes
 
     async def token(self, request: Request) -> Response:
         """Exchange a code or a refresh token (RFC 6749 §4.1.3 and §6)."""
@@ -101,7 +104,12 @@ class _Answers:
         async with self._limits.attempt(client_address(request.scope), credentials.client_id):
             api = await self._api()
             client = await _client(api, credentials)
-            issued = await _issue(api.tokens, client, form)
+            if not api.clients.allows(client):
+                # It may still sign out.
+                raise OAuthRefusal(
+                    "unauthorized_client", "The administrator does not let people connect this client."
+                )
+            issued = await self._issue(api.tokens, client, form)
         await _touch(api.clients, client)
         return JSONResponse(_token_answer(issued))
 
@@ -134,6 +142,40 @@ class _Answers:
             answer = await registration.register(described, address=address)
         return JSONResponse(answer, 201)
 
+    async def _issue(self, tokens: Tokens, client: Client, form: Form) -> Issued:
+        resource = _resource(tokens, form)
+        match only(form, "grant_type"):
+            case "authorization_code":
+                return await tokens.redeem(
+                    _needed(form, "code"),
+                    client_id=client.client_id,
+                    redirect_uri=only(form, "redirect_uri"),
+                    verifier=only(form, "code_verifier"),
+                    resource=resource,
+                )
+            case "refresh_token":
+                return await tokens.refresh(
+                    _needed(form, "refresh_token"),
+                    client_id=client.client_id,
+                    scopes=self._narrowed(form),
+                    resource=resource,
+                )
+            case None:
+                raise OAuthRefusal("invalid_request", "The grant_type is missing.")
+            case _:
+                raise OAuthRefusal(
+                    "unsupported_grant_type", "Only authorization_code and refresh_token are known here."
+                )
+
+    def _narrowed(self, form: Form) -> frozenset[str] | None:
+        """Read the scopes that a refresh is to be narrowed to; None: to none.
+
+        Clients repeat what they asked for at first, which may be nothing of ours (`openid profile`):
+        that has no meaning here, now as then.
+        """
+        scope = only(form, "scope")
+        return (frozenset(scope.split()) & self._scopes or None) if scope else None
+
 
 async def _client(api: Api, credentials: Credentials) -> Client:
     client = await api.clients.find(credentials.client_id)
@@ -144,10 +186,6 @@ async def _client(api: Api, credentials: Credentials) -> Client:
             status=401,
         )
     authenticate(client, credentials.secret)
-    if not api.clients.allows(client):
-        raise OAuthRefusal(
-            "unauthorized_client", "The administrator does not let people connect this client."
-        )
     return client
 
 
@@ -159,34 +197,7 @@ async def _touch(clients: Clients, client: Client) -> None:
         logger.warning("the use of a client was not noted: %s", error)
 
 
-async def _issue(tokens: Tokens, client: Client, form: Mapping[str, Sequence[str]]) -> Issued:
-    resource = _resource(tokens, form)
-    match only(form, "grant_type"):
-        case "authorization_code":
-            return await tokens.redeem(
-                _needed(form, "code"),
-                client_id=client.client_id,
-                redirect_uri=only(form, "redirect_uri"),
-                verifier=only(form, "code_verifier"),
-                resource=resource,
-            )
-        case "refresh_token":
-            scope = only(form, "scope")
-            return await tokens.refresh(
-                _needed(form, "refresh_token"),
-                client_id=client.client_id,
-                scopes=frozenset(scope.split()) if scope else None,
-                resource=resource,
-            )
-        case None:
-            raise OAuthRefusal("invalid_request", "The grant_type is missing.")
-        case _:
-            raise OAuthRefusal(
-                "unsupported_grant_type", "Only authorization_code and refresh_token are known here."
-            )
-
-
-def _resource(tokens: Tokens, form: Mapping[str, Sequence[str]]) -> str | None:
+def _resource(tokens: Tokens, form: Form) -> str | None:
     """Check every resource that is named (RFC 8707 §2.2 allows several), and keep one."""
     named = form.get("resource", ())
     for resource in named:
@@ -194,7 +205,7 @@ def _resource(tokens: Tokens, form: Mapping[str, Sequence[str]]) -> str | None:
     return next(iter(named), None)
 
 
-def _needed(form: Mapping[str, Sequence[str]], name: str) -> str:
+def _needed(form: Form, name: str) -> str:
     value = only(form, name)
     if not value:
         raise OAuthRefusal("invalid_request", f"The {name} is missing.")

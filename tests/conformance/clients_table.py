@@ -35,6 +35,14 @@ class Refresh(StrEnum):
     STALE = "an older generation comes back after a later one was used"
 
 
+class ScopeAtRefresh(StrEnum):
+    """Which scopes a client names when it renews its access."""
+
+    NONE = "none"
+    GRANTED = "those that the last answer named"
+    ASKED = "those that it asked for at first"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One client.
@@ -42,6 +50,7 @@ class Row:
     Either `document` with the id that is its address, or `registration` with the body it posts.
     `kept` are the redirect URIs that must be kept of it (None: all). `arrives` are redirect URIs as they
     come to `/authorize` and must match; `strays` are near ones that must not.
+    `resource_at_refresh` and `scope_at_refresh` say what it repeats when it renews its access.
     `plain_hosts` are those the operator has to allow for it.
     `origin` is set for a client in a browser, which needs CORS; `registers` and `revokes` count how often
     it does so for one connection.
@@ -63,6 +72,8 @@ class Row:
     reads_openid_strictly: bool = False
     scope: str = CHALLENGED
     sends_resource: bool = True
+    resource_at_refresh: bool = True
+    scope_at_refresh: ScopeAtRefresh = ScopeAtRefresh.NONE
     checks_iss: bool = False
     refresh: Refresh = Refresh.ROTATES
     revokes: int = 0
@@ -184,7 +195,10 @@ CLAUDE = (
     ),
     Row(
         name="Claude Code by registration",
-        sources=("https://github.com/elmohq/elmo/pull/684",),
+        sources=(
+            "https://github.com/elmohq/elmo/pull/684",
+            "https://github.com/anthropics/claude-code/issues/10572",
+        ),
         registration={
             "client_name": "Claude Code (nextcloud)",
             "redirect_uris": ["http://localhost:3118/callback"],
@@ -195,6 +209,7 @@ CLAUDE = (
         native=True,
         arrives=("http://localhost:3118/callback", "http://localhost:50001/callback"),
         strays=("http://127.0.0.1:3118/callback",),
+        sends_resource=False,
         refresh=Refresh.SHARED,
         revokes=2,
         elicitation={},
@@ -275,6 +290,8 @@ CHATGPT = (
         sources=(
             "https://github.com/anomalyco/opencode/pull/47737",
             "https://github.com/openai/codex/issues/30460",
+            "https://github.com/openai/codex/issues/33403",
+            "https://github.com/modelcontextprotocol/rust-sdk/pull/731",
         ),
         document={
             "client_id": "https://chatgpt.com/oauth/codex/client.json",
@@ -288,6 +305,8 @@ CHATGPT = (
         arrives=("http://127.0.0.1:37819/callback", "http://localhost:37819/callback"),
         strays=(f"http://127.0.0.1:37819/callback/{_CODEX_CALLBACK_ID}",),
         scope="openid profile email offline_access",
+        resource_at_refresh=False,
+        scope_at_refresh=ScopeAtRefresh.GRANTED,
         checks_iss=True,
         refresh=Refresh.STALE,
     ),
@@ -296,6 +315,8 @@ CHATGPT = (
         sources=(
             "https://github.com/openai/codex/issues/30460",
             "https://github.com/elmohq/elmo/pull/684",
+            "https://github.com/openai/codex/issues/33403",
+            "https://github.com/modelcontextprotocol/rust-sdk/pull/731",
         ),
         registration={
             "client_name": "Codex",
@@ -314,6 +335,8 @@ CHATGPT = (
             "http://127.0.0.1:37819/callback",
         ),
         scope="openid profile email offline_access",
+        resource_at_refresh=False,
+        scope_at_refresh=ScopeAtRefresh.GRANTED,
         checks_iss=True,
         refresh=Refresh.STALE,
     ),
@@ -445,6 +468,27 @@ TERMINALS = (
         arrives=("http://localhost:7777/oauth/callback", "http://localhost:65290/oauth/callback"),
         strays=("http://localhost:7777/oauth/callback/", "http://127.0.0.1:7777/oauth/callback"),
         follows_resource_metadata=False,
+    ),
+    Row(
+        name="mcp-remote",
+        sources=(
+            "https://github.com/geelen/mcp-remote/blob/main/src/lib/node-oauth-client-provider.ts",
+            "https://github.com/punkpeye/mcp-remote/pull/357",
+        ),
+        registration={
+            "client_name": "MCP CLI Client",
+            "client_uri": "https://github.com/modelcontextprotocol/mcp-cli",
+            "redirect_uris": ["http://localhost:22227/oauth/callback"],
+            "software_id": "2e6dc280-f3c3-4e01-99a7-8181dbd1d23d",
+            "software_version": "0.1.38",
+            "scope": "notes:read notes:write files:read",
+            **_PUBLIC,
+        },
+        shown_as="MCP CLI Client",
+        native=True,
+        arrives=("http://localhost:22227/oauth/callback",),
+        strays=("http://localhost:22227/", "http://127.0.0.1:22227/oauth/callback"),
+        scope_at_refresh=ScopeAtRefresh.ASKED,
     ),
     Row(
         name="opencode by its document",

@@ -6,14 +6,14 @@ import secrets
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import anyio
 import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from tests.conformance.clients_table import ALL, CHALLENGED, CLIENTS, Refresh, Row
+from tests.conformance.clients_table import ALL, CHALLENGED, CLIENTS, Refresh, Row, ScopeAtRefresh
 from tests.integration.house import House, code_in, open_house, query_of
 from tests.tokens_stage import VERIFIER, challenge_of
 
@@ -37,6 +37,7 @@ class Replay:
         self.challenged = ""
         self.metadata: dict[str, Any] = {}
         self.registered: dict[str, Any] = {}
+        self.granted = ""
 
     async def discover(self) -> None:
         """Ask without a token, and look for the authorization server in this client's order."""
@@ -81,20 +82,24 @@ class Replay:
             "code_challenge_method": "S256",
             "state": state or secrets.token_urlsafe(16),
         }
-        match self.row.scope:
-            case "challenged":
-                asked["scope"] = self.challenged
-            case "all":
-                asked["scope"] = " ".join(self.metadata["scopes_supported"])
-            case other:
-                asked["scope"] = other
+        asked["scope"] = self.asked()
         if self.row.sends_resource:
             asked["resource"] = f"{self.house.url}/mcp"
         return f"{self.metadata['authorization_endpoint']}?{urlencode(asked)}"
 
+    def asked(self) -> str:
+        """Name the scopes that it asks for."""
+        match self.row.scope:
+            case "challenged":
+                return self.challenged
+            case "all":
+                return " ".join(self.metadata["scopes_supported"])
+            case other:
+                return other
+
     def possible(self) -> set[str]:
         """List what it may be allowed: what it asks for and registered for, or everything."""
-        asked = set(query_of(self.authorize_url("https://unused.example"))["scope"][0].split())
+        asked = set(self.asked().split())
         registered = set(str(self.registered.get("scope") or " ".join(SCOPES)).split())
         return asked & registered & set(SCOPES) or registered & set(SCOPES)
 
@@ -116,6 +121,7 @@ class Replay:
         )
         assert answer.status_code == 200, answer.text
         tokens: dict[str, Any] = answer.json()
+        self.granted = tokens["scope"]
         return tokens
 
     async def token(self, fields: dict[str, str]) -> httpx2.Response:
@@ -126,22 +132,32 @@ class Replay:
         """Sign out."""
         return await self._post(self.metadata["revocation_endpoint"], {"token": token})
 
-    async def refresh(self, token: str) -> httpx2.Response:
-        """Renew the access."""
-        return await self.token({"grant_type": "refresh_token", "refresh_token": token})
+    async def refresh(self, token: str, **how: str) -> httpx2.Response:
+        """Renew the access, and name what it names then."""
+        fields = {"grant_type": "refresh_token", "refresh_token": token}
+        scope = {ScopeAtRefresh.GRANTED: self.granted, ScopeAtRefresh.ASKED: self.asked()}
+        if self.row.scope_at_refresh in scope:
+            fields["scope"] = scope[self.row.scope_at_refresh]
+        return await self._post(self.metadata["token_endpoint"], fields, **how)
 
-    async def _post(self, url: str, fields: dict[str, str]) -> httpx2.Response:
+    async def _post(
+        self, url: str, fields: dict[str, str], *, method: str = "", server: str = ""
+    ) -> httpx2.Response:
+        """Send a form; `method` is another way to prove who it is, `server` another place of ours."""
         client_id, secret = self.registered["client_id"], self.registered.get("client_secret")
         headers: dict[str, str] = {"Origin": self.row.origin} if self.row.origin else {}
-        sent = dict(fields)
-        if self.row.sends_resource and url == self.metadata["token_endpoint"]:
+        if server:
+            headers["Host"] = urlsplit(self.house.url).netloc
+            url = url.replace(self.house.url, server)
+        sent, method = dict(fields), method or self.row.auth_method
+        if self.row.sends_resource and (self.row.resource_at_refresh or "code" in fields):
             sent["resource"] = f"{self.house.url}/mcp"
-        if self.row.auth_method == "client_secret_basic":
+        if method == "client_secret_basic":
             joined = f"{quote_plus(client_id)}:{quote_plus(secret or '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(joined.encode()).decode()}"
         else:
             sent["client_id"] = client_id
-        if self.row.auth_method == "client_secret_post":
+        if method == "client_secret_post":
             sent["client_secret"] = secret or ""
         return await self.http.post(url, data=sent, headers=headers)
 
@@ -228,6 +244,46 @@ async def test_it_stays_connected_in_its_way_of_renewing(replay: Replay, row: Ro
         assert len({answer.json()["refresh_token"] for answer in answers}) == 1
     if row.refresh is not Refresh.STALE:
         assert await replay.works(answers[-1].json()["access_token"])
+    assert {answer.json()["scope"] for answer in answers} == {first["scope"]}
+
+
+TWICE = [row for row in CLIENTS if row.refresh in {Refresh.DOUBLE, Refresh.SHARED}]
+
+
+@pytest.mark.parametrize("row", TWICE, ids=lambda row: row.name)
+async def test_whichever_server_of_ours_it_asks_at_once_it_has_one_successor(
+    replay: Replay, row: Row
+) -> None:
+    token = str((await replay.sign_in(row.arrives[0]))["refresh_token"])
+    answers: list[httpx2.Response] = []
+
+    async def renew(server: str) -> None:
+        answers.append(await replay.refresh(token, server=server))
+
+    async with replay.house.replica() as port, anyio.create_task_group() as group:
+        for server in (replay.house.url, f"http://127.0.0.1:{port}") * 2:
+            group.start_soon(renew, server)
+
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert len({answer.json()["refresh_token"] for answer in answers}) == 1
+    assert len({answer.json()["access_token"] for answer in answers}) == 4
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in CLIENTS if row.auth_method != "none"], ids=lambda row: row.name
+)
+async def test_its_secret_counts_in_the_form_and_in_the_header(replay: Replay, row: Row) -> None:
+    # Claude sends it in the form whatever it registered for, Codex in the header:
+    # https://github.com/anthropics/claude-ai-mcp/issues/667, https://github.com/openai/codex/issues/40928
+    token = str((await replay.sign_in(row.arrives[0]))["refresh_token"])
+
+    answers: list[httpx2.Response] = []
+    for method in ("client_secret_basic", "client_secret_post"):
+        answers.append(await replay.refresh(token, method=method))
+        token = str(answers[-1].json()["refresh_token"])
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert (await replay.refresh(token, method="none")).json()["error"] == "invalid_client"
 
 
 @pytest.mark.parametrize("row", [row for row in CLIENTS if row.revokes], ids=lambda row: row.name)
@@ -257,5 +313,12 @@ async def test_a_client_in_a_browser_may_read_every_answer_it_needs(replay: Repl
         assert before.status_code == 204
 
 
-def test_every_way_to_ask_for_scopes_is_played() -> None:
+def test_every_way_to_ask_and_to_renew_is_played() -> None:
     assert {CHALLENGED, ALL} <= {row.scope for row in CLIENTS}
+    assert {row.refresh for row in CLIENTS} == set(Refresh)
+    assert {row.scope_at_refresh for row in CLIENTS} == set(ScopeAtRefresh)
+    assert {(row.sends_resource, row.resource_at_refresh) for row in CLIENTS} == {
+        (True, True),
+        (True, False),
+        (False, True),
+    }

@@ -1,14 +1,11 @@
 """Many people on one server of ours: whose answer is whose, what waiting costs, and who waits for whom."""
 
-import os
 import statistics
-import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import Any
 
 import anyio
@@ -18,10 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, StatelessClient
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.settings_names import known_variables
 from tests.load import process
 from tests.load.client import CallFailed, Client, HttpChannel
-from tests.load.servers import ROOT, stop
+from tests.load.our_server import our_server
 from tests.town import LIST, Town, note_of, open_town
 
 CALLS_EACH = 20
@@ -251,28 +247,5 @@ def _titles(result: dict[str, Any]) -> list[str]:
 @asynccontextmanager
 async def _serving(town: Town) -> AsyncGenerator[_Us]:
     """Start our server as an operator does, and stop it at the end."""
-    known = known_variables()
-    kept = {name: value for name, value in os.environ.items() if name not in known}
-    ours = {name.upper(): value for name, value in town.settings.items()}
-    command = [sys.executable, "-m", "nextcloud_mcp_server", "serve", "--transport", "http"]
-    with (town.folder / "server.log").open("wb") as log:
-        started = await anyio.open_process(
-            [*command, "--host", "127.0.0.1", "--port", str(town.port)],
-            cwd=ROOT,
-            env={**kept, **ours, "PYTHONPATH": str(ROOT)},
-            stdin=DEVNULL,
-            stdout=log.fileno(),
-            stderr=log.fileno(),
-        )
-    try:
-        async with httpx2.AsyncClient() as http:
-            while started.returncode is None:
-                with suppress(httpx2.TransportError):
-                    await http.get(f"{town.url}/healthz")
-                    break
-                await anyio.sleep(0.05)
-            else:
-                raise CallFailed((town.folder / "server.log").read_text(errors="replace")[-400:])
-        yield _Us(town, started.pid)
-    finally:
-        await stop(started)
+    async with our_server(town.settings, port=town.port, folder=town.folder) as pid:
+        yield _Us(town, pid)

@@ -131,11 +131,15 @@ def _token(measured: Measured) -> Figure:
 
 def _token_requests(measured: Measured) -> Iterator[Figure]:
     found = measured.token_requests
-    name = "a refresh on SQLite, without HTTP"
-    if found is None:
-        yield Figure(name, "≤ 5 ms", "not measured", None)
-    else:
-        yield Figure(name, "≤ 5 ms", f"{found.milliseconds:.1f} ms", found.milliseconds <= 5)
+    for way, spent in (
+        ("without HTTP", found and found.milliseconds),
+        ("over HTTP", found and found.http_milliseconds),
+    ):
+        name = f"a refresh on SQLite, {way}: p50"
+        if spent is None:
+            yield Figure(name, "≤ 5 ms", "not measured", None)
+        else:
+            yield Figure(name, "≤ 5 ms", f"{spent:.1f} ms", spent <= 5)
     for kind, agreement in (
         ("SQLite", found and found.sqlite),
         ("PostgreSQL", found and found.postgres),

@@ -125,7 +125,7 @@ def all_servers(upstream: str, data_dir: Path) -> list[Server]:
 @asynccontextmanager
 async def running(server: Server, transport: Transport, folder: Path) -> AsyncGenerator[Running]:
     """Start a server, time its first `tools/list`, and stop it at the end."""
-    port = _free_port()
+    port = free_port()
     log = folder / f"{server.name}-{transport}.log"
     began = time.perf_counter()
     with log.open("wb") as output:
@@ -195,7 +195,8 @@ def _environment(server: Server) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **server.environment}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Find a port that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

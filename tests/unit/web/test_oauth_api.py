@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 from starlette.types import Message
 
+from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
@@ -110,6 +111,19 @@ async def test_unknown_parameters_are_ignored_and_empty_ones_not_there(
     assert answer.json()["scope"] == " ".join(sorted(NOTES))
 
 
+async def test_scopes_of_others_that_a_client_repeats_have_no_meaning_here(
+    api: ApiStage, http: httpx2.AsyncClient
+) -> None:
+    form = refresh_form(await api.connected(http))
+
+    answers = [
+        await http.post("/token", data={**form, "scope": scope})
+        for scope in ("openid profile email offline_access", "openid notes:read")
+    ]
+
+    assert [answer.json()["scope"] for answer in answers] == [" ".join(sorted(NOTES)), "notes:read"]
+
+
 async def test_a_client_with_a_secret_may_send_it_either_way(api: ApiStage, http: httpx2.AsyncClient) -> None:
     registered = await api.registered(http, token_endpoint_auth_method="client_secret_post")
     client_id, secret = registered["client_id"], registered["client_secret"]
@@ -137,6 +151,24 @@ async def test_a_token_ends_as_often_as_it_is_revoked(api: ApiStage, http: httpx
     assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {}), (200, {})]
     assert missing.json()["error"] == "invalid_request"
     assert (await http.post("/token", data=refresh_form(tokens))).json()["error"] == "invalid_grant"
+
+
+async def test_a_client_that_the_operator_barred_can_do_nothing_more_than_sign_out(
+    api: ApiStage, http: httpx2.AsyncClient
+) -> None:
+    tokens = await api.connected(http)
+    barred = AllowedClients(denied=frozenset({"localhost"}))
+    api.core = replace(
+        api.core, clients=Clients(api.desk.database.clients, clock=api.desk.moment, allowed=barred)
+    )
+
+    renewed = await http.post("/token", data=refresh_form(tokens))
+    form = {"client_id": tokens["client_id"], "token": tokens["refresh_token"]}
+    ended = await http.post("/revoke", data=form)
+
+    assert (renewed.status_code, renewed.json()["error"]) == (400, "unauthorized_client")
+    assert ended.status_code == 200
+    assert await api.desk.database.oauth_tokens.find(tokens["access_token"]) is None
 
 
 async def test_whoever_asks_becomes_a_client(http: httpx2.AsyncClient) -> None:
