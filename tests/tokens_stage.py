@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import anyio
 from anyio.abc import Process
@@ -147,7 +148,7 @@ async def open_desk(url: str, keys: KeyRing, moment: Moment, *, issuer: str = IS
 
 @dataclass
 class TokenWorker:
-    """A process of ours; see tests/token_worker.py."""
+    """A process of ours; see tests/token_worker.py and tests/arrival_worker.py."""
 
     process: Process
     answers: BufferedByteReceiveStream
@@ -157,20 +158,22 @@ class TokenWorker:
         assert self.process.stdin is not None
         await self.process.stdin.send(json.dumps(order).encode() + b"\n")
 
-    async def answer(self) -> list[str]:
+    async def answer(self) -> list[Any]:
         """Wait for what it was given."""
         with anyio.fail_after(200):
             return json.loads(await self.answers.receive_until(b"\n", 100_000))
 
 
 @asynccontextmanager
-async def open_token_workers(url: str, key: str, count: int) -> AsyncGenerator[list[TokenWorker]]:
+async def open_token_workers(
+    url: str, key: str, count: int, *, module: str = "tests.token_worker"
+) -> AsyncGenerator[list[TokenWorker]]:
     """Start processes on one database; they are ended with the block."""
     workers: list[TokenWorker] = []
     try:
         for _ in range(count):
             process = await anyio.open_process(
-                [sys.executable, "-m", "tests.token_worker"],
+                [sys.executable, "-m", module],
                 cwd=ROOT,
                 stderr=None,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},

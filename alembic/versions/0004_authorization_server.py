@@ -28,6 +28,7 @@ def create_arrivals() -> None:
         sa.Column("browser_hash", sa.String(), nullable=False),
         sa.Column("issuer", sa.String(), nullable=True),
         sa.Column("subject", sa.String(), nullable=True),
+        sa.Column("client_id", sa.String(), nullable=True),
         sa.Column("details", sa.LargeBinary(), nullable=False),
         sa.Column("connected", sa.Boolean(), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),

@@ -86,12 +86,12 @@ class ArrivalRepository:
 
         Tells how many of those there were. What cannot be opened stays: its key may be put back.
         """
-        now = self._transactions.now()
+        over = arrivals.c.expires_at <= self._transactions.now()
         # What never came back holds nothing, whoever could read it.
-        never = and_(arrivals.c.state_hash.is_not(None), arrivals.c.expires_at <= now)
+        never = and_(over, arrivals.c.state_hash.is_not(None))
         async with self._transactions.writing() as connection:
             await connection.execute(delete(arrivals).where(never))
-        return await self._release(arrivals.c.expires_at <= now, nextcloud_url)
+        return await self._release(and_(over, arrivals.c.state_hash.is_(None)), nextcloud_url)
 
     async def _insert(
         self,
@@ -102,14 +102,16 @@ class ArrivalRepository:
         state_hash: str | None,
         principal: Principal | None = None,
     ) -> None:
-        id_hash = hash_of(arrival.id)
+        id_hash, browser_hash = hash_of(arrival.id), hash_of(browser)
+        seal = _place(self._transactions.keys, id_hash, browser_hash, state_hash)
         values = {
             "id_hash": id_hash,
             "state_hash": state_hash,
-            "browser_hash": hash_of(browser),
+            "browser_hash": browser_hash,
             "issuer": None if principal is None else principal.issuer,
             "subject": None if principal is None else principal.subject,
-            "details": _seal(self._transactions.keys, id_hash, details),
+            "client_id": None if arrival.request is None else arrival.request.client_id,
+            "details": _sealed(seal, details),
             "connected": False,
             "expires_at": arrival.expires_at,
         }
@@ -158,13 +160,13 @@ async def use_arrived(
 
     True: they are the caller's to store. False: they were stored before. None: there is no such arrival.
     """
-    id_hash = hash_of(arrived.arrival.id)
+    seal = _place(keys, hash_of(arrived.arrival.id), hash_of(browser), None)
     used = dataclasses.replace(arrived, tokens=None, connected=True)
     which = is_back(arrived.arrival.id, browser, now=now)
     taken = await connection.execute(
         update(arrivals)
         .where(which, arrivals.c.connected.is_(False))
-        .values(details=_seal(keys, id_hash, _details(used)), connected=True)
+        .values(details=_sealed(seal, _details(used)), connected=True)
     )
     if taken.rowcount == 1:
         return True
@@ -172,23 +174,29 @@ async def use_arrived(
     return None if known is None else False
 
 
-async def end_arrivals(connection: AsyncConnection, principal: Principal, *, now: datetime) -> None:
-    """Let nobody decide any more about what a person brought; `release_due` has it ended at Nextcloud."""
-    mine = and_(arrivals.c.issuer == principal.issuer, arrivals.c.subject == principal.subject)
-    await connection.execute(update(arrivals).where(mine).values(expires_at=now))
+async def end_arrivals(connection: AsyncConnection, which: ColumnElement[bool], *, now: datetime) -> None:
+    """Let nobody decide any more about what was brought, nor have another code for it.
+
+    `release_due` has it ended at Nextcloud.
+    """
+    await connection.execute(
+        update(arrivals).where(which, arrivals.c.expires_at > now).values(expires_at=now)
+    )
 
 
-def _place(keys: KeyRing, id_hash: str) -> Seal:
-    # On its way an arrival belongs to no person.
-    return Seal(keys, ("arrivals", id_hash))
+def _place(keys: KeyRing, id_hash: str, browser_hash: str, state_hash: str | None) -> Seal:
+    # On its way an arrival belongs to no person, but it always belongs to a browser: whoever can write to
+    # the database cannot bring what another's holds into their own.
+    return Seal(keys, ("arrivals", id_hash, browser_hash, state_hash or ""))
 
 
-def _seal(keys: KeyRing, id_hash: str, details: dict[str, Any]) -> Sealed:
-    return _place(keys, id_hash).seal("details", json.dumps(details))
+def _sealed(seal: Seal, details: dict[str, Any]) -> Sealed:
+    return seal.seal("details", json.dumps(details))
 
 
 def _open(keys: KeyRing, row: Row[Any]) -> dict[str, Any]:
-    details: dict[str, Any] = json.loads(_place(keys, row.id_hash).open("details", row.details))
+    seal = _place(keys, row.id_hash, row.browser_hash, row.state_hash)
+    details: dict[str, Any] = json.loads(seal.open("details", row.details))
     return details
 
 

@@ -9,9 +9,10 @@ from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.arrivals import end_arrivals
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal
 from nextcloud_mcp_server.storage.elicitations import end_of_client
-from nextcloud_mcp_server.storage.models import clients, codes, permissions, token_families
+from nextcloud_mcp_server.storage.models import arrivals, clients, codes, permissions, token_families
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -86,16 +87,17 @@ class ClientRepository:
             return await self._delete(connection, (await connection.execute(due)).scalars().all())
 
     async def _delete(self, connection: AsyncConnection, client_ids: Sequence[str]) -> int:
-        gone = 0
+        gone, now = 0, self._transactions.now()
         for client_id in client_ids:
             deleted = await connection.execute(delete(clients).where(clients.c.client_id == client_id))
             gone += deleted.rowcount
             await connection.execute(delete(codes).where(codes.c.client_id == client_id))
+            await end_arrivals(connection, arrivals.c.client_id == client_id, now=now)
             await end_families(
                 connection,
                 self._transactions.keys,
                 token_families.c.client_id == client_id,
-                now=self._transactions.now(),
+                now=now,
                 why="ended: the client was removed",
             )
         return gone

@@ -23,7 +23,14 @@ from nextcloud_mcp_server.storage.grant_row import (
 )
 from nextcloud_mcp_server.storage.held_grants import use_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
-from nextcloud_mcp_server.storage.models import accounts, credentials, login_flows, owned_by, permissions
+from nextcloud_mcp_server.storage.models import (
+    accounts,
+    arrivals,
+    credentials,
+    login_flows,
+    owned_by,
+    permissions,
+)
 from nextcloud_mcp_server.storage.oauth_records import Arrived
 from nextcloud_mcp_server.storage.records import (
     Account,
@@ -104,7 +111,6 @@ class Consent:
                 opened = open_grant(self._keys, grant)
         await self.withdraw(principal, opened, audit)
         await sign_out_everywhere(self._connection, principal)
-        await end_arrivals(self._connection, principal, now=self._now)
         await end_tokens(self._connection, self._keys, principal, now=self._now, why="ended: another person")
         await self._connection.execute(
             update(accounts).where(accounts.c.id == known.id).values(home_id=home_id)
@@ -125,6 +131,7 @@ class Consent:
             await self._connection.execute(delete(table).where(owned_by(table.c, principal)))
         await end_all(self._connection, principal)
         await end_started(self._connection, principal)
+        await end_arrivals(self._connection, owned_by(arrivals.c, principal), now=self._now)
         if grant is not None:
             if grant.credential.secret:
                 await revoke(self._connection, self._keys, grant.account, grant.credential, self._now)

@@ -220,6 +220,7 @@ class ArrivalColumns(TypedColumns):
     browser_hash: Named[str]
     issuer: Named[str | None]
     subject: Named[str | None]
+    client_id: Named[str | None]
     details: Named[Sealed] = Column(SealedValue)
     connected: Named[bool] = Column(Boolean)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
@@ -334,6 +335,8 @@ Index(
 )
 
 
-def owned_by(columns: PersonColumns | PermissionColumns, principal: Principal) -> ColumnElement[bool]:
+def owned_by(
+    columns: PersonColumns | PermissionColumns | ArrivalColumns, principal: Principal
+) -> ColumnElement[bool]:
     """Say whose rows are meant; part of every WHERE that reads a person's row."""
     return and_(columns.issuer == principal.issuer, columns.subject == principal.subject)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, true, update
 
+from nextcloud_mcp_server.storage.arrivals import end_arrivals
 from nextcloud_mcp_server.storage.elicitations import end_everybodys
 from nextcloud_mcp_server.storage.models import (
     access_tokens,
-    arrivals,
     codes,
     grant_legs,
     held_grants,
@@ -46,6 +46,6 @@ class RestoredRepository:
             browsers = await connection.execute(delete(sign_ins))
             await connection.execute(delete(grant_legs))
             await connection.execute(update(held_grants).values(discard=True))
-            await connection.execute(update(arrivals).values(expires_at=now))
+            await end_arrivals(connection, true(), now=now)
             await end_everybodys(connection)
         return Forgotten(clients, browsers.rowcount)

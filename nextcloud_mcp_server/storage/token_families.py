@@ -5,9 +5,10 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nextcloud_mcp_server.storage.arrivals import end_arrivals
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.models import access_tokens, codes, owned_by, token_families
+from nextcloud_mcp_server.storage.models import access_tokens, arrivals, codes, owned_by, token_families
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 
 ACTION = "tokens"
@@ -48,11 +49,16 @@ async def end_tokens(
     now: datetime,
     why: str,
 ) -> int:
-    """End everything that one person's clients, or one of them, were given; tell how many families that were."""
-    mine = owned_by(codes.c, principal)
-    which = owned_by(token_families.c, principal)
+    """End everything that one person's clients, or one of them, were given; tell how many families that were.
+
+    A browser that came back for them a moment ago gets no other code: it may be anybody's by now.
+    """
+    waiting, back = owned_by(codes.c, principal), owned_by(arrivals.c, principal)
+    given = owned_by(token_families.c, principal)
     if client_id is not None:
-        mine &= codes.c.client_id == client_id
-        which &= token_families.c.client_id == client_id
-    await connection.execute(delete(codes).where(mine))
-    return await end_families(connection, keys, which, now=now, why=why)
+        waiting &= codes.c.client_id == client_id
+        back &= arrivals.c.client_id == client_id
+        given &= token_families.c.client_id == client_id
+    await connection.execute(delete(codes).where(waiting))
+    await end_arrivals(connection, back, now=now)
+    return await end_families(connection, keys, given, now=now, why=why)

@@ -11,88 +11,33 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import Unsealable, WrongAccount
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest, CodeGrant
-from nextcloud_mcp_server.storage.records import (
-    Account,
-    AuditEntry,
-    Credential,
-    Elicitation,
-    Permission,
-    Principal,
-    SignedIn,
-    Tokens,
-)
-from nextcloud_mcp_server.storage.tokens import load_tokens
-
-URL = "https://cloud.example.org"
-BROWSER, STATE = "browser-of-alice", "c-state"
-NOTES = frozenset({"notes:read"})
-REQUEST = ClientRequest(
-    client_id="mcp-claude",
-    redirect_uri="https://claude.ai/api/mcp/auth_callback",
-    state="state-of-claude",
-    code_challenge="c" * 43,
-    resource="https://mcp.example.org/mcp",
-    scopes=frozenset({"notes:read", "notes:write"}),
-)
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CodeGrant
+from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, Principal, SignedIn, Tokens
+from tests import arrivals_stage
+from tests.arrivals_stage import BROWSER, CLIENT, NOTES, REQUEST, STATE, URL, outbox
 
 Open = Callable[..., Awaitable[Database]]
 Advance = Callable[[float], None]
-MakeTokens = Callable[..., Tokens]
 
 
 @pytest.fixture
 def arrival(now: Callable[[], datetime]) -> Arrival:
-    return Arrival("arrival-1", "client", REQUEST, NOTES, now() + timedelta(minutes=10))
+    return arrivals_stage.leaving(now)
 
 
 @pytest.fixture
-def arrived(arrival: Arrival, alice: Principal, tokens: MakeTokens) -> Arrived:
-    return Arrived(arrival, alice, "Alice", "00000007oc", "nextcloud_oauth2", tokens())
+def arrived(arrival: Arrival, alice: Principal, now: Callable[[], datetime]) -> Arrived:
+    return arrivals_stage.back(arrival, alice, now)
 
 
 @pytest.fixture
-def connect(
-    database: Database, now: Callable[[], datetime], tokens: MakeTokens
-) -> Callable[..., Awaitable[bool]]:
+def connect(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[bool]]:
     """Connect what came back, as its person says yes."""
 
-    async def factory(
-        arrived: Arrived,
-        *,
-        browser: str = BROWSER,
-        uid: str = "alice",
-        number: int = 1,
-        given: Tokens | None = None,
-    ) -> bool:
-        principal, held = arrived.principal, given or tokens()
-        return await database.grants.connect(
-            arrived,
-            account=Account(f"account-{number}", principal, URL, uid, "Alice", arrived.home_id, now()),
-            credential=Credential(
-                id=f"credential-{number}",
-                account_id=f"account-{number}",
-                provider="nextcloud_oauth2",
-                login_name=uid,
-                secret=held.access_token,
-                needs_reauth=False,
-                version=1,
-                created_at=now(),
-                refresh_token=held.refresh_token,
-                expires_at=held.expires_at,
-            ),
-            permission=Permission(principal, "mcp-claude", "Claude", arrived.arrival.scopes, now()),
-            audit=AuditEntry(now(), principal, "mcp-claude", "consent", "granted"),
-            browser=browser,
-        )
+    async def factory(arrived: Arrived, **differing: str) -> bool:
+        return await arrivals_stage.connect(database, arrived, now, **differing)
 
     return factory
-
-
-async def outbox(database: Database) -> list[str]:
-    """List the access tokens that are to be ended at Nextcloud."""
-    items = await database.outbox.lease_due(owner="test", lease=timedelta(seconds=1))
-    return [load_tokens(item.secret).access_token.get_secret_value() for item in items]
 
 
 async def test_who_comes_back_in_the_browser_that_began_is_known_with_everything(
@@ -180,7 +125,7 @@ async def test_one_word_connects_account_credential_and_permission(
 
     assert await connect(arrived)
 
-    grant = await database.grants.find(alice, "mcp-claude")
+    grant = await database.grants.find(alice, CLIENT)
     assert grant is not None
     assert (grant.account.uid, grant.credential.secret.get_secret_value()) == ("alice", "access-1")
     assert grant.permission is not None
@@ -197,9 +142,9 @@ async def test_the_word_said_twice_changes_nothing(
     await database.arrivals.hold(arrived, browser=BROWSER)
     await connect(arrived)
 
-    assert await connect(arrived, number=2)
+    assert await connect(arrived, row="2")
 
-    grant = await database.grants.find(alice, "mcp-claude")
+    grant = await database.grants.find(alice, CLIENT)
     assert grant is not None
     assert grant.credential.id == "credential-1"
     assert [entry.action for entry in await database.audit.recent(alice, 10)] == ["consent"]
@@ -230,7 +175,7 @@ async def test_nothing_is_connected_that_does_not_wait_here(
 
     assert not await connect(arrived, browser=browser)
 
-    assert await database.grants.find(alice, "mcp-claude") is None
+    assert await database.grants.find(alice, CLIENT) is None
 
 
 async def test_a_newer_connection_has_the_older_one_ended_at_nextcloud(
@@ -238,7 +183,7 @@ async def test_a_newer_connection_has_the_older_one_ended_at_nextcloud(
     database: Database,
     arrived: Arrived,
     connect: Callable[..., Awaitable[bool]],
-    tokens: MakeTokens,
+    tokens: Callable[..., Tokens],
     advance: Advance,
     now: Callable[[], datetime],
 ) -> None:
@@ -252,7 +197,7 @@ async def test_a_newer_connection_has_the_older_one_ended_at_nextcloud(
     )
     await database.arrivals.hold(again, browser=BROWSER)
 
-    assert await connect(again, number=2, given=tokens("access-2", "refresh-2"))
+    assert await connect(again, row="2")
 
     assert await outbox(database) == ["access-1"]
 
@@ -330,7 +275,17 @@ async def test_no_row_tells_who_or_what_it_is_about(
 
     stored = repr(await execute("SELECT * FROM arrivals")).encode()
 
-    for canary in (STATE, BROWSER, "arrival-1", "claude", "access-1", "refresh-1", "Alice", "00000007oc"):
+    for canary in (
+        STATE,
+        BROWSER,
+        "arrival-1",
+        "claude.ai",
+        "of-claude",
+        "access-1",
+        "refresh-1",
+        "Alice",
+        "00000007oc",
+    ):
         assert canary.encode() not in stored
 
 
@@ -350,18 +305,16 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     await database.arrivals.hold(held, browser=BROWSER)
     asked = await ask()
     await sign_in("session")
-    code = CodeGrant(
-        "mcp-claude", alice, REQUEST.redirect_uri, NOTES, "c" * 43, REQUEST.resource, "00000007oc"
-    )
+    code = CodeGrant(CLIENT, alice, REQUEST.redirect_uri, NOTES, "c" * 43, REQUEST.resource, "00000007oc")
     await database.oauth_tokens.add_code("code", code, expires_at=now() + timedelta(minutes=1))
     ended = AuditEntry(now(), alice, "", "account", "ended")
 
     assert not await database.grants.meet(alice, None, ended)
     assert not await database.grants.meet(alice, "00000007oc", ended)
-    assert await database.grants.find(alice, "mcp-claude") is not None
+    assert await database.grants.find(alice, CLIENT) is not None
     assert await database.grants.meet(alice, "00000099oc", ended)
 
-    assert await database.grants.find(alice, "mcp-claude") is None
+    assert await database.grants.find(alice, CLIENT) is None
     assert await database.grants.permissions(alice) == []
     assert await database.sign_ins.find("session") is None
     assert await database.arrivals.find("held", browser=BROWSER) is None
@@ -378,20 +331,11 @@ async def test_a_former_one_whose_key_is_lost_or_who_had_disconnected_is_ended_t
     database = await open_database()
     ended = AuditEntry(now(), alice, "", "account", "ended")
     await database.arrivals.hold(arrived, browser=BROWSER)
-    given = arrived.tokens
-    assert given
-    await database.grants.connect(
-        arrived,
-        account=Account("a", alice, URL, "alice", "Alice", "00000007oc", now()),
-        credential=Credential("c", "a", "nextcloud_oauth2", "alice", given.access_token, False, 1, now()),
-        permission=Permission(alice, "mcp-claude", "Claude", NOTES, now()),
-        audit=ended,
-        browser=BROWSER,
-    )
+    await arrivals_stage.connect(database, arrived, now)
     other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
     assert await other.grants.meet(alice, "00000099oc", ended)
     assert not await other.grants.meet(bob, "00000099oc", ended)
 
-    assert await database.grants.find(alice, "mcp-claude") is None
+    assert await database.grants.find(alice, CLIENT) is None
     assert await database.grants.meet(alice, "00000100oc", ended)

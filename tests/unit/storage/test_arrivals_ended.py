@@ -1,0 +1,112 @@
+"""Whatever ends a person's clients ends what came back for them too: a code made of it would begin anew."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from tests.arrivals_stage import BROWSER, CLIENT, REQUEST, STATE, URL, back, connect, leaving, outbox
+
+Now = Callable[[], datetime]
+Left = Callable[[], Awaitable[set[str]]]
+
+
+@pytest.fixture
+async def come(database: Database, alice: Principal, bob: Principal, now: Now) -> None:
+    """Connect Alice; have another browser of hers, another client of hers, and Bob wait."""
+    waiting = {
+        "connected": alice,
+        "held": alice,
+        "other client": alice,
+        "of bob": bob,
+    }
+    for name, principal in waiting.items():
+        client_id = "mcp-codex" if name == "other client" else CLIENT
+        arrival = leaving(now, name, request=replace(REQUEST, client_id=client_id))
+        arrived = back(arrival, principal, now, name=name)
+        await database.arrivals.hold(arrived, browser=BROWSER)
+        if name == "connected":
+            await connect(database, arrived, now)
+
+
+@pytest.fixture
+def left(database: Database) -> Callable[[], Awaitable[set[str]]]:
+    """Name those who can still go on."""
+
+    async def factory() -> set[str]:
+        names = ("connected", "held", "other client", "of bob")
+        found = {name: await database.arrivals.find(name, browser=BROWSER) for name in names}
+        return {name for name, arrived in found.items() if arrived is not None}
+
+    return factory
+
+
+@pytest.mark.usefixtures("come")
+async def test_who_ends_their_clients_gives_no_other_code_in_any_browser(
+    database: Database, alice: Principal, left: Left
+) -> None:
+    await database.oauth_tokens.end(alice)
+
+    assert await left() == {"of bob"}
+    assert await database.arrivals.release_due(nextcloud_url=URL) == 2
+    assert await outbox(database) == ["access-held", "access-other client"]
+
+
+@pytest.mark.usefixtures("come")
+async def test_one_client_that_is_ended_gets_no_other_code_and_the_others_go_on(
+    database: Database, alice: Principal, left: Left
+) -> None:
+    await database.oauth_tokens.end(alice, client_id=CLIENT)
+
+    assert await left() == {"of bob", "other client"}
+
+
+@pytest.mark.usefixtures("come")
+async def test_who_disconnects_is_not_connected_by_what_came_back_before(
+    *, database: Database, alice: Principal, left: Left, now: Now
+) -> None:
+    before = await database.arrivals.find("held", browser=BROWSER)
+    assert before
+
+    await database.grants.disconnect(alice, audit=AuditEntry(now(), alice, "", "disconnect", "done"))
+
+    assert await left() == {"of bob"}
+    assert not await connect(database, before, now, row="2")
+    assert await database.grants.find(alice, CLIENT) is None
+
+
+@pytest.mark.usefixtures("come")
+async def test_a_client_that_the_operator_removes_gets_a_code_of_nobody(
+    database: Database, left: Left
+) -> None:
+    await database.clients.delete(CLIENT)
+
+    assert await left() == {"other client"}
+
+
+@pytest.mark.usefixtures("come")
+async def test_after_a_backup_was_put_back_nobody_goes_on(
+    *, database: Database, left: Left, alice: Principal, now: Now
+) -> None:
+    on_the_way = leaving(now, "on the way")
+    await database.arrivals.create(on_the_way, state=STATE, browser=BROWSER)
+
+    await database.restored.forget()
+
+    assert await left() == set()
+    assert await database.arrivals.take(STATE, browser=BROWSER) is None
+    assert await database.grants.find(alice, CLIENT) is not None
+
+
+@pytest.mark.usefixtures("come")
+async def test_what_is_over_already_stays_over(
+    *, database: Database, alice: Principal, left: Left, advance: Callable[[float], None]
+) -> None:
+    advance(600)
+    await database.oauth_tokens.end(alice)
+
+    assert await left() == set()
+    assert await database.arrivals.release_due(nextcloud_url=URL) == 3
