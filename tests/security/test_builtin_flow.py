@@ -508,3 +508,24 @@ async def test_a_client_that_is_barred_later_gets_no_new_tokens(
         },
     )
     assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")
+
+
+@pytest.mark.parametrize("way", ["sign-out-everywhere", "disconnect", "app", "sign-out-app"])
+async def test_a_page_that_was_left_open_somewhere_gives_no_code_after_everything_was_ended(
+    house: House, alice: Browser, client_id: str, way: str
+) -> None:
+    """Somebody else may sit at that computer by now, and could go on for a client of their own."""
+    left_open = await alice.welcomed(client_id)
+    await alice.press(left_open, "mine")
+    async with browser(house, "alice") as elsewhere:
+        await elsewhere.person.consent(f"{house.url}/account")
+        page = await elsewhere.open("/account")
+        csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
+        form = {"csrf": csrf, "client": client_id, "do": "remove"}
+        ended = await elsewhere.http.post(f"{house.url}/account/{way}", data=form, headers=OURS)
+        assert ended.status_code in {200, 303}, ended.text
+
+    refused = await alice.press(left_open, "mine")
+
+    assert refused.status_code == 403
+    assert "code=" not in refused.text

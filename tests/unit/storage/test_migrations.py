@@ -1,6 +1,6 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.migration import configuration
 from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
+from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh
 from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
@@ -21,6 +22,7 @@ from nextcloud_mcp_server.storage.records import (
     OutboxItem,
     Principal,
 )
+from tests import arrivals_stage
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Complete = Callable[..., Awaitable[bool]]
@@ -141,3 +143,41 @@ async def test_going_back_takes_away_what_came_and_nothing_else(
     assert set(newest) == {*metadata.tables, VERSION_TABLE}
     assert set(newest) - set(first) == new_tables
     assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED
+
+
+async def test_the_newest_schema_can_be_left_and_come_back_to(
+    *,
+    database: Database,
+    open_database: Open,
+    engine: AsyncEngine,
+    ask: Ask,
+    complete: Complete,
+    alice: Principal,
+    now: Callable[[], datetime],
+) -> None:
+    """An operator may put the former version back, and try again later: people sign in again, no more."""
+    await complete(await ask())
+    await database.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
+    grant = CodeGrant("claude", alice, "uri", frozenset(), "challenge", "resource", None)
+    later = now() + timedelta(hours=1)
+    await database.oauth_tokens.add_code("code", grant, expires_at=later)
+    fresh = Fresh("family", "refresh", "access", later, later)
+    await database.oauth_tokens.redeem("code", client_id="claude", fits=lambda _: True, fresh=fresh)
+    async with engine.connect() as connection:
+        newest, stored = await connection.run_sync(columns), await connection.run_sync(rows)
+    new_tables = {"arrivals", "clients", "codes", "token_families", "access_tokens"}
+
+    async with engine.begin() as connection:
+        await connection.run_sync(lambda it: command.downgrade(configuration(it), "0003"))
+        former, kept = await connection.run_sync(columns), await connection.run_sync(rows)
+    again = await open_database()
+
+    assert former == {name: newest[name] for name in newest if name not in new_tables}
+    assert kept == {name: stored[name] for name in stored if name not in new_tables}
+    async with engine.connect() as connection:
+        assert await connection.run_sync(columns) == newest
+    assert await again.grants.find(alice, "claude") is not None
+    assert await again.oauth_tokens.find("access") is None
+    assert await again.arrivals.take("c-state", browser="browser") is None
+    await again.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
+    assert await again.arrivals.take("c-state", browser="browser") is not None
