@@ -94,9 +94,13 @@ def is_native(uri: str) -> bool:
 
 
 def shown(uri: str) -> str:
-    """Name where a redirect URI leads, for a person: its host, or its scheme such as `cursor:`."""
+    """Name where a redirect URI leads, for a person: its host, or its scheme such as `cursor:`.
+
+    One host has one name here, however it is written: a capital I passes for a small l, and a list of
+    hosts must hold for `EVIL.example` and `evil.example.` too.
+    """
     web = _WEB.fullmatch(uri)
-    return f"{uri.partition(':')[0]}:" if web is None else web["host"]
+    return f"{uri.partition(':')[0]}:" if web is None else web["host"].lower().removesuffix(".")
 
 
 def _is_port(port: str | None) -> bool:

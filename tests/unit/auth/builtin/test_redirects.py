@@ -140,6 +140,7 @@ def test_no_text_matches_a_host_it_does_not_start_with(text: str) -> None:
 
 def test_a_person_is_shown_where_a_code_goes() -> None:
     assert shown("https://claude.ai/api/mcp/auth_callback") == "claude.ai"
+    assert shown("https://cIaude.AI.:8443/callback") == "ciaude.ai"
     assert shown(CURSOR) == "cursor:"
     assert [is_loopback(uri) for uri in ("http://[::1]/", "https://claude.ai/", CURSOR)] == [
         True,
