@@ -1,10 +1,26 @@
 """Who a credential belongs to."""
 
-from pydantic import Field, TypeAdapter
+from collections.abc import Collection, Mapping
+from typing import Annotated, cast
+
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+
+
+def _names(value: object) -> tuple[str, ...]:
+    """Read a list of names as PHP may write it: a map where there are gaps, numbers where all are digits.
+
+    Whoever else backs Nextcloud's groups decides that, and nobody's sign-in must fail over it.
+    """
+    values: Collection[object] = ()
+    if isinstance(value, Mapping):
+        values = cast("Mapping[object, object]", value).values()
+    elif isinstance(value, list):
+        values = cast("list[object]", value)
+    return tuple(str(one) for one in values if isinstance(one, str | int))
 
 
 class User(Answer):
@@ -12,7 +28,7 @@ class User(Answer):
 
     uid: str = Field(validation_alias="id", min_length=1)
     display_name: str = Field(default="", validation_alias="displayname")
-    groups: tuple[str, ...] = ()
+    groups: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
 
 
 _USER = TypeAdapter(ocs.Envelope[User])

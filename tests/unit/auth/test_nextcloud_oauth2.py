@@ -52,6 +52,16 @@ async def test_the_browser_is_sent_to_the_public_address_with_nothing_but_state_
     assert (provider.uses_pkce, provider.uses_nonce) == (False, False)
 
 
+async def test_an_access_says_whose_it_is_and_in_which_groups_they_are(
+    office: Office, replica: Replica
+) -> None:
+    redeemed = await replica.provider.redeem(code=office.code("alice"), verifier=None, nonce=None)
+
+    identity = redeemed.identity
+    assert (identity.uid, identity.display_name, identity.groups) == ("alice", "Alice Example", {"team"})
+    assert identity.home_id
+
+
 async def test_the_token_request_goes_inside_with_the_public_host_and_no_login() -> None:
     asked: list[httpx2.Request] = []
 

@@ -106,6 +106,25 @@ async def test_the_uid_and_not_the_login_name_is_in_every_path() -> None:
     assert {request.headers["Authorization"] for request in asked} == {basic("a@example.org")}
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (["team", "Staff & Co"], ("team", "Staff & Co")),
+        ([], ()),
+        ({"0": "team", "2": "staff"}, ("team", "staff")),
+        ([2024, "team"], ("2024", "team")),
+        ([["team"], None], ()),
+        ("team", ()),
+        (None, ()),
+    ],
+)
+async def test_groups_are_read_as_php_may_write_them(given: object, read: tuple[str, ...]) -> None:
+    answer = {"ocs": {"meta": {"statuscode": 200}, "data": {"id": "alice", "groups": given}}}
+    server = nextcloud(lambda _: httpx2.Response(200, json=answer))
+
+    assert (await server.whoami(BasicCredential("alice", SECRET))).groups == read
+
+
 async def test_a_home_folder_without_id_has_none() -> None:
     empty = '<?xml version="1.0"?><d:multistatus xmlns:d="DAV:"/>'
 
