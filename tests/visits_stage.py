@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -62,7 +62,9 @@ class Nextclouds:
     uses_pkce: bool = False
     uses_nonce: bool = False
     issuer: str | None = None
-    homes: dict[str, str] = field(default_factory=dict[str, str])
+    homes: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    groups: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     sent: list[tuple[SecretStr | None, SecretStr | None]] = field(
         default_factory=list[tuple[SecretStr | None, SecretStr | None]]
     )
@@ -108,7 +110,8 @@ class Nextclouds:
         tokens = Tokens(
             SecretStr(f"access-{text}"), SecretStr(f"refresh-{text}"), self.clock() + timedelta(hours=1)
         )
-        identity = Identity(uid, uid.title(), self.homes.get(uid, f"home-{uid}"))
+        home_id, groups = self.homes.get(uid, f"home-{uid}"), self.groups.get(uid, frozenset())
+        identity = Identity(uid, self.names.get(uid, uid.title()), home_id, groups)
         return Redeemed(tokens, identity, self.subject)
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
@@ -119,6 +122,23 @@ class Nextclouds:
             raise self.unreachable
         self.revoked.append(tokens.access_token.get_secret_value())
         return True
+
+
+def run_sql(file: Path, statement: str) -> None:
+    """Change a database file behind everybody's back."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+@contextmanager
+def failing(file: Path, change: str) -> Generator[None]:
+    """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+    name = change.replace(" ", "_")
+    run_sql(file, f"CREATE TRIGGER {name} BEFORE {change} BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+    try:
+        yield
+    finally:
+        run_sql(file, f"DROP TRIGGER {name}")
 
 
 @dataclass(frozen=True)
@@ -229,20 +249,13 @@ class Stage:
         """Another process on the same database, with a line of its own."""
         return self.make()
 
-    @contextmanager
-    def failing(self, change: str) -> Generator[None]:
+    def failing(self, change: str) -> AbstractContextManager[None]:
         """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
-        name = change.replace(" ", "_")
-        self.sql(f"CREATE TRIGGER {name} BEFORE {change} BEGIN SELECT RAISE(ABORT, 'disk full'); END")
-        try:
-            yield
-        finally:
-            self.sql(f"DROP TRIGGER {name}")
+        return failing(self.file, change)
 
     def sql(self, statement: str) -> None:
         """Change the database file behind everybody's back."""
-        with closing(sqlite3.connect(self.file, isolation_level=None)) as connection:
-            connection.execute(statement)
+        run_sql(self.file, statement)
 
     async def held(self, visit: str, browser: Browser) -> HeldGrant | None:
         return await self.visits.held(visit, browser.who, browser.token)

@@ -21,7 +21,14 @@ from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.errors import AuthorizeRefused, FormRefused, InvalidInput, SignInRefused, Unsealable
+from nextcloud_mcp_server.errors import (
+    AuthorizeRefused,
+    FormRefused,
+    InvalidInput,
+    SignInRefused,
+    Unsealable,
+    WrongAccount,
+)
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest, CodeGrant
 from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission
@@ -150,7 +157,7 @@ class Authorization:
         """
         came = await self._sign_in.returned(params, browser=browser, kind="client")
 
-        async def keep(arrived: Arrived) -> str:
+        async def keep(arrived: Arrived, _given: Given) -> str:
             arrival = replace(arrived.arrival, expires_at=self._clock() + LIFETIME)
             await self._database.arrivals.hold(replace(arrived, arrival=arrival), browser=browser)
             return arrival.id
@@ -181,12 +188,12 @@ class Authorization:
         Raises:
             SignInRefused: Nobody came back in this browser, or it was taken back.
             AuthorizeRefused: The client is gone meanwhile.
-            WrongAccount: The account is connected to somebody else here.
+            WrongAccount: The account is connected to somebody else here; what was given is ended.
         """
         arrived = await self._find(arrival_id, browser)
         asked = await self.asked(arrived.arrival)
-        if arrived.tokens is not None and not await self._connect(arrived, arrived.tokens, asked, browser):
-            raise SignInRefused(_GONE)
+        if arrived.tokens is not None:
+            await self._connect(arrived, arrived.tokens, asked, browser)
         code = await self._tokens.new_code(
             CodeGrant(
                 client_id=asked.client.client_id,
@@ -209,13 +216,8 @@ class Authorization:
             AuthorizeRefused: The client is gone meanwhile; what was given is ended all the same.
         """
         arrived = await self._find(arrival_id, browser)
-        ended = await self._database.arrivals.discard(
-            arrival_id, browser=browser, nextcloud_url=self._nextcloud_url
-        )
-        if not ended:
+        if not await self._discard(arrived, browser, "refused: not my account"):
             raise SignInRefused(_GONE)
-        self._outbox.wake()
-        await self._audit(arrived, "refused: not my account")
         return await self.asked(arrived.arrival)
 
     async def tidy(self) -> None:
@@ -229,7 +231,17 @@ class Authorization:
             raise SignInRefused(_GONE)
         return arrived
 
-    async def _connect(self, arrived: Arrived, given: Given, asked: Asked, browser: str) -> bool:
+    async def _discard(self, arrived: Arrived, browser: str, why: str) -> bool:
+        """Have what was given ended at Nextcloud now; False when somebody was faster."""
+        ended = await self._database.arrivals.discard(
+            arrived.arrival.id, browser=browser, nextcloud_url=self._nextcloud_url
+        )
+        if ended:
+            self._outbox.wake()
+            await self._database.audit.append([self._entry(arrived, why)])
+        return ended
+
+    async def _connect(self, arrived: Arrived, given: Given, asked: Asked, browser: str) -> None:
         principal, now = arrived.principal, self._clock()
         account = Account(
             id=str(uuid4()),
@@ -259,21 +271,23 @@ class Authorization:
             scopes=arrived.arrival.scopes,
             granted_at=now,
         )
-        stored = await self._database.grants.connect(
-            arrived,
-            account=account,
-            credential=credential,
-            permission=permission,
-            audit=self._entry(arrived, "granted", " ".join(sorted(arrived.arrival.scopes))),
-            browser=browser,
-        )
+        try:
+            stored = await self._database.grants.connect(
+                arrived,
+                account=account,
+                credential=credential,
+                permission=permission,
+                audit=self._entry(arrived, "granted", " ".join(sorted(arrived.arrival.scopes))),
+                browser=browser,
+            )
+        except WrongAccount:
+            await self._discard(arrived, browser, "refused: wrong account")
+            raise
+        if not stored:
+            raise SignInRefused(_GONE)
         # What was replaced is ended at Nextcloud now and not in a minute.
         self._outbox.wake()
         self._on_changed()
-        return stored
-
-    async def _audit(self, arrived: Arrived, result: str) -> None:
-        await self._database.audit.append([self._entry(arrived, result)])
 
     def _entry(self, arrived: Arrived, result: str, detail: str = "") -> AuditEntry:
         request = arrived.arrival.request

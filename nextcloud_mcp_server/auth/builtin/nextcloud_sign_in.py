@@ -38,6 +38,8 @@ CLIENT = "client"
 
 Kind = Literal["client", "page"]
 T = TypeVar("T")
+#: What stores or ends what was given: who came, and the tokens that they brought.
+Keep = Callable[[Arrived, Tokens], Awaitable[T]]
 
 _AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
 
@@ -122,7 +124,7 @@ class NextcloudSignIn:
             raise SignInCancelled(arrival)
         return Came(arrival, code)
 
-    async def redeem(self, came: Came, *, browser: str, keep: Callable[[Arrived], Awaitable[T]]) -> T:
+    async def redeem(self, came: Came, *, browser: str, keep: Keep[T]) -> T:
         """Exchange the code, find out who it is, and have `keep` store or end what was given.
 
         What it did not take, because it raised, is ended here.
@@ -152,7 +154,7 @@ class NextcloudSignIn:
             await self._budget.failed(nobody, browser)
             raise
 
-    async def _settle(self, arrival: Arrival, given: Redeemed, keep: Callable[[Arrived], Awaitable[T]]) -> T:
+    async def _settle(self, arrival: Arrival, given: Redeemed, keep: Keep[T]) -> T:
         identity = given.identity
         principal = Principal(self._issuer, identity.uid)
         kept = False
@@ -166,7 +168,7 @@ class NextcloudSignIn:
                 provider=self._provider.name,
                 tokens=given.tokens,
             )
-            outcome = await keep(arrived)
+            outcome = await keep(arrived, given.tokens)
             kept = True
         finally:
             if not kept:

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.sign_in import Person
 from nextcloud_mcp_server.auth.visit import SignInStart
 from nextcloud_mcp_server.storage.oauth_records import Arrived
-from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant
+from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, Tokens
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -71,17 +71,14 @@ class PageSignIn:
         """Find out who it is, and keep what Nextcloud gave only where it is needed."""
         session = returned.session.get_secret_value()
 
-        async def keep(arrived: Arrived) -> Person:
-            await self._keep(arrived, session)
+        async def keep(arrived: Arrived, tokens: Tokens) -> Person:
+            await self._keep(arrived, tokens, session)
             uid = arrived.principal.subject
             return Person(arrived.principal, arrived.display_name or uid, uid)
 
         return await self._sign_in.redeem(returned.came, browser=returned.flow, keep=keep)
 
-    async def _keep(self, arrived: Arrived, session: str) -> None:
-        tokens = arrived.tokens
-        if tokens is None:
-            return
+    async def _keep(self, arrived: Arrived, tokens: Tokens, session: str) -> None:
         elicitation = await self._needing(arrived)
         if elicitation is None:
             await self._sign_in.give_back(arrived.principal, tokens)
