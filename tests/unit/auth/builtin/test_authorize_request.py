@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
@@ -388,6 +388,8 @@ TEXTS = st.text(alphabet="aä /:?#&=%@\\\r\n\0", max_size=20) | st.sampled_from(
 NAMES = st.sampled_from([*asks(), "response_mode", "prompt", "request", "nonce", ""])
 
 
+# How fast the machine is says nothing about the queries.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(query=st.dictionaries(NAMES, st.lists(TEXTS, max_size=3)))
 async def test_no_query_is_put_to_a_person_or_answered_elsewhere_than_at_the_clients_own_place(
     query: dict[str, Sequence[str]],
