@@ -14,6 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
+from nextcloud_mcp_server.storage.sqlite_driver import connect
 
 _BUSY_SECONDS = 10
 _MIGRATION_WAIT_SECONDS = 60
@@ -45,7 +46,7 @@ class Sqlite:
         """Make the pool of connections; none is opened yet."""
         engine = create_async_engine(
             URL.create("sqlite+aiosqlite", database=str(self._path)),
-            connect_args={"timeout": _BUSY_SECONDS, "isolation_level": None},
+            async_creator=lambda: connect(self._path, timeout=_BUSY_SECONDS),
             pool_size=self.connections,
             max_overflow=0,
             hide_parameters=True,
