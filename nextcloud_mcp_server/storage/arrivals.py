@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
 from nextcloud_mcp_server.storage.models import arrivals
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CameBack, ClientRequest
 from nextcloud_mcp_server.storage.outbox import insert_tokens
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
@@ -170,8 +170,13 @@ async def use_arrived(
     )
     if taken.rowcount == 1:
         return True
-    known = await connection.scalar(select(arrivals.c.id_hash).where(which))
-    return None if known is None else False
+    return False if await counts(connection, CameBack(arrived.arrival.id, browser), now=now) else None
+
+
+async def counts(connection: AsyncConnection, came: CameBack, *, now: datetime) -> bool:
+    """Tell whether somebody who came back may still go on, within the caller's transaction."""
+    which = is_back(came.arrival_id, came.browser, now=now)
+    return await connection.scalar(select(arrivals.c.id_hash).where(which)) is not None
 
 
 async def end_arrivals(connection: AsyncConnection, which: ColumnElement[bool], *, now: datetime) -> None:

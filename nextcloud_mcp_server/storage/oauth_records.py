@@ -106,6 +106,14 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
+class CameBack:
+    """The place of an arrival: its id, and the value that only its browser has."""
+
+    arrival_id: str
+    browser: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A client that holds living tokens of one person."""
 

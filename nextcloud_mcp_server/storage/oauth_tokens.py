@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nextcloud_mcp_server.storage.arrivals import counts
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import access_tokens, codes, owned_by, token_families
 from nextcloud_mcp_server.storage.oauth_records import (
+    CameBack,
     CodeGrant,
     Fresh,
     Given,
@@ -43,8 +45,14 @@ class OAuthTokenRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def add_code(self, code: str, grant: CodeGrant, *, expires_at: datetime) -> None:
-        """Store a code. It is new and random, and is not stored itself."""
+    async def add_code(
+        self, code: str, grant: CodeGrant, *, expires_at: datetime, came: CameBack | None = None
+    ) -> bool:
+        """Store a code. It is new and random, and is not stored itself.
+
+        False, and nothing stored, when it is for somebody who came back and may not go on any more:
+        their clients may have been ended a moment ago.
+        """
         code_hash = hash_of(code)
         values = {
             "issuer": grant.principal.issuer,
@@ -55,7 +63,10 @@ class OAuthTokenRepository:
             "expires_at": expires_at,
         }
         async with self._transactions.writing() as connection:
+            if came is not None and not await counts(connection, came, now=self._transactions.now()):
+                return False
             await connection.execute(insert(codes).values(values))
+        return True
 
     async def redeem(
         self, code: str, *, client_id: str, fits: Callable[[CodeGrant], bool], fresh: Fresh

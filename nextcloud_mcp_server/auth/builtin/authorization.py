@@ -30,7 +30,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest, CodeGrant
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CameBack, ClientRequest, CodeGrant
 from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission
 from nextcloud_mcp_server.storage.records import Tokens as Given
 
@@ -203,7 +203,8 @@ class Authorization:
                 code_challenge=asked.request.code_challenge,
                 resource=asked.request.resource,
                 home_id=arrived.home_id,
-            )
+            ),
+            came=CameBack(arrival_id, browser),
         )
         url = back_to(asked.request, self._issuer, {"code": code.get_secret_value()})
         return Sent(asked, url, code)

@@ -22,9 +22,15 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.verifier import Bearer
-from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, StorageError, TokenRefused
+from nextcloud_mcp_server.errors import (
+    IssuerUnavailable,
+    OAuthRefusal,
+    SignInRefused,
+    StorageError,
+    TokenRefused,
+)
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh, Given, Holder, Refused
+from nextcloud_mcp_server.storage.oauth_records import CameBack, CodeGrant, Fresh, Given, Holder, Refused
 from nextcloud_mcp_server.storage.records import Principal
 
 if TYPE_CHECKING:
@@ -107,17 +113,20 @@ class Tokens:
             )
         return self._resource
 
-    async def new_code(self, grant: CodeGrant) -> SecretStr:
+    async def new_code(self, grant: CodeGrant, *, came: CameBack | None = None) -> SecretStr:
         """Make the code that goes back to a client with its person's browser (RFC 6749 §4.1.2).
 
         Raises:
+            SignInRefused: Who `came` may not go on any more.
             OAuthRefusal: The resource is not ours, or the challenge is not one of S256 (RFC 7636 §4.2).
         """
         grant = replace(grant, resource=self.audience(grant.resource))
         if not is_challenge(grant.code_challenge):
             raise OAuthRefusal("invalid_request", "A code_challenge with the method S256 is needed.")
         code = _new(_CODE)
-        await self._database.oauth_tokens.add_code(code, grant, expires_at=self._clock() + CODE_TIME)
+        until = self._clock() + CODE_TIME
+        if not await self._database.oauth_tokens.add_code(code, grant, expires_at=until, came=came):
+            raise SignInRefused("This was ended meanwhile. Start again.")
         return SecretStr(code)
 
     async def redeem(

@@ -2,13 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.oauth_records import CameBack, CodeGrant, Fresh, Refused
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
-from tests.arrivals_stage import BROWSER, CLIENT, REQUEST, STATE, URL, back, connect, leaving, outbox
+from tests.arrivals_stage import BROWSER, CLIENT, NOTES, REQUEST, STATE, URL, back, connect, leaving, outbox
+
+HOUR = timedelta(hours=1)
 
 Now = Callable[[], datetime]
 Left = Callable[[], Awaitable[set[str]]]
@@ -110,3 +113,29 @@ async def test_what_is_over_already_stays_over(
 
     assert await left() == set()
     assert await database.arrivals.release_due(nextcloud_url=URL) == 3
+
+
+@pytest.mark.usefixtures("come")
+async def test_a_code_is_stored_for_who_may_go_on_and_for_nobody_else(
+    database: Database, alice: Principal, now: Now
+) -> None:
+    """Somebody may press the button at the moment at which everything ends."""
+    grant = CodeGrant(CLIENT, alice, "uri", NOTES, "challenge", "resource", None)
+
+    async def stored(code: str, came: CameBack) -> bool:
+        return await database.oauth_tokens.add_code(code, grant, expires_at=now() + HOUR, came=came)
+
+    before = await stored("code-1", CameBack("connected", BROWSER))
+    elsewhere = await stored("code-2", CameBack("connected", "another browser"))
+    await database.oauth_tokens.end(alice)
+    after = await stored("code-3", CameBack("connected", BROWSER))
+
+    assert (before, elsewhere, after) == (True, False, False)
+    fresh = Fresh("family", "refresh", "access", now() + HOUR, now() + HOUR)
+    given = [
+        await database.oauth_tokens.redeem(
+            f"code-{number}", client_id=CLIENT, fits=lambda _: True, fresh=fresh
+        )
+        for number in (1, 2, 3)
+    ]
+    assert given == [Refused("unknown")] * 3

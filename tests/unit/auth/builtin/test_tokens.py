@@ -8,9 +8,11 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.tokens import ACCESS_TIME, CODE_TIME, GRACE, REFRESH_TIME, Tokens
-from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, TokenRefused
+from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, SignInRefused, TokenRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import file_url
+from nextcloud_mcp_server.storage.oauth_records import CameBack
+from tests.arrivals_stage import BROWSER, back, leaving
 from tests.tokens_stage import (
     ALICE,
     BOB,
@@ -97,6 +99,18 @@ async def test_a_challenge_of_another_form_than_s256_gets_no_code(desk: Desk) ->
         await desk.give(code_grant(code_challenge="plain"))
 
     assert caught.value.error == "invalid_request"
+
+
+async def test_who_came_back_gets_a_code_as_long_as_they_may_go_on(desk: Desk) -> None:
+    arrived = back(leaving(desk.moment), ALICE, desk.moment)
+    await desk.database.arrivals.hold(arrived, browser=BROWSER)
+    came = CameBack(arrived.arrival.id, BROWSER)
+    code = await desk.tokens.new_code(code_grant(), came=came)
+
+    assert (await desk.redeem(code.get_secret_value())).scopes == NOTES
+    await desk.tokens.end(ALICE)
+    with pytest.raises(SignInRefused, match="ended meanwhile"):
+        await desk.tokens.new_code(code_grant(), came=came)
 
 
 @pytest.mark.parametrize(("verifier", "error"), [(None, "invalid_request"), ("short", "invalid_grant")])
