@@ -8,10 +8,12 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
+from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import SubscriptionBus
 
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.tools.boundary import GuardedTool
@@ -76,6 +78,17 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
     }
 
 
+class Server(MCPServer[Any]):
+    """The SDK's server, with our stdout."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve one client over stdin and stdout."""
+        server = self._lowlevel_server
+        with stdio.messages() as stdout:
+            async with stdio_server(stdout=stdout) as (received, sent):
+                await server.run(received, sent, server.create_initialization_options())
+
+
 def create(
     specs: Iterable[ToolSpec],
     state: State,
@@ -85,7 +98,7 @@ def create(
     state_keys: Callable[[], Sequence[bytes]],
 ) -> MCPServer[Any]:
     """Put the server together."""
-    return MCPServer(
+    return Server(
         NAME,
         title="Nextcloud",
         instructions=INSTRUCTIONS,

@@ -22,9 +22,10 @@ from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 _OLDEST = 28
 
-#: How many requests one person may have under way, a fifth of all connections: when Nextcloud is slow
-#: for somebody, be it for an external storage of theirs, the others must still get through.
-REQUESTS_AT_ONCE = 20
+#: How many requests one person may have under way, about as many as a browser has: when Nextcloud is slow
+#: for somebody, be it for an external storage of theirs, the others must still get through. More would
+#: also cost each request more: the pool asks every idle connection, twice a request, whether it is still open.
+REQUESTS_AT_ONCE = 8
 
 
 class _Turns:
