@@ -1,7 +1,7 @@
 """A state machine in memory behind the pages of many people, and the application around it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -26,6 +26,7 @@ from nextcloud_mcp_server.auth.visit import (
 )
 from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, OtherPerson, SignInRefused
 from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, Principal, SignedIn, Tokens
+from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import people_routes
 from nextcloud_mcp_server.web.visits import Params
@@ -345,8 +346,9 @@ def application(
     settings: WebConfig | None = None,
     *,
     keys: Sequence[bytes] = (),
+    authorizations: Callable[[], Awaitable[Authorizations]] | None = None,
 ) -> ASGIApp:
-    """Put the pages together as the server does."""
+    """Put the pages together as the server does; with `authorizations` it lets clients in itself."""
     methods = ["GET", "POST", "DELETE"]
     pages = people_routes(
         visits.ready,
@@ -354,6 +356,7 @@ def application(
         nextcloud_host=NEXTCLOUD_HOST,
         mcp_url=f"{ORIGIN}/mcp",
         clock=lambda: visits.now,
+        authorizations=authorizations,
     )
     inner = Starlette(routes=[Route("/mcp", echo, methods=methods), Route("/mcp/broken", broken), *pages])
     return guard(inner, settings or config())
