@@ -104,7 +104,7 @@ class MemoryAuthorizations:
         self._call("unseal")
         if sealed not in self.forms:
             raise FormRefused("The form was not made here.")
-        return self._asked(self.forms[sealed])
+        return self.asked_for(self.forms[sealed])
 
     async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
         self._call("approve")
@@ -120,7 +120,7 @@ class MemoryAuthorizations:
 
     async def asked(self, arrival: Arrival) -> Asked:
         assert arrival.request is not None
-        return self._asked(arrival.request)
+        return self.asked_for(arrival.request)
 
     async def returned(self, params: Params, *, browser: str) -> Came:
         self._call("returned")
@@ -180,7 +180,7 @@ class MemoryAuthorizations:
             raise ClientUnknown("This server does not know the app.")
         return self.clients[client_id]
 
-    def _asked(self, request: ClientRequest) -> Asked:
+    def asked_for(self, request: ClientRequest) -> Asked:
         client = self._known(request.client_id)
         assert redirects.any_matches(client.redirect_uris, request.redirect_uri)
         return asked_of(client, request)

@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.visit import (
     ClientView,
     GrantDone,
     RecentAction,
+    SignedInClient,
     SignInDone,
     SignInStart,
     Visit,
@@ -68,6 +69,9 @@ class MemoryVisits:
     waiting: dict[str, tuple[str, HeldGrant]] = field(default_factory=dict[str, tuple[str, HeldGrant]])
     connected: dict[str, str] = field(default_factory=dict[str, str])
     clients: dict[tuple[str, str], ClientView] = field(default_factory=dict[tuple[str, str], ClientView])
+    apps: dict[tuple[str, str], SignedInClient] = field(
+        default_factory=dict[tuple[str, str], SignedInClient]
+    )
     calls: list[str] = field(default_factory=list[str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     maps: bool = False
@@ -123,6 +127,16 @@ class MemoryVisits:
         )
         self.clients[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
 
+    def app(self, owner: str = "alice", client_id: str = "claude", **changes: object) -> None:
+        """Let a client have tokens of ours."""
+        usual = SignedInClient(
+            client_id=client_id,
+            name="Claude Code",
+            since=self.now - timedelta(days=100),
+            last_used_at=self.now - timedelta(minutes=4),
+        )
+        self.apps[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
+
     def did(self, *actions: str, result: str = "ok") -> tuple[RecentAction, ...]:
         """List actions, each an hour before the last."""
         return tuple(
@@ -145,7 +159,10 @@ class MemoryVisits:
 
     def forget(self) -> None:
         """Begin again, for the next thing to look at."""
-        for kept in (self.visits, self.sessions, self.connected, self.clients, self.names, self.waiting):
+        for kept in (
+            *(self.visits, self.sessions, self.connected, self.clients, self.apps),
+            *(self.names, self.waiting),
+        ):
             kept.clear()
         self.needs_reauth = False
 
@@ -263,7 +280,8 @@ class MemoryVisits:
         subject = who.principal.subject
         uid = self.connected.get(subject)
         clients = tuple(client for (owner, _), client in self.clients.items() if owner == subject)
-        return AccountView(NEXTCLOUD_HOST, uid, who.display_name, self.needs_reauth, clients)
+        apps = tuple(app for (owner, _), app in self.apps.items() if owner == subject)
+        return AccountView(NEXTCLOUD_HOST, uid, who.display_name, self.needs_reauth, clients, apps)
 
     async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
         self._change("set_scopes", who, client_id, scopes=scopes)
@@ -276,7 +294,9 @@ class MemoryVisits:
         del self.clients[who.principal.subject, client_id]
 
     async def sign_out_client(self, who: SignedIn, client_id: str) -> None:
-        raise NotImplementedError
+        self._call("sign_out_client")
+        if self.apps.pop((who.principal.subject, client_id), None) is None:
+            raise InvalidInput("There is no such app.")
 
     async def disconnect(self, who: SignedIn) -> bool:
         self._call("disconnect")
