@@ -71,7 +71,10 @@ class MemoryAuthorizations:
 
     def forget(self) -> None:
         """Begin again, for the next thing to look at."""
-        for kept in (self.clients, self.here, self.connected, self.allowed, self.names, self.faults):
+        for kept in (
+            *(self.clients, self.forms, self.away, self.here),
+            *(self.connected, self.allowed, self.names, self.faults),
+        ):
             kept.clear()
 
     async def ready(self) -> "MemoryAuthorizations":
@@ -194,7 +197,12 @@ class MemoryAuthorizations:
 
 def ask_url(client_id: str = "mcp-claude", **fields: str) -> str:
     """Address what a client asks for, as it would."""
-    usual = {"response_type": "code", "client_id": client_id, "redirect_uri": HOSTED, "state": "of the client"}
+    usual = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": HOSTED,
+        "state": "of the client",
+    }
     return f"/authorize?{urlencode({**usual, **fields})}"
 
 

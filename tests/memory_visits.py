@@ -69,9 +69,7 @@ class MemoryVisits:
     waiting: dict[str, tuple[str, HeldGrant]] = field(default_factory=dict[str, tuple[str, HeldGrant]])
     connected: dict[str, str] = field(default_factory=dict[str, str])
     clients: dict[tuple[str, str], ClientView] = field(default_factory=dict[tuple[str, str], ClientView])
-    apps: dict[tuple[str, str], SignedInClient] = field(
-        default_factory=dict[tuple[str, str], SignedInClient]
-    )
+    apps: dict[tuple[str, str], SignedInClient] = field(default_factory=dict[tuple[str, str], SignedInClient])
     calls: list[str] = field(default_factory=list[str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     maps: bool = False

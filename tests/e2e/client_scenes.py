@@ -43,8 +43,8 @@ def _long_names(stage: PeopleStage, page: Page) -> None:
 
 def _nothing_ticked(stage: PeopleStage, page: Page) -> None:
     _claude(stage, page)
-    for box in page.locator("input:checked").all():
-        box.uncheck()
+    for scope in ("notes:read", "files:read"):
+        page.locator(f"input[value='{scope}']").uncheck()
     page.locator("button[value=allow]").click()
 
 

@@ -60,9 +60,7 @@ def raised_people(*, lets_clients_in: bool = False) -> Generator[PeopleStage]:
                 ),
             ]
         )
-        pages = application(
-            visits, settings, authorizations=clients.ready if lets_clients_in else None
-        )
+        pages = application(visits, settings, authorizations=clients.ready if lets_clients_in else None)
         with _serving(pages, ours), _serving(stand_ins, others):
             yield PeopleStage(origin, elsewhere, visits, clients)
 

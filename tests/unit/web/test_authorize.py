@@ -235,7 +235,9 @@ async def test_no_leads_back_with_the_clients_own_words(
     assert known.away == {}
 
 
-async def test_where_an_answer_is_too_long_for_a_header_there_is_a_button(browser: httpx2.AsyncClient) -> None:
+async def test_where_an_answer_is_too_long_for_a_header_there_is_a_button(
+    browser: httpx2.AsyncClient,
+) -> None:
     state = "é" * 700
 
     told = await answer(browser, "deny", address=ask_url(state=state))
@@ -326,7 +328,9 @@ async def test_what_was_allowed_earlier_is_shown_too(
 async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(browser: httpx2.AsyncClient) -> None:
     back = await come_back(browser, address=ask_url(redirect_uri=LOOPBACK))
 
-    assert "Then you go back to the app on this computer." in (await browser.get(back.headers["location"])).text
+    assert (
+        "Then you go back to the app on this computer." in (await browser.get(back.headers["location"])).text
+    )
 
 
 async def test_who_said_no_at_nextcloud_may_try_again_or_go_back(browser: httpx2.AsyncClient) -> None:
@@ -476,7 +480,9 @@ async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
     assert known.connected == {}
 
 
-@pytest.mark.parametrize("query", ["", "?arrival=", "?arrival=short", f"?arrival={'a' * 32}&arrival={'a' * 32}"])
+@pytest.mark.parametrize(
+    "query", ["", "?arrival=", "?arrival=short", f"?arrival={'a' * 32}&arrival={'a' * 32}"]
+)
 async def test_a_page_of_nobody_is_not_there(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations, query: str
 ) -> None:
