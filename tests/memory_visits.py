@@ -1,7 +1,7 @@
 """A state machine in memory behind the pages of many people, and the application around it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -20,12 +20,14 @@ from nextcloud_mcp_server.auth.visit import (
     ClientView,
     GrantDone,
     RecentAction,
+    SignedInClient,
     SignInDone,
     SignInStart,
     Visit,
 )
 from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, OtherPerson, SignInRefused
 from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, Principal, SignedIn, Tokens
+from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import people_routes
 from nextcloud_mcp_server.web.visits import Params
@@ -67,6 +69,7 @@ class MemoryVisits:
     waiting: dict[str, tuple[str, HeldGrant]] = field(default_factory=dict[str, tuple[str, HeldGrant]])
     connected: dict[str, str] = field(default_factory=dict[str, str])
     clients: dict[tuple[str, str], ClientView] = field(default_factory=dict[tuple[str, str], ClientView])
+    apps: dict[tuple[str, str], SignedInClient] = field(default_factory=dict[tuple[str, str], SignedInClient])
     calls: list[str] = field(default_factory=list[str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     maps: bool = False
@@ -122,6 +125,16 @@ class MemoryVisits:
         )
         self.clients[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
 
+    def app(self, owner: str = "alice", client_id: str = "claude", **changes: object) -> None:
+        """Let a client have tokens of ours."""
+        usual = SignedInClient(
+            client_id=client_id,
+            name="Claude Code",
+            since=self.now - timedelta(days=100),
+            last_used_at=self.now - timedelta(minutes=4),
+        )
+        self.apps[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
+
     def did(self, *actions: str, result: str = "ok") -> tuple[RecentAction, ...]:
         """List actions, each an hour before the last."""
         return tuple(
@@ -144,7 +157,10 @@ class MemoryVisits:
 
     def forget(self) -> None:
         """Begin again, for the next thing to look at."""
-        for kept in (self.visits, self.sessions, self.connected, self.clients, self.names, self.waiting):
+        for kept in (
+            *(self.visits, self.sessions, self.connected, self.clients, self.apps),
+            *(self.names, self.waiting),
+        ):
             kept.clear()
         self.needs_reauth = False
 
@@ -262,7 +278,8 @@ class MemoryVisits:
         subject = who.principal.subject
         uid = self.connected.get(subject)
         clients = tuple(client for (owner, _), client in self.clients.items() if owner == subject)
-        return AccountView(NEXTCLOUD_HOST, uid, who.display_name, self.needs_reauth, clients)
+        apps = tuple(app for (owner, _), app in self.apps.items() if owner == subject)
+        return AccountView(NEXTCLOUD_HOST, uid, who.display_name, self.needs_reauth, clients, apps)
 
     async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
         self._change("set_scopes", who, client_id, scopes=scopes)
@@ -275,7 +292,9 @@ class MemoryVisits:
         del self.clients[who.principal.subject, client_id]
 
     async def sign_out_client(self, who: SignedIn, client_id: str) -> None:
-        raise NotImplementedError
+        self._call("sign_out_client")
+        if self.apps.pop((who.principal.subject, client_id), None) is None:
+            raise InvalidInput("There is no such app.")
 
     async def disconnect(self, who: SignedIn) -> bool:
         self._call("disconnect")
@@ -345,8 +364,9 @@ def application(
     settings: WebConfig | None = None,
     *,
     keys: Sequence[bytes] = (),
+    authorizations: Callable[[], Awaitable[Authorizations]] | None = None,
 ) -> ASGIApp:
-    """Put the pages together as the server does."""
+    """Put the pages together as the server does; with `authorizations` it lets clients in itself."""
     methods = ["GET", "POST", "DELETE"]
     pages = people_routes(
         visits.ready,
@@ -354,6 +374,7 @@ def application(
         nextcloud_host=NEXTCLOUD_HOST,
         mcp_url=f"{ORIGIN}/mcp",
         clock=lambda: visits.now,
+        authorizations=authorizations,
     )
     inner = Starlette(routes=[Route("/mcp", echo, methods=methods), Route("/mcp/broken", broken), *pages])
     return guard(inner, settings or config())

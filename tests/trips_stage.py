@@ -151,7 +151,12 @@ class Trips:
     async def back(self, uid: str = "alice", cookie: str = COOKIE) -> str:
         """Go there and come back as somebody; the answer is the id of the arrival."""
         params = self.provider.confirm(await self.to_nextcloud(cookie), uid)
-        return await self.authorization.come_back(params, browser=cookie)
+        return await self.come_back(params, browser=cookie)
+
+    async def come_back(self, params: Params, *, browser: str) -> str:
+        """Come back with the parameters of a callback; the answer is the id of the arrival."""
+        came = await self.authorization.returned(params, browser=browser)
+        return await self.authorization.come_back(came, browser=browser)
 
     async def connect(self, uid: str = "alice", cookie: str = COOKIE) -> Sent:
         """Walk the whole way."""

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from nextcloud_mcp_server.auth.builtin.authorization import Sent, Welcome
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import Came
 from nextcloud_mcp_server.storage.oauth_records import Arrival
 from nextcloud_mcp_server.web.visits import Params
 
@@ -40,8 +41,21 @@ class Authorizations(Protocol):
         """Say again what somebody had set out for."""
         ...
 
-    async def come_back(self, params: Params, *, browser: str) -> str:
-        """Take what Nextcloud sent back; the answer is the id of who came."""
+    async def returned(self, params: Params, *, browser: str) -> Came:
+        """Check how a browser came back from Nextcloud.
+
+        Raises:
+            SignInRefused: It is not trusted.
+            SignInCancelled: The person said no there.
+        """
+        ...
+
+    async def come_back(self, came: Came, *, browser: str) -> str:
+        """Have Nextcloud say who came back; the answer is the id of who it is.
+
+        Raises:
+            NotAMember: The person may not use this server.
+        """
         ...
 
     async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:

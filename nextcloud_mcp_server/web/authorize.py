@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, ReturnToClient
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
-from nextcloud_mcp_server.errors import FormRefused, SignInRefused
+from nextcloud_mcp_server.errors import FormRefused, NotAMember, SignInRefused
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
@@ -20,6 +20,8 @@ AUTHORIZE = "/authorize"
 CONFIRM_CLIENT = "/authorize/confirm"
 
 _ARRIVAL = re.compile(r"[A-Za-z0-9_-]{32}")
+# Reverse proxies answer 502 to a header of more than 4,096 bytes, and there are others beside this one.
+_LONGEST_HEADER = 3_000
 
 
 class AuthorizePages:
@@ -68,7 +70,7 @@ class AuthorizePages:
         return page(
             request.headers,
             "onward.html",
-            headers={"Refresh": f"0; url={url}"},
+            headers=_by_itself(url),
             kind="to_sign_in",
             url=url,
             there=Name.of_host(urlsplit(url).netloc),
@@ -80,11 +82,17 @@ class AuthorizePages:
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
         try:
-            arrival_id = await authorizations.come_back(params_of(request), browser=session.browser)
+            came = await authorizations.returned(params_of(request), browser=session.browser)
         except SignInCancelled as cancelled:
             asked = await authorizations.asked(cancelled.arrival)
             return _back_page(request, "cancelled", asked, authorizations.denied(asked))
-        return see(f"{CONFIRM_CLIENT}?{urlencode({'arrival': arrival_id})}")
+        asked = await authorizations.asked(came.arrival)
+        request.state.retry = again_path(asked)
+        try:
+            arrival_id = await authorizations.come_back(came, browser=session.browser)
+        except NotAMember:
+            return _back_page(request, "not_member", asked, authorizations.denied(asked), status=403)
+        return _whose(arrival_id)
 
     async def ask_whose(self, request: Request) -> Response:
         """Name who signed in, and ask whether that is who sits here."""
@@ -93,6 +101,7 @@ class AuthorizePages:
         arrival_id = _arrival_id(request.query_params.getlist("arrival"))
         welcome = await authorizations.arrived(arrival_id, browser=session.browser)
         client, account = welcome.asked.client, Name.of(welcome.display_name)
+        scopes = welcome.scopes | welcome.before
         return page(
             request.headers,
             "signed_in_as.html",
@@ -104,8 +113,10 @@ class AuthorizePages:
             host=Name.of_host(self._host),
             account=account or Name.of(welcome.uid),
             uid=Name.of(welcome.uid),
-            reading=in_order(welcome.scopes, writing=False),
-            changing=in_order(welcome.scopes, writing=True),
+            reading=in_order(scopes, writing=False),
+            changing=in_order(scopes, writing=True),
+            more=not welcome.connected and not welcome.before <= welcome.scopes,
+            connected=welcome.connected,
         )
 
     async def confirm(self, request: Request) -> Response:
@@ -122,11 +133,16 @@ class AuthorizePages:
                 sent = await authorizations.go_on(arrival_id, browser=session.browser)
                 code = sent.code.get_secret_value()
                 return _sent_page(request, sent.asked, sent.url, kind="sent", code=code)
-            case "not-mine":
+            case "not-mine" if not await self._is_connected(arrival_id, session):
                 asked = await authorizations.not_me(arrival_id, browser=session.browser)
                 return _back_page(request, "not_me", asked, authorizations.denied(asked))
             case _:
-                return see(f"{CONFIRM_CLIENT}?{urlencode({'arrival': arrival_id})}")
+                return _whose(arrival_id)
+
+    async def _is_connected(self, arrival_id: str, session: BrowserSession) -> bool:
+        """Tell whether somebody has said yes, and then went back to the page that asks."""
+        welcome = await (await self._authorizations()).arrived(arrival_id, browser=session.browser)
+        return welcome.connected
 
     def _consent(
         self,
@@ -182,7 +198,7 @@ def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str
     return page(
         request.headers,
         "sent.html",
-        headers={"Refresh": f"0; url={url}"},
+        headers=_by_itself(url),
         kind=kind,
         url=url,
         code=code,
@@ -204,6 +220,15 @@ def _back_page(request: Request, kind: str, asked: Asked, url: str, *, status: i
         client=Name.of(asked.client.name),
         app=_app(asked),
     )
+
+
+def _by_itself(url: str) -> dict[str, str]:
+    """Have the browser go on by itself, unless the address is longer than a header may be: then a button does."""
+    return {"Refresh": f"0; url={url}"} if len(url) <= _LONGEST_HEADER else {}
+
+
+def _whose(arrival_id: str) -> Response:
+    return see(f"{CONFIRM_CLIENT}?{urlencode({'arrival': arrival_id})}")
 
 
 def _where(asked: Asked) -> Name:

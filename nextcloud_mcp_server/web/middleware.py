@@ -37,9 +37,10 @@ _ALWAYS = {
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+# The stylesheet may be kept, and an event stream has its own word on caches; see `KeepsOpener` for the other.
+_USUALLY = {"Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,33 @@ class _SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _ALWAYS.items():
                     headers[name] = value
-                # The stylesheet may be kept, and an event stream has its own word on caches.
-                headers.setdefault("Cache-Control", "no-store")
+                for name, value in _USUALLY.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+class KeepsOpener:
+    """Lets a page stay in touch with the one that opened it, for clients that ask in a window of their own.
+
+    Under `same-origin` the browser cuts the two apart for good: the client takes its window for closed
+    and gives up, and its own page, to which we lead back, finds nobody to tell. What is lost is
+    little: a page that opened a window could always send it elsewhere, and can read nothing in it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Say so with every answer, redirects and problems too: one that does not is enough."""
+
+        async def send_with_header(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Cross-Origin-Opener-Policy"] = "unsafe-none"
+            await send(message)
+
+        await self._app(scope, receive, send_with_header)
 
 
 class _Gate:

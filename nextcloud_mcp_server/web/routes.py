@@ -15,7 +15,7 @@ from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT, AuthorizePages
 from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
-from nextcloud_mcp_server.web.middleware import PageErrors
+from nextcloud_mcp_server.web.middleware import KeepsOpener, PageErrors
 from nextcloud_mcp_server.web.pages import page, stylesheet
 from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
 from nextcloud_mcp_server.web.problem import CLIENT, PEOPLE, PERSONAL, Problem, Problems, problem_page
@@ -165,16 +165,29 @@ def _with_the_rest(pages: Sequence[Route]) -> list[BaseRoute]:
     return [*known, _page_route("/{path:path}", _nothing_here(known), *_METHODS)]
 
 
-def _page_route(path: str, handler: Endpoint, *methods: str, problems: Problems = PERSONAL) -> Route:
-    return Route(path, handler, methods=methods, middleware=[Middleware(PageErrors, problems=problems)])
+def _page_route(
+    path: str,
+    handler: Endpoint,
+    *methods: str,
+    problems: Problems = PERSONAL,
+    around: Sequence[Middleware] = (),
+) -> Route:
+    middleware = [*around, Middleware(PageErrors, problems=problems)]
+    return Route(path, handler, methods=methods, middleware=middleware)
 
 
 def _client_route(path: str, handler: Endpoint, *methods: str) -> Route:
-    return _people_route(path, handler, *methods, problems=CLIENT)
+    return _people_route(path, handler, *methods, problems=CLIENT, around=[Middleware(KeepsOpener)])
 
 
-def _people_route(path: str, handler: Endpoint, *methods: str, problems: Problems = PEOPLE) -> Route:
-    route = _page_route(path, handler, *methods, problems=problems)
+def _people_route(
+    path: str,
+    handler: Endpoint,
+    *methods: str,
+    problems: Problems = PEOPLE,
+    around: Sequence[Middleware] = (),
+) -> Route:
+    route = _page_route(path, handler, *methods, problems=problems, around=around)
     # Starlette adds it. These pages look up who asks, and a callback takes what it is sent, once.
     (route.methods or set()).discard("HEAD")
     return route

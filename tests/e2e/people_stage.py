@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tests.memory_authorizations import MemoryAuthorizations
 from tests.memory_visits import MemoryVisits, application, config, url
 
 PEOPLE = ("alice", "bob")
@@ -21,11 +22,12 @@ PEOPLE = ("alice", "bob")
 
 @dataclass(frozen=True, slots=True)
 class PeopleStage:
-    """Where the pages are, where the others are, and the state machine behind the pages."""
+    """Where the pages are, where the others are, and the state machines behind the pages."""
 
     origin: str
     elsewhere: str
     visits: MemoryVisits
+    clients: MemoryAuthorizations
 
     def page(self, path: str, elicitation_id: str) -> str:
         return f"{self.origin}{url(path, elicitation_id)}"
@@ -37,15 +39,15 @@ class PeopleStage:
 
 
 @contextmanager
-def raised_people() -> Generator[PeopleStage]:
+def raised_people(*, lets_clients_in: bool = False) -> Generator[PeopleStage]:
     """Serve the pages, and the stand-ins under another name, for as long as the block runs."""
-    visits = MemoryVisits()
+    visits, clients = MemoryVisits(), MemoryAuthorizations()
     with _listener() as ours, _listener() as others:
         host = f"127.0.0.1:{ours.getsockname()[1]}"
         origin = f"http://{host}"
         # Another site for the browser, as the real ones are: cookies and policies must bear that.
         elsewhere = f"http://localhost:{others.getsockname()[1]}"
-        visits.issuer = visits.nextcloud = elsewhere
+        visits.issuer = visits.nextcloud = clients.nextcloud = elsewhere
         settings = config(
             allowed_hosts=frozenset({host}), allowed_origins=frozenset({origin}), secure_cookies=False
         )
@@ -58,8 +60,9 @@ def raised_people() -> Generator[PeopleStage]:
                 ),
             ]
         )
-        with _serving(application(visits, settings), ours), _serving(stand_ins, others):
-            yield PeopleStage(origin, elsewhere, visits)
+        pages = application(visits, settings, authorizations=clients.ready if lets_clients_in else None)
+        with _serving(pages, ours), _serving(stand_ins, others):
+            yield PeopleStage(origin, elsewhere, visits, clients)
 
 
 def sign_in_as(page: Page, name: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.e2e.client_scenes import CLIENT_SCENES
 from tests.e2e.people_scenes import PEOPLE_SCENES
 from tests.e2e.people_stage import raised_people
 from tests.e2e.scenes import SCENES
@@ -22,14 +23,19 @@ SHOTS: dict[str, tuple[str, WindowOptions]] = {
     "waiting": ("waiting", window_options(size=_PAPER)),
     "done": ("done", window_options(size=_PAPER)),
 }
-
-
 PEOPLE_SHOTS: dict[str, tuple[str, WindowOptions]] = {
     "people-consent": ("people-consent", window_options(size=_PAPER)),
     "connected-as": ("connected-as", window_options(size=_PAPER)),
     "other-account": ("other-account", window_options(size=_PAPER)),
     "account": ("account", window_options(size=(760, 700))),
     "account-phone": ("account", window_options(size=PHONE, scheme="dark")),
+}
+CLIENT_SHOTS: dict[str, tuple[str, WindowOptions]] = {
+    "authorize": ("authorize", window_options(size=_PAPER)),
+    "authorize-phone": ("authorize-cursor", window_options(size=PHONE)),
+    "signed-in-as": ("signed-in-as", window_options(size=_PAPER)),
+    "sent": ("sent-copied", window_options(size=_PAPER)),
+    "account-apps": ("account-apps", window_options(size=(760, 700), scheme="dark")),
 }
 
 
@@ -41,7 +47,12 @@ def take(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
         old.unlink()
-    with sync_playwright() as playwright, raised() as stage, raised_people() as people:
+    with (
+        sync_playwright() as playwright,
+        raised() as stage,
+        raised_people() as people,
+        raised_people(lets_clients_in=True) as clients,
+    ):
         browser = playwright.chromium.launch(**chromium_options())
         for name, (scene, options) in SHOTS.items():
             with _shot(browser, options, folder / f"{name}.png") as page:
@@ -50,6 +61,11 @@ def take(folder: Path) -> None:
             people.visits.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
                 PEOPLE_SCENES[scene](people, page)
+        for name, (scene, options) in CLIENT_SHOTS.items():
+            clients.visits.forget()
+            clients.clients.forget()
+            with _shot(browser, options, folder / f"{name}.png") as page:
+                CLIENT_SCENES[scene](clients, page)
         browser.close()
 
 

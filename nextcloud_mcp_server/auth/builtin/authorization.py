@@ -17,7 +17,7 @@ from uuid import uuid4
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, Requests, back_to
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME, NextcloudSignIn
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME, Came, NextcloudSignIn
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.outbox import Outbox
@@ -49,12 +49,16 @@ _GONE = (
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who came back from Nextcloud, and what the client will get. `connected`: they have said yes already."""
+    """Who came back from Nextcloud, and what the client will get.
+
+    `before` is what they have allowed it earlier, which stays. `connected`: they have said yes already.
+    """
 
     asked: Asked
     uid: str
     display_name: str
     scopes: frozenset[str]
+    before: frozenset[str]
     connected: bool
 
 
@@ -146,16 +150,22 @@ class Authorization:
             raise AuthorizeRefused(_GONE)
         return await self._requests.again(arrival.request)
 
-    async def come_back(self, params: Params, *, browser: str) -> str:
-        """Take what Nextcloud sent back with the browser; the answer is the id of who came.
+    async def returned(self, params: Params, *, browser: str) -> Came:
+        """Check how a browser came back from Nextcloud; nothing is sent anywhere.
 
         Raises:
-            SignInRefused: It is not trusted; nothing was sent anywhere.
+            SignInRefused: It is not trusted.
             SignInCancelled: The person said no at Nextcloud.
+        """
+        return await self._sign_in.returned(params, browser=browser, kind="client")
+
+    async def come_back(self, came: Came, *, browser: str) -> str:
+        """Have Nextcloud say who came back; the answer is the id of who it is.
+
+        Raises:
             NotAMember: The person may not use this server.
             GrantRefused, Throttled, NextcloudError: Nextcloud did not say who it is.
         """
-        came = await self._sign_in.returned(params, browser=browser, kind="client")
 
         async def keep(arrived: Arrived, _given: Given) -> str:
             arrival = replace(arrived.arrival, expires_at=self._clock() + LIFETIME)
@@ -172,11 +182,19 @@ class Authorization:
             AuthorizeRefused: The client is gone meanwhile.
         """
         arrived = await self._find(arrival_id, browser)
+        asked = await self.asked(arrived.arrival)
+        allowed = await self._database.grants.permissions(arrived.principal)
         return Welcome(
-            asked=await self.asked(arrived.arrival),
+            asked=asked,
             uid=arrived.principal.subject,
             display_name=arrived.display_name,
             scopes=arrived.arrival.scopes,
+            before=frozenset(
+                scope
+                for permission in allowed
+                if permission.client_id == asked.client.client_id
+                for scope in permission.scopes
+            ),
             connected=arrived.connected,
         )
 

@@ -298,3 +298,64 @@ async def test_a_made_up_sentence_is_not_said(people: httpx2.AsyncClient, visits
 
     assert page.status_code == 200
     assert 'role="status"' not in page.text
+
+
+async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.client()
+    visits.app()
+    visits.app(client_id="mcp-2", name="ChatGPT")
+    visits.app("bob", "mcp-3", name="Codex")
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+    back = await send(people, "sign-out-app", client="mcp-2")
+    told = await people.get(ACCOUNT)
+
+    assert re.findall(r'<span id="app-\d"><bdi>([^<]+)', page.text) == ["Claude Code", "ChatGPT"]
+    assert back.headers["location"] == ACCOUNT
+    assert "The app has to sign in again." in told.text
+    assert set(visits.apps) == {("alice", "claude"), ("bob", "mcp-3")}
+    assert set(visits.clients) == {("alice", "claude")}
+
+
+async def test_apps_of_one_name_are_told_apart_by_their_ids(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.app(client_id="mcp-1")
+    visits.app(client_id="mcp-2")
+    visits.app(client_id="mcp-3", name="\u202e")
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert re.findall(r"<small><bdi>(mcp-\d)</bdi> ·", page.text) == ["mcp-1", "mcp-2"]
+    assert "An assistant" in page.text or "an assistant" in page.text
+
+
+@pytest.mark.parametrize("client", ["", "mcp-of-somebody-else", "x" * 2_049])
+async def test_an_app_that_is_not_theirs_stays_signed_in(
+    people: httpx2.AsyncClient, visits: MemoryVisits, client: str
+) -> None:
+    visits.app("bob", "mcp-of-somebody-else")
+    sign_in(people, visits)
+
+    page = await send(people, "sign-out-app", client=client)
+
+    assert page.status_code == 400
+    assert "Nothing was changed" in page.text
+    assert set(visits.apps) == {("bob", "mcp-of-somebody-else")}
+
+
+async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_are_too(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    without = await people.get(ACCOUNT)
+    visits.app()
+
+    page = await people.get(ACCOUNT)
+
+    assert "Your apps stay connected." in without.text
+    assert "and those of your apps" in page.text

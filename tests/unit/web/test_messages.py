@@ -101,7 +101,7 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
     built = (
         *("scope.", "scope_detail.", "action.", "problem.", "told.", "moment.", "month."),
         *("declined.", "gone.", "not_me.", "sign_in.", "nextcloud.", "waiting.minute", "waiting.moments"),
-        *("cancelled.", "denied.", "not_possible.", "sent.", "switch.", "to_sign_in."),
+        *("cancelled.", "denied.", "not_member.", "not_possible.", "sent.", "switch.", "to_sign_in."),
     )
 
     assert used <= catalogue("en").keys()

@@ -85,14 +85,27 @@ async def test_who_came_back_is_shown_with_what_the_client_will_get(trips: Trips
     assert (before.uid, before.display_name, before.scopes) == ("alice", "Alice", READ)
     assert before.asked == await trips.asked()
     assert (before.connected, after.connected) == (False, True)
-    assert replace(after, connected=False) == before
+    assert (before.before, after.before) == (frozenset(), READ)
+    assert replace(after, connected=False, before=frozenset[str]()) == before
+
+
+async def test_what_this_client_and_no_other_may_do_already_is_shown_too(trips: Trips) -> None:
+    await trips.register("mcp-codex", CALLBACK, name="Codex")
+    url = await trips.authorization.approve(await trips.asked(client_id="mcp-codex"), WRITE, browser=COOKIE)
+    codex = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+    await trips.authorization.go_on(codex, browser=COOKIE)
+    await trips.connect("alice")
+
+    again = await trips.authorization.arrived(await trips.back("alice"), browser=COOKIE)
+
+    assert again.before == READ
 
 
 async def test_only_what_was_ticked_of_what_may_be_ticked_is_allowed(trips: Trips) -> None:
     asked = await trips.asked(scope="notes:read notes:write")
 
     url = await trips.authorization.approve(asked, WRITE | {"files:write", "mail:read", ""}, browser=COOKIE)
-    back = await trips.authorization.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+    back = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
     sent = await trips.authorization.go_on(back, browser=COOKIE)
 
     assert await redeemed(trips, sent.code.get_secret_value()) == WRITE
@@ -304,7 +317,7 @@ async def test_what_nobody_decides_about_is_ended_after_ten_minutes(trips: Trips
 async def test_ten_minutes_to_decide_begin_with_coming_back(trips: Trips) -> None:
     url = await trips.to_nextcloud()
     trips.clock.forward(9 * MINUTE)
-    arrival_id = await trips.authorization.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+    arrival_id = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
     trips.clock.forward(9 * MINUTE)
 
     assert await trips.authorization.go_on(arrival_id, browser=COOKIE)
@@ -315,7 +328,7 @@ async def test_a_new_consent_takes_the_place_of_the_former_access_which_is_ended
     trips.clock.forward(1)
     await trips.register("mcp-codex", CALLBACK, name="Codex")
     url = await trips.authorization.approve(await trips.asked(client_id="mcp-codex"), WRITE, browser=COOKIE)
-    back = await trips.authorization.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+    back = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
 
     await trips.authorization.go_on(back, browser=COOKIE)
 
@@ -333,7 +346,7 @@ async def test_a_second_consent_adds_to_what_a_client_may_do(trips: Trips) -> No
     await trips.connect("alice")
     trips.clock.forward(1)
     url = await trips.to_nextcloud(scopes=WRITE)
-    back = await trips.authorization.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+    back = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
 
     sent = await trips.authorization.go_on(back, browser=COOKIE)
 
@@ -435,7 +448,7 @@ async def test_a_no_at_nextcloud_can_be_told_to_the_client(trips: Trips) -> None
     state = query_of(await trips.to_nextcloud())["state"]
 
     with pytest.raises(SignInCancelled) as caught:
-        await trips.authorization.come_back({"state": [state], "error": ["access_denied"]}, browser=COOKIE)
+        await trips.come_back({"state": [state], "error": ["access_denied"]}, browser=COOKIE)
 
     asked = await trips.authorization.asked(caught.value.arrival)
     assert query_of(trips.authorization.denied(asked))["error"] == "access_denied"
@@ -454,7 +467,7 @@ async def test_a_state_of_a_page_comes_back_to_no_client(trips: Trips) -> None:
     flow = start.flow.get_secret_value()
 
     with pytest.raises(SignInRefused):
-        await trips.authorization.come_back(trips.provider.confirm(start.url, "alice"), browser=flow)
+        await trips.come_back(trips.provider.confirm(start.url, "alice"), browser=flow)
 
     assert trips.provider.redeemed == []
 
@@ -463,7 +476,7 @@ async def test_a_wrong_code_connects_nobody(trips: Trips) -> None:
     params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
 
     with pytest.raises(GrantRefused):
-        await trips.authorization.come_back({**params, "code": ["made-up-by-somebody"]}, browser=COOKIE)
+        await trips.come_back({**params, "code": ["made-up-by-somebody"]}, browser=COOKIE)
 
     assert await trips.given_back() == []
 
@@ -472,7 +485,7 @@ async def test_what_cannot_be_held_is_ended(trips: Trips) -> None:
     params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
 
     with trips.failing("INSERT ON arrivals"), pytest.raises(StorageError, match="disk full"):
-        await trips.authorization.come_back(params, browser=COOKIE)
+        await trips.come_back(params, browser=COOKIE)
 
     assert await trips.given_back() == ["access-granted-by-alice-0"]
 

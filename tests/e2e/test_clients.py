@@ -1,0 +1,179 @@
+"""What a browser makes of the pages between a chat client and its code."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.e2e.client_scenes import CLIENT_SCENES
+from tests.e2e.people_stage import PeopleStage, grant_as, raised_people
+from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, window_options
+from tests.memory_authorizations import CURSOR, HOSTED, ask_url
+
+# German is the longer language, so it gets the narrow screen.
+LOOKS = [
+    window_options(size=PHONE, scheme="light", language="de"),
+    window_options(size=DESKTOP, scheme="dark", language="en"),
+]
+# A hosted client that asks in a window of its own, and waits there for word from its own page.
+OPENER = """<!doctype html><html lang="en"><title>Claude</title><h1>Waiting</h1><script>
+onmessage = (told) => { document.querySelector("h1").textContent = told.data };
+</script>"""
+CALLBACK = """<!doctype html><html lang="en"><title>Claude</title><h1>Back</h1><script>
+window.opener.postMessage(location.search, location.origin);
+</script>"""
+
+
+@pytest.fixture
+def people() -> Iterator[PeopleStage]:
+    with raised_people(lets_clients_in=True) as built:
+        built.clients.client()
+        yield built
+
+
+@pytest.fixture
+def window(chromium: Browser) -> Iterator[BrowserContext]:
+    context = chromium.new_context(**window_options())
+    yield context
+    context.close()
+
+
+def heading(page: Page, text: str) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text(text)
+
+
+def asked(people: PeopleStage, window: BrowserContext, **fields: str) -> Page:
+    page = window.new_page()
+    page.goto(f"{people.origin}{ask_url(**fields)}")
+    return page
+
+
+def test_a_client_that_asks_in_a_window_of_its_own_hears_from_it(
+    people: PeopleStage, window: BrowserContext
+) -> None:
+    client = window.new_page()
+    for url, body in (("https://claude.ai/", OPENER), (f"{HOSTED}**", CALLBACK)):
+        window.route(url, lambda route, body=body: route.fulfill(body=body, content_type="text/html"))
+    client.goto("https://claude.ai/")
+
+    with client.expect_popup() as opened:
+        client.evaluate(
+            "(url) => { window.asking = window.open(url, 'asking', 'popup') }", f"{people.origin}{ask_url()}"
+        )
+    popup = opened.value
+    popup.locator("button[value=allow]").click()
+    closed_at_nextcloud = client.evaluate("window.asking.closed")
+    grant_as(popup, "bob")
+    popup.locator("button[value=mine]").click()
+    heading(popup, "Back")
+
+    expect(client.get_by_role("heading")).to_contain_text("code=code-")
+    assert not closed_at_nextcloud
+
+
+def test_the_browser_offers_to_open_the_program_that_asked(
+    people: PeopleStage, window: BrowserContext
+) -> None:
+    page = asked(people, window, redirect_uri=CURSOR)
+
+    page.locator("button[value=allow]").click()
+    grant_as(page, "bob")
+    with page.expect_request(f"{CURSOR}**") as sent:
+        page.locator("button[value=mine]").click()
+
+    heading(page, "Connected. On to Claude")
+    assert page.locator("a.button.main").get_attribute("href") == sent.value.url
+
+
+def test_the_back_button_neither_asks_nor_sends_anybody_again(
+    people: PeopleStage, window: BrowserContext
+) -> None:
+    window.route(f"{HOSTED}**", lambda route: route.fulfill(body="<h1>Back</h1>", content_type="text/html"))
+    page = asked(people, window)
+    page.locator("button[value=allow]").click()
+    grant_as(page, "bob")
+    page.locator("button[value=mine]").click()
+    heading(page, "Back")
+
+    page.go_back()
+
+    heading(page, "Signed in as Bob")
+    expect(page.get_by_text("You have said yes already.")).to_be_visible()
+    expect(page.locator("button[value=not-mine]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_keyboard_alone_is_enough_with_and_without_scripts(
+    people: PeopleStage, chromium: Browser, *, scripts: bool
+) -> None:
+    window = chromium.new_context(**window_options(), java_script_enabled=scripts)
+    page = asked(people, window)
+
+    # Enter in a box allows nothing; the two that change things come after the two that read.
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.locator("form[action='/authorize']").wait_for()
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    heading(page, "Grant access")
+    window.close()
+
+    assert [arrival.scopes for arrival, _ in people.clients.away.values()] == [
+        {"notes:read", "files:read", "notes:write"}
+    ]
+
+
+def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
+    people: PeopleStage, window: BrowserContext
+) -> None:
+    page = asked(people, window)
+    hidden = {
+        name: page.locator(f"input[name={name}]").get_attribute("value") for name in ("request", "csrf")
+    }
+    fields = "".join(f"<input name='{name}' value='{value}'>" for name, value in hidden.items())
+    evil = (
+        f"<iframe src='{people.origin}{ask_url().replace('&', '&amp;')}'></iframe>"
+        f"<form method='post' action='{people.origin}/authorize'>{fields}"
+        "<input name='answer' value='allow'><input name='allow' value='notes:read'><button>Win</button></form>"
+    )
+    page.route("http://evil.test/", lambda route: route.fulfill(body=evil, content_type="text/html"))
+    page.goto("http://evil.test/")
+    framed = page.frames[1].url
+
+    page.get_by_role("button", name="Win").click()
+
+    heading(page, "Another page sent you here")
+    assert framed == "chrome-error://chromewebdata/"
+    assert people.clients.away == {}
+
+
+@pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
+def test_every_page_is_readable_by_everybody_and_fits_the_screen(
+    people: PeopleStage, chromium: Browser, axe: str, as_seen: WindowOptions
+) -> None:
+    refused: list[str] = []
+
+    for name, show in CLIENT_SCENES.items():
+        people.visits.forget()
+        people.clients.forget()
+        window = chromium.new_context(**as_seen)
+        page = window.new_page()
+        page.on(
+            "console",
+            lambda message: refused.append(message.text) if "Content Security" in message.text else None,
+        )
+        show(people, page)
+        page.evaluate(axe)
+        found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
+        assert nodes == [], name
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+        assert page.evaluate("document.documentElement.lang") == as_seen["locale"], name
+        window.close()
+
+    assert refused == []

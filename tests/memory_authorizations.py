@@ -1,0 +1,252 @@
+"""A state machine in memory behind the pages between a chat client and its code."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
+from urllib.parse import urlencode
+
+import httpx2
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.builtin import redirects
+from nextcloud_mcp_server.auth.builtin.authorization import Sent, Welcome
+from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, asked_of, back_to
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, Came, SignInCancelled
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.errors import ClientUnknown, FormRefused, InvalidInput, SignInRefused
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Client, ClientRequest
+from nextcloud_mcp_server.web.middleware import WebConfig
+from nextcloud_mcp_server.web.visits import Params
+from tests.memory_visits import NEXTCLOUD, ORIGIN, MemoryVisits, application, state_of
+
+NOW = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
+HOSTED = "https://claude.ai/api/mcp/auth_callback"
+LOOPBACK = "http://127.0.0.1:9/callback"
+CURSOR = "cursor://anysphere.cursor-mcp/oauth/callback"
+
+_FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
+
+
+@dataclass
+class MemoryAuthorizations:
+    """Keeps the rules: states and arrivals of one browser, each good for what it was made for.
+
+    A code of Nextcloud's is the name of whoever signed in there.
+    """
+
+    nextcloud: str = NEXTCLOUD
+    issuer: str = ORIGIN
+    clients: dict[str, Client] = field(default_factory=dict[str, Client])
+    forms: dict[str, ClientRequest] = field(default_factory=dict[str, ClientRequest])
+    away: dict[str, tuple[Arrival, str]] = field(default_factory=dict[str, tuple[Arrival, str]])
+    here: dict[str, tuple[Arrival, str, str]] = field(default_factory=dict[str, tuple[Arrival, str, str]])
+    connected: dict[str, str] = field(default_factory=dict[str, str])
+    allowed: dict[tuple[str, str], frozenset[str]] = field(
+        default_factory=dict[tuple[str, str], frozenset[str]]
+    )
+    calls: list[str] = field(default_factory=list[str])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    faults: dict[str, Exception] = field(default_factory=dict[str, Exception])
+
+    # What tests arrange
+
+    def client(self, client_id: str = "mcp-claude", **changes: object) -> str:
+        """Know a client, one that registered itself unless its id is an address."""
+        usual = Client(
+            client_id=client_id,
+            kind="document" if client_id.startswith("https:") else "registered",
+            name="Claude",
+            redirect_uris=(HOSTED, LOOPBACK, CURSOR),
+            auth_method="none",
+            secret_hash=None,
+            scopes=None,
+            created_at=NOW,
+            last_used_at=None,
+            native=False,
+        )
+        self.clients[client_id] = replace(usual, **changes)  # type: ignore[arg-type]
+        return client_id
+
+    def forget(self) -> None:
+        """Begin again, for the next thing to look at."""
+        for kept in (
+            *(self.clients, self.forms, self.away, self.here),
+            *(self.connected, self.allowed, self.names, self.faults),
+        ):
+            kept.clear()
+
+    async def ready(self) -> "MemoryAuthorizations":
+        return self
+
+    # What the pages ask
+
+    async def read(self, params: Params) -> Asked:
+        self._call("read")
+        values = {name: each[0] for name, each in params.items() if len(each) == 1}
+        client = self._known(values.get("client_id", ""))
+        uri = values.get("redirect_uri", client.redirect_uris[0])
+        asked = frozenset(values.get("scope", "").split()) & frozenset(SCOPES)
+        request = ClientRequest(
+            client_id=client.client_id,
+            redirect_uri=uri,
+            state=values.get("state"),
+            code_challenge="c" * 43,
+            resource=f"{ORIGIN}/mcp",
+            scopes=asked or frozenset(SCOPES),
+        )
+        return asked_of(client, request)
+
+    def seal(self, asked: Asked) -> str:
+        sealed = token_urlsafe(24)
+        self.forms[sealed] = asked.request
+        return sealed
+
+    async def unseal(self, sealed: str) -> Asked:
+        self._call("unseal")
+        if sealed not in self.forms:
+            raise FormRefused("The form was not made here.")
+        return self.asked_for(self.forms[sealed])
+
+    async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
+        self._call("approve")
+        if not scopes & asked.request.scopes:
+            raise InvalidInput("Nothing was ticked.")
+        state = f"{CLIENT_STATE}{token_urlsafe(24)}"
+        arrival = Arrival(token_urlsafe(24), "client", asked.request, scopes, NOW + timedelta(minutes=10))
+        self.away[state] = (arrival, browser)
+        return f"{self.nextcloud}/index.php/apps/oauth2/authorize?{urlencode({'client_id': 'us', 'state': state})}"
+
+    def denied(self, asked: Asked) -> str:
+        return back_to(asked.request, self.issuer, {"error": "access_denied"})
+
+    async def asked(self, arrival: Arrival) -> Asked:
+        assert arrival.request is not None
+        return self.asked_for(arrival.request)
+
+    async def returned(self, params: Params, *, browser: str) -> Came:
+        self._call("returned")
+        states = params.get("state", ())
+        arrival, whose = self.away.get(states[0], (None, "")) if len(states) == 1 else (None, "")
+        if arrival is None or whose != browser:
+            raise SignInRefused("This cannot be finished here.")
+        del self.away[states[0]]
+        if "code" not in params:
+            raise SignInCancelled(arrival)
+        return Came(arrival, SecretStr(params["code"][0]))
+
+    async def come_back(self, came: Came, *, browser: str) -> str:
+        self._call("come_back")
+        self.here[came.arrival.id] = (came.arrival, browser, came.code.get_secret_value())
+        return came.arrival.id
+
+    async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:
+        self._call("arrived")
+        arrival, uid = self._find(arrival_id, browser)
+        asked = await self.asked(arrival)
+        return Welcome(
+            asked=asked,
+            uid=uid,
+            display_name=self.names.get(uid, uid.title()),
+            scopes=arrival.scopes,
+            before=self.allowed.get((uid, asked.client.client_id), frozenset()),
+            connected=arrival_id in self.connected,
+        )
+
+    async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
+        self._call("go_on")
+        arrival, uid = self._find(arrival_id, browser)
+        asked = await self.asked(arrival)
+        self.connected[arrival_id] = uid
+        code = f"code-{token_urlsafe(24)}"
+        url = back_to(asked.request, self.issuer, {"code": code})
+        return Sent(asked, url, SecretStr(code))
+
+    async def not_me(self, arrival_id: str, *, browser: str) -> Asked:
+        self._call("not_me")
+        arrival, _ = self._find(arrival_id, browser)
+        if arrival_id in self.connected:
+            raise SignInRefused("This cannot be finished here.")
+        del self.here[arrival_id]
+        return await self.asked(arrival)
+
+    # How it works
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.faults:
+            raise self.faults[name]
+
+    def _known(self, client_id: str) -> Client:
+        if client_id not in self.clients:
+            raise ClientUnknown("This server does not know the app.")
+        return self.clients[client_id]
+
+    def asked_for(self, request: ClientRequest) -> Asked:
+        client = self._known(request.client_id)
+        assert redirects.any_matches(client.redirect_uris, request.redirect_uri)
+        return asked_of(client, request)
+
+    def _find(self, arrival_id: str, browser: str) -> tuple[Arrival, str]:
+        arrival, whose, uid = self.here.get(arrival_id, (None, "", ""))
+        if arrival is None or whose != browser:
+            raise SignInRefused("This cannot be finished here.")
+        return arrival, uid
+
+
+def ask_url(client_id: str = "mcp-claude", **fields: str) -> str:
+    """Address what a client asks for, as it would."""
+    usual = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": HOSTED,
+        "state": "of the client",
+    }
+    return f"/authorize?{urlencode({**usual, **fields})}"
+
+
+def fields_of(page: httpx2.Response) -> dict[str, str]:
+    """Read the hidden fields of a page's form."""
+    return dict(_FIELD.findall(page.text))
+
+
+def target_of(answer: httpx2.Response) -> str:
+    """Read where a page leads on to by itself."""
+    return answer.headers["refresh"].partition("url=")[2]
+
+
+def client_browser(
+    authorizations: MemoryAuthorizations, settings: WebConfig | None = None, **headers: str
+) -> httpx2.AsyncClient:
+    """Make a browser before the pages: it keeps cookies, and says where its forms come from."""
+    usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
+    app = application(MemoryVisits(), settings, authorizations=authorizations.ready)
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN, headers=usual | headers)
+
+
+async def answer(
+    browser: httpx2.AsyncClient, what: str = "allow", *scopes: str, address: str = "", **changes: str
+) -> httpx2.Response:
+    """Look at what a client asks for, tick, and press a button."""
+    page = await browser.get(address or ask_url())
+    form: Mapping[str, object] = {**fields_of(page), "answer": what, "allow": list(scopes), **changes}
+    return await browser.post("/authorize", data=form)
+
+
+async def come_back(
+    browser: httpx2.AsyncClient, name: str = "bob", *scopes: str, address: str = ""
+) -> httpx2.Response:
+    """Press Allow, sign in to Nextcloud as somebody, and come back."""
+    onward = await answer(browser, "allow", *(scopes or ["notes:read"]), address=address)
+    query = {"code": name, "state": state_of(target_of(onward))}
+    return await browser.get("/oauth/callback/nextcloud", params=query)
+
+
+async def confirm(
+    browser: httpx2.AsyncClient, what: str = "mine", name: str = "bob", *scopes: str, address: str = ""
+) -> httpx2.Response:
+    """Go all the way, and say whether it is oneself."""
+    back = await come_back(browser, name, *scopes, address=address)
+    page = await browser.get(back.headers["location"])
+    return await browser.post("/authorize/confirm", data={**fields_of(page), "answer": what})

@@ -1,0 +1,410 @@
+"""What holds for every page between a chat client and its code: headers, cookies, forms, names, addresses."""
+
+import re
+from collections.abc import AsyncIterator
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
+from nextcloud_mcp_server.errors import AuthorizeRefused, NotAMember, Unreachable
+from tests.memory_authorizations import (
+    CURSOR,
+    HOSTED,
+    MemoryAuthorizations,
+    answer,
+    ask_url,
+    client_browser,
+    come_back,
+    confirm,
+    fields_of,
+    target_of,
+)
+from tests.memory_visits import HOST, NEXTCLOUD, ORIGIN, config, state_of
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{client}"
+NOBODY = f"/authorize/confirm?arrival={'a' * 32}"
+CALLBACK = "/oauth/callback/nextcloud"
+LOOKS = [
+    ask_url(),
+    ask_url("mcp-unknown"),
+    ask_url(state="x" * 9_000),
+    "/authorize",
+    NOBODY,
+    f"{CALLBACK}?code=bob&state=c-x",
+    f"{CALLBACK}?error=access_denied&state=c-x",
+    f"{CALLBACK}?code=bob&state=s-x",
+]
+ROUTES = [
+    *(("GET", path) for path in LOOKS),
+    ("POST", "/authorize"),
+    ("POST", "/authorize/confirm"),
+    ("PUT", "/authorize"),
+    ("HEAD", "/authorize/confirm"),
+    ("DELETE", "/authorize/confirm"),
+]
+
+
+@pytest.fixture
+def known() -> MemoryAuthorizations:
+    known = MemoryAuthorizations()
+    known.client()
+    return known
+
+
+@pytest.fixture
+async def browser(known: MemoryAuthorizations) -> AsyncIterator[httpx2.AsyncClient]:
+    async with client_browser(known) as opened:
+        yield opened
+
+
+async def every_answer(browser: httpx2.AsyncClient, known: MemoryAuthorizations) -> list[httpx2.Response]:
+    """Walk all the ways there are, good and bad, and keep what was answered."""
+    answers = [await browser.get(ask_url()), await answer(browser, "allow"), await answer(browser, "deny")]
+    onward = await answer(browser, "allow", "notes:read")
+    cancelled = {"error": "access_denied", "state": state_of(target_of(onward))}
+    answers += [onward, await browser.get(CALLBACK, params=cancelled)]
+    back = await come_back(browser)
+    answers += [back, await browser.get(back.headers["location"])]
+    answers += [await confirm(browser), await confirm(browser, "not-mine"), await confirm(browser, "none")]
+    asked = await known.read({"client_id": ["mcp-claude"]})
+    for name, fault, walk in (
+        ("read", ReturnToClient("No.", url=f"{HOSTED}?error=x", asked=asked), answer),
+        ("read", AuthorizeRefused("Odd."), answer),
+        ("come_back", NotAMember("In no group."), come_back),
+        ("come_back", Unreachable("No connection."), come_back),
+        ("go_on", RuntimeError("A bug."), confirm),
+    ):
+        known.faults = {name: fault}
+        if name == "read":
+            answers.append(await browser.get(ask_url()))
+        else:
+            answers.append(await walk(browser))
+    known.faults = {}
+    return answers
+
+
+# Headers and cookies
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Accept": "application/json"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Content-Length": "6"},
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_answer_carries_the_security_headers(
+    known: MemoryAuthorizations, method: str, path: str, headers: dict[str, str]
+) -> None:
+    async with client_browser(known, config(max_body_bytes=5)) as browser:
+        response = await browser.request(method, path, headers=headers)
+
+    require_headers(response)
+    assert "access-control-allow-origin" not in response.headers
+
+
+def require_headers(response: httpx2.Response) -> None:
+    assert response.headers["content-security-policy"] == POLICY
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["cache-control"] == "no-store"
+    assert len(response.headers.get_list("cross-origin-opener-policy")) == 1
+
+
+async def test_every_page_on_the_way_carries_them_and_leaves_the_client_in_touch_with_its_window(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    answers = await every_answer(browser, known)
+
+    for response in answers:
+        require_headers(response)
+    assert {response.headers["cross-origin-opener-policy"] for response in answers} == {"unsafe-none"}
+
+
+async def test_the_pages_of_people_are_in_touch_with_nobody(browser: httpx2.AsyncClient) -> None:
+    pages = [await browser.get(path) for path in ("/", "/account", "/healthz", "/oauth/consent")]
+
+    assert {page.headers["cross-origin-opener-policy"] for page in pages} == {"same-origin"}
+
+
+async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    answers = await every_answer(browser, known)
+
+    cookies = [cookie for response in answers for cookie in response.headers.get_list("set-cookie")]
+    assert {cookie.partition("=")[0] for cookie in cookies} == {"__Host-browser"}
+    for cookie in cookies:
+        assert {"Secure", "HttpOnly", "SameSite=lax", "Path=/"} <= set(cookie.split("; "))
+        assert "domain" not in cookie.lower()
+
+
+async def test_no_answer_but_the_question_itself_gives_a_cookie(
+    browser: httpx2.AsyncClient,
+) -> None:
+    for method, path in ROUTES:
+        response = await browser.request(method, path)
+        assert ("set-cookie" in response.headers) == ((method, path) == ("GET", ask_url()))
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"), [("Host", "evil.example", 421), ("Origin", "https://evil.example", 403)]
+)
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them named cases
+    browser: httpx2.AsyncClient,
+    known: MemoryAuthorizations,
+    method: str,
+    path: str,
+    header: str,
+    value: str,
+    status: int,
+) -> None:
+    response = await browser.request(method, path, headers={header: value})
+
+    assert response.status_code == status
+    assert known.calls == []
+
+
+# Where a browser is sent
+
+
+@pytest.mark.parametrize(
+    "evil", ["//evil.example", "\\\\evil.example", "https://evil.example", "/%0d%0aX: y", "javascript:1"]
+)
+async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, evil: str
+) -> None:
+    names = ("next", "url", "redirect", "return_to", "target", "rd", "continue", "error_uri", "iss")
+    more = urlencode(dict.fromkeys(names, evil))
+
+    for method, path in ROUTES:
+        response = await browser.request(method, f"{path}{'&' if '?' in path else '?'}{more}")
+        assert "location" not in response.headers
+        assert "refresh" not in response.headers
+        assert "evil" not in "".join(re.findall(r'(?:href|action)="([^"]*)"', response.text))
+    onward = await answer(
+        browser, "allow", "notes:read", address=f"{ask_url()}&{more}", **dict.fromkeys(names, evil)
+    )
+
+    assert target_of(onward).startswith(f"{NEXTCLOUD}/")
+    assert len(known.away) == 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "x\r\nSet-Cookie: a=b\r\n\r\n<script>",
+        "0; url=https://evil.example",
+        "'\"><a href='javascript:1'>",
+        "a&code=mine&iss=https://evil.example#",
+        "\x00\x7f\u2028\u202e\U0001f600",
+        "%0d%0a%2500",
+        "x" * 2_048,
+    ],
+)
+@pytest.mark.parametrize("uri", [HOSTED, CURSOR, f"{HOSTED}?tenant=1"])
+@pytest.mark.parametrize("way", ["denied", "sent", "not me"])
+async def test_a_state_goes_back_as_it_came_and_does_nothing_on_the_way(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, state: str, uri: str, way: str
+) -> None:
+    known.client(redirect_uris=(uri,))
+    address = ask_url(state=state, redirect_uri=uri)
+
+    if way == "denied":
+        page = await answer(browser, "deny", address=address)
+    else:
+        page = await confirm(browser, "mine" if way == "sent" else "not-mine", address=address)
+
+    link = next(link for link in hrefs(page) if link.startswith(uri))
+    params = httpx2.URL(link.replace("cursor:", "https:")).params
+    assert params.get_list("state") == [state]
+    assert params.get_list("iss") == [ORIGIN]
+    assert (params.get_list("error"), "code" in params) == (
+        ([], True) if way == "sent" else (["access_denied"], False)
+    )
+    assert re.fullmatch(r"[!-~]+", link)
+    assert page.headers.get("refresh", f"0; url={link}") == f"0; url={link}"
+    assert page.headers.get_list("set-cookie") == []
+    assert "<script" not in page.text
+
+
+def hrefs(page: httpx2.Response) -> list[str]:
+    found = re.findall(r'<a [^>]*href="([^"]+)"', page.text)
+    return [link.replace("&amp;", "&").replace("&#39;", "'") for link in found]
+
+
+async def test_nobody_goes_anywhere_by_themselves_before_they_have_answered(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    pages = [page for page in await every_answer(browser, known) if "refresh" in page.headers]
+
+    targets = [target_of(page) for page in pages]
+    assert [target.partition("?")[0] for target in targets] == [
+        HOSTED,
+        f"{NEXTCLOUD}/index.php/apps/oauth2/authorize",
+        HOSTED,
+    ]
+    assert {page.request.method for page in pages} == {"POST"}
+
+
+# Whose browser, whose form
+
+
+async def test_a_link_that_is_looked_at_in_advance_or_twice_changes_nothing(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    back = await come_back(browser)
+    before = (dict(known.away), dict(known.here), dict(known.connected))
+
+    for path in (ask_url(), back.headers["location"], ask_url(), back.headers["location"]):
+        assert (await browser.get(path, headers={"Purpose": "prefetch"})).status_code == 200
+
+    assert (known.away, known.here, known.connected) == before
+
+
+async def test_what_one_browser_was_given_is_of_no_use_in_another(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    onward = await answer(browser, "allow", "notes:read")
+    state = state_of(target_of(onward))
+    arrival = (await come_back(browser)).headers["location"]
+    form = fields_of(await browser.get(arrival))
+    question = fields_of(await browser.get(ask_url()))
+    known.calls.clear()
+
+    for cookies in (None, "x" * 24, ""):
+        async with client_browser(known) as other:
+            if cookies is None:
+                await other.get(ask_url())
+            else:
+                other.cookies.set("__Host-browser", cookies, domain=HOST)
+            answers = [
+                await other.get(CALLBACK, params={"code": "mallory", "state": state}),
+                await other.get(arrival),
+                *[
+                    await other.post("/authorize/confirm", data={**form, "answer": said})
+                    for said in ("mine", "not-mine")
+                ],
+                await other.post("/authorize", data={**question, "answer": "allow", "allow": "notes:read"}),
+                await other.post("/authorize", data={**question, "answer": "deny"}),
+            ]
+        assert [each.status_code for each in answers] == [403] * 6
+        assert all("refresh" not in each.headers and "Bob" not in each.text for each in answers)
+
+    assert not {"approve", "come_back", "go_on", "not_me"} & set(known.calls)
+    assert (await browser.get(CALLBACK, params={"code": "bob", "state": state})).status_code == 303
+
+
+async def test_a_check_value_is_good_for_its_own_form_alone(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    question = fields_of(await browser.get(ask_url()))
+    arrival = fields_of(await browser.get((await come_back(browser)).headers["location"]))
+    other = fields_of(await browser.get((await come_back(browser)).headers["location"]))
+
+    refused = [
+        await browser.post("/authorize/confirm", data={**arrival, "csrf": csrf, "answer": "mine"})
+        for csrf in (question["csrf"], other["csrf"], "", "é", "0" * 64)
+    ] + [
+        await browser.post("/authorize", data={**question, "csrf": arrival["csrf"], "answer": "deny"}),
+        await browser.post("/authorize", data={**question, "csrf": [question["csrf"]] * 2, "answer": "deny"}),
+        await browser.post("/authorize", data={**question, "request": "", "answer": "deny"}),
+    ]
+
+    assert [each.status_code for each in refused] == [403] * 8
+    assert known.connected == {}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN},
+        {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+    ],
+)
+async def test_a_form_that_another_page_sends_connects_nothing(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, headers: dict[str, str]
+) -> None:
+    question = fields_of(await browser.get(ask_url()))
+    arrival = fields_of(await browser.get((await come_back(browser)).headers["location"]))
+    away = dict(known.away)
+
+    refused = [
+        await browser.post(
+            "/authorize", data={**question, "answer": "allow", "allow": "notes:read"}, headers=headers
+        ),
+        await browser.post("/authorize/confirm", data={**arrival, "answer": "mine"}, headers=headers),
+        await browser.post("/authorize/confirm", data={**arrival, "answer": "not-mine"}, headers=headers),
+    ]
+
+    assert [each.status_code for each in refused] == [403] * 3
+    assert (known.away, known.connected, len(known.here)) == (away, {}, 1)
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/json", "multipart/form-data; boundary=x", ""])
+@pytest.mark.parametrize("path", ["/authorize", "/authorize/confirm"])
+async def test_a_form_in_another_form_is_not_read(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, media: str, path: str
+) -> None:
+    form = {**fields_of(await browser.get(ask_url())), "answer": "deny"}
+
+    refused = await browser.post(path, content=urlencode(form), headers={"Content-Type": media})
+
+    assert refused.status_code == 400
+    assert "refresh" not in refused.headers
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [HOSTILE, "\u202egpj.live", "Claude\r\nX: y", "x" * 300, "a\u0300" * 200, "{host}", "cloud.example.org"],
+)
+async def test_a_name_is_only_a_name_on_every_page(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, name: str
+) -> None:
+    known.client(name=name)
+    known.names["bob"] = name
+
+    answers = [page for page in await every_answer(browser, known) if page.status_code != 303]
+
+    for page in answers:
+        assert "<script" not in page.text
+        assert "<img" not in page.text
+        assert "\u202e" not in page.text
+        assert "x" * 65 not in page.text
+        assert not any(name in value for value in page.headers.values())
+    assert "<bdi>" in answers[0].text
+
+
+# What is kept to oneself
+
+
+async def test_codes_states_and_cookies_never_reach_the_log(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="nextcloud_mcp_server")
+
+    answers = await every_answer(browser, known)
+
+    secrets = [browser.cookies["__Host-browser"], "of the client", "of+the+client"]
+    secrets += [code for page in answers for code in re.findall(r"code-[A-Za-z0-9_-]{32}", page.text)]
+    secrets += [page.headers["location"].partition("=")[2] for page in answers if page.status_code == 303]
+    assert len(secrets) > 5
+    assert not any(secret in caplog.text for secret in secrets)

@@ -1,0 +1,511 @@
+"""The pages between a chat client and its code, with a state machine in memory behind them."""
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
+from nextcloud_mcp_server.errors import (
+    AuthorizeRefused,
+    ClientBarred,
+    GrantRefused,
+    NextcloudMcpError,
+    NotAMember,
+    Throttled,
+    TooManyRequests,
+    Unreachable,
+    WrongAccount,
+)
+from tests.memory_authorizations import (
+    CURSOR,
+    HOSTED,
+    LOOPBACK,
+    MemoryAuthorizations,
+    answer,
+    ask_url,
+    client_browser,
+    come_back,
+    confirm,
+    fields_of,
+    target_of,
+)
+from tests.memory_visits import NEXTCLOUD, ORIGIN, state_of
+
+DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
+
+
+@pytest.fixture
+def known() -> MemoryAuthorizations:
+    known = MemoryAuthorizations()
+    known.client()
+    return known
+
+
+@pytest.fixture
+async def browser(known: MemoryAuthorizations) -> AsyncIterator[httpx2.AsyncClient]:
+    async with client_browser(known) as opened:
+        yield opened
+
+
+def ticked(page: httpx2.Response) -> list[str]:
+    return re.findall(r'value="([^"]+)" checked', page.text)
+
+
+def rows(page: httpx2.Response) -> list[str]:
+    return re.findall(r'<li class="row[" ]', page.text)
+
+
+def links(page: httpx2.Response) -> list[str]:
+    return [link.replace("&amp;", "&") for link in re.findall(r'<a [^>]*href="([^"]+)"', page.text)]
+
+
+# Who asks
+
+
+async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
+    browser: httpx2.AsyncClient,
+) -> None:
+    page = await browser.get(ask_url())
+
+    assert page.status_code == 200
+    assert "<strong><bdi>Claude</bdi></strong> wants to use <strong><bdi>cloud.example.org</bdi>" in page.text
+    assert "nobody vouches for it" in page.text
+    assert "<dd><bdi>claude.ai</bdi></dd>" in page.text
+    assert 'class="notice"' not in page.text
+    assert ticked(page) == ["notes:read", "files:read"]
+
+
+async def test_a_client_with_a_document_comes_from_the_host_of_the_document(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    page = await browser.get(ask_url(known.client(DOCUMENT), redirect_uri="https://elsewhere.example/cb"))
+
+    assert "vouches" not in page.text
+    assert re.findall(r"<dd>(?:<bdi>)?([^<]+)", page.text) == ["claude.ai", "elsewhere.example"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        (LOOPBACK, "A program on this computer"),
+        (CURSOR, "The program on this computer that opens <bdi>cursor:</bdi> links"),
+    ],
+)
+async def test_a_client_on_this_computer_is_allowed_by_who_has_just_started_it(
+    browser: httpx2.AsyncClient, uri: str, says: str
+) -> None:
+    page = await browser.get(ask_url(redirect_uri=uri))
+
+    assert f"<dd>{says}</dd>" in page.text
+    assert "Go on only if you have just started this" in page.text
+
+
+async def test_a_client_without_a_name_is_called_an_assistant(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    page = await browser.get(ask_url(known.client("mcp-nameless", name="\u202e\n")))
+
+    assert "<title>an assistant wants" in page.text.lower().replace("<bdi>", "")
+    assert "given by the app" not in page.text
+
+
+async def test_only_what_is_asked_for_is_offered(browser: httpx2.AsyncClient) -> None:
+    page = await browser.get(ask_url(scope="notes:write openid"))
+
+    assert re.findall(r'name="allow" value="([^"]+)"', page.text) == ["notes:write"]
+    assert ticked(page) == []
+
+
+async def test_the_page_is_made_without_a_word_to_anybody(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    await browser.get(ask_url())
+
+    assert known.calls == ["read"]
+    assert known.away == known.here == {}
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "title"),
+    [
+        (AuthorizeRefused("Odd."), 400, "cannot be trusted"),
+        (ClientBarred("No."), 403, "not allowed here"),
+        (TooManyRequests("Slow down.", retry_after_seconds=7), 429, "Too many requests"),
+        (RuntimeError("A bug."), 500, "Something went wrong here"),
+    ],
+)
+async def test_what_cannot_be_put_to_a_person_leads_nowhere(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, fault: Exception, status: int, title: str
+) -> None:
+    known.faults["read"] = fault
+
+    page = await browser.get(ask_url())
+
+    assert page.status_code == status
+    assert title in page.text
+    assert links(page) == []
+    assert "refresh" not in page.headers
+
+
+async def test_who_comes_with_a_client_that_is_not_known_is_told_how_to_add_it_again(
+    browser: httpx2.AsyncClient,
+) -> None:
+    page = await browser.get(ask_url("mcp-forgotten"))
+
+    assert page.status_code == 400
+    assert "Remove this server from the app and add it again" in page.text
+
+
+async def test_what_a_client_does_not_get_is_told_to_it_by_who_presses_the_button(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    asked = await known.read({"client_id": ["mcp-claude"]})
+    url = f"{HOSTED}?error=invalid_target&iss={ORIGIN}"
+    known.faults["read"] = ReturnToClient("Not here.", url=url, asked=asked)
+
+    page = await browser.get(ask_url())
+
+    assert page.status_code == 400
+    assert links(page) == [url]
+    assert "refresh" not in page.headers
+
+
+async def test_a_question_longer_than_any_is_not_read(browser: httpx2.AsyncClient) -> None:
+    page = await browser.get(ask_url(state="x" * 8_000))
+
+    assert page.status_code == 403
+    assert "x" * 100 not in page.text
+
+
+# The answer
+
+
+async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    onward = await answer(browser, "allow", "notes:read", "files:write")
+
+    assert onward.status_code == 200
+    assert target_of(onward).startswith(f"{NEXTCLOUD}/index.php/apps/oauth2/authorize?")
+    assert links(onward) == [target_of(onward)]
+    assert [arrival.scopes for arrival, _ in known.away.values()] == [{"notes:read", "files:write"}]
+
+
+async def test_what_was_not_offered_is_not_allowed(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    await answer(browser, "allow", "notes:read", "files:write", "admin", address=ask_url(scope="notes:read"))
+
+    assert [arrival.scopes for arrival, _ in known.away.values()] == [{"notes:read"}]
+
+
+@pytest.mark.parametrize("scopes", [[], ["admin"]])
+async def test_allow_with_nothing_ticked_asks_once_more(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, scopes: list[str]
+) -> None:
+    page = await answer(browser, "allow", *scopes)
+
+    assert page.status_code == 400
+    assert 'role="alert"' in page.text
+    assert ticked(page) == []
+    assert known.away == {}
+
+
+async def test_enter_in_a_box_asks_once_more_and_keeps_what_was_ticked(browser: httpx2.AsyncClient) -> None:
+    page = await answer(browser, "none", "notes:write")
+
+    assert page.status_code == 200
+    assert ticked(page) == ["notes:write"]
+    assert 'role="alert"' not in page.text
+
+
+async def test_no_leads_back_with_the_clients_own_words(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    told = await answer(browser, "deny")
+
+    url = f"{HOSTED}?error=access_denied&state=of+the+client&iss=https%3A%2F%2Fmcp.example.org"
+    assert (told.status_code, target_of(told), links(told)) == (200, url, [url])
+    assert "details" not in told.text
+    assert known.away == {}
+
+
+async def test_where_an_answer_is_too_long_for_a_header_there_is_a_button(
+    browser: httpx2.AsyncClient,
+) -> None:
+    state = "é" * 700
+
+    told = await answer(browser, "deny", address=ask_url(state=state))
+
+    assert "refresh" not in told.headers
+    assert [httpx2.URL(link).params["state"] for link in links(told)] == [state]
+
+
+async def test_a_form_from_another_browser_is_refused(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    async with client_browser(known) as other:
+        await other.get(ask_url())
+        form = {**fields_of(await browser.get(ask_url())), "answer": "allow", "allow": "notes:read"}
+        refused = await other.post("/authorize", data=form)
+
+    assert refused.status_code == 403
+    assert "Start once more from your app" in refused.text
+    assert known.calls == ["read", "read"]
+
+
+async def test_who_has_a_problem_with_the_answer_may_ask_the_same_again(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    known.faults["approve"] = Unreachable("No connection.")
+
+    page = await answer(browser, "allow", "notes:read")
+    (again,) = links(page)
+
+    assert page.status_code == 502
+    assert ticked(await browser.get(again)) == ["notes:read", "files:read"]
+    assert httpx2.URL(again).params["state"] == "of the client"
+
+
+async def test_a_client_that_keeps_no_state_gets_none(browser: httpx2.AsyncClient) -> None:
+    address = ask_url().replace("&state=of+the+client", "")
+
+    told = await answer(browser, "deny", address=address)
+    cancelled = await come_back_without_code(browser, address)
+
+    assert "state" not in httpx2.URL(target_of(told)).params
+    assert "state" not in httpx2.URL(links(cancelled)[0]).params
+
+
+# Back from Nextcloud
+
+
+async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "") -> httpx2.Response:
+    onward = await answer(browser, "allow", "notes:read", address=address)
+    query = {"error": "access_denied", "state": state_of(target_of(onward))}
+    return await browser.get("/oauth/callback/nextcloud", params=query)
+
+
+async def test_who_came_back_is_asked_whether_it_is_them(browser: httpx2.AsyncClient) -> None:
+    back = await come_back(browser, "bob", "notes:read", "notes:write")
+    page = await browser.get(back.headers["location"])
+
+    assert back.status_code == 303
+    assert re.fullmatch(r"/authorize/confirm\?arrival=[A-Za-z0-9_-]{32}", back.headers["location"])
+    assert "Signed in as <strong><bdi>Bob</bdi></strong>" in page.text
+    assert "<bdi>bob</bdi> on <bdi>cloud.example.org</bdi>" in page.text
+    assert "Then you go back to <bdi>claude.ai</bdi>." in page.text
+    assert len(rows(page)) == 2
+    assert "allowed it earlier" not in page.text
+
+
+async def test_who_has_no_other_name_is_called_by_their_account(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    known.names["bob"] = ""
+
+    page = await browser.get((await come_back(browser)).headers["location"])
+
+    assert "Signed in as <strong><bdi>bob</bdi></strong>" in page.text
+
+
+async def test_what_was_allowed_earlier_is_shown_too(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    known.allowed["bob", "mcp-claude"] = frozenset({"files:write"})
+
+    page = await browser.get((await come_back(browser)).headers["location"])
+
+    assert len(rows(page)) == 2
+    assert "Part of this you allowed it earlier" in page.text
+
+
+async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(browser: httpx2.AsyncClient) -> None:
+    back = await come_back(browser, address=ask_url(redirect_uri=LOOPBACK))
+
+    assert (
+        "Then you go back to the app on this computer." in (await browser.get(back.headers["location"])).text
+    )
+
+
+async def test_who_said_no_at_nextcloud_may_try_again_or_go_back(browser: httpx2.AsyncClient) -> None:
+    page = await come_back_without_code(browser)
+
+    again, back = links(page)
+    assert page.status_code == 200
+    assert "refresh" not in page.headers
+    assert "<strong>Nothing</strong> was connected." in page.text
+    assert back.startswith(f"{HOSTED}?error=access_denied&")
+    assert (await browser.get(again)).status_code == 200
+
+
+async def test_a_way_back_is_walked_once_and_in_one_browser(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    onward = await answer(browser, "allow", "notes:read")
+    address = f"/oauth/callback/nextcloud?code=bob&state={state_of(target_of(onward))}"
+
+    async with client_browser(known) as other:
+        await other.get(ask_url())
+        refused = await other.get(address)
+    first, second = [await browser.get(address) for _ in range(2)]
+
+    assert (refused.status_code, first.status_code, second.status_code) == (403, 303, 403)
+    assert "Nothing was connected" in second.text
+
+
+async def test_who_is_in_none_of_the_groups_is_told_so_and_so_is_the_client(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    known.faults["come_back"] = NotAMember("Not in a group.")
+
+    page = await come_back(browser)
+
+    assert page.status_code == 403
+    assert "members of certain groups" in page.text
+    assert links(page)[1].startswith(f"{HOSTED}?error=access_denied&")
+    assert known.here == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(GrantRefused("No."), 403), (Throttled("Wait."), 503), (Unreachable("No connection."), 502)],
+)
+async def test_after_trouble_at_nextcloud_the_same_may_be_asked_again(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, fault: NextcloudMcpError, status: int
+) -> None:
+    known.faults["come_back"] = fault
+
+    page = await come_back(browser)
+
+    assert page.status_code == status
+    assert [httpx2.URL(link).path for link in links(page)] == ["/authorize"]
+
+
+# Continue, and Not me
+
+
+async def test_continue_leads_back_with_a_code_that_can_be_copied(browser: httpx2.AsyncClient) -> None:
+    sent = await confirm(browser)
+
+    url = httpx2.URL(target_of(sent))
+    assert sent.status_code == 200
+    assert links(sent)[0] == str(url)
+    assert (url.host, url.params["state"], url.params["iss"]) == ("claude.ai", "of the client", ORIGIN)
+    assert f"<code>{url.params['code']}</code>" in sent.text
+    assert "Go to <bdi>claude.ai</bdi>" in sent.text
+    assert "<strong>Connected.</strong> On to <bdi>Claude</bdi>" in sent.text
+
+
+@pytest.mark.parametrize("uri", [CURSOR, LOOPBACK])
+async def test_continue_opens_a_program(browser: httpx2.AsyncClient, uri: str) -> None:
+    sent = await confirm(browser, address=ask_url(redirect_uri=uri))
+
+    assert target_of(sent).startswith(f"{uri}?code=")
+    assert ">Open the app</a>" in sent.text
+
+
+async def test_who_goes_back_after_continue_is_connected_and_cannot_be_told_otherwise(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    address = (await come_back(browser)).headers["location"]
+    form = fields_of(await browser.get(address))
+    first = await browser.post("/authorize/confirm", data={**form, "answer": "mine"})
+
+    page = await browser.get(address)
+    not_me = await browser.post("/authorize/confirm", data={**form, "answer": "not-mine"})
+    second = await browser.post("/authorize/confirm", data={**form, "answer": "mine"})
+
+    assert "You have said yes already" in page.text
+    assert "Not me" not in page.text
+    assert 'href="/account"' in page.text
+    assert (not_me.status_code, not_me.headers["location"]) == (303, address)
+    assert target_of(first) != target_of(second)
+    assert list(known.connected.values()) == ["bob"]
+
+
+async def test_not_me_connects_nothing_and_says_how_to_be_somebody_else(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    page = await confirm(browser, "not-mine")
+
+    again, back = links(page)
+    assert page.status_code == 200
+    assert "Sign out there first" in page.text
+    assert back.startswith(f"{HOSTED}?error=access_denied&")
+    assert (await browser.get(again)).status_code == 200
+    assert known.connected == known.here == {}
+
+
+@pytest.mark.parametrize("said", ["", "none", "yes"])
+async def test_anything_else_asks_once_more(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, said: str
+) -> None:
+    again = await confirm(browser, said)
+
+    assert again.status_code == 303
+    assert again.headers["location"].startswith("/authorize/confirm?arrival=")
+    assert known.connected == {}
+
+
+async def test_an_account_that_somebody_else_has_connected_is_left_to_them(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    known.faults["go_on"] = WrongAccount("Pinned.")
+
+    page = await confirm(browser)
+
+    assert page.status_code == 403
+    assert "under another sign-in" in page.text
+
+
+async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    address = (await come_back(browser)).headers["location"]
+    form = {**fields_of(await browser.get(address)), "answer": "mine"}
+
+    async with client_browser(known) as other:
+        await other.get(ask_url())
+        looked = await other.get(address)
+        pressed = await other.post("/authorize/confirm", data=form)
+
+    assert (looked.status_code, pressed.status_code) == (403, 403)
+    assert "Bob" not in looked.text
+    assert known.connected == {}
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?arrival=", "?arrival=short", f"?arrival={'a' * 32}&arrival={'a' * 32}"]
+)
+async def test_a_page_of_nobody_is_not_there(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, query: str
+) -> None:
+    page = await browser.get(f"/authorize/confirm{query}")
+
+    assert page.status_code == 403
+    assert known.calls == []
+
+
+# Who takes a callback
+
+
+@pytest.mark.parametrize(("state", "calls"), [("c-x", ["returned"]), ("s-x", []), ("x", []), ("", [])])
+async def test_a_callback_goes_to_whom_its_state_names(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations, state: str, calls: list[str]
+) -> None:
+    page = await browser.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+
+    assert page.status_code == 403
+    assert known.calls == calls
+
+
+async def test_there_is_no_other_way_back_where_nextcloud_alone_knows_people(
+    browser: httpx2.AsyncClient,
+) -> None:
+    assert (await browser.get("/oauth/callback/sign-in")).status_code == 404
