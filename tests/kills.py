@@ -221,16 +221,16 @@ class Killing:
 
 
 @asynccontextmanager
-async def open_killing(town: Town) -> AsyncGenerator[Killing]:
-    """Start the process that starts the servers."""
+async def open_killed(town: Town, **settings: object) -> AsyncGenerator[Killed]:
+    """Start the process that starts the servers, by default with what the town's operator sets."""
     command = [sys.executable, "-m", "tests.killed_server"]
     with (town.folder / "servers.log").open("ab") as log:
         process = await anyio.open_process(command, cwd=ROOT, stderr=log)
     async with process:
         try:
             server = Killed(town, process)
-            await server.write({"port": town.port, "settings": town.settings})
-            yield Killing(town, server)
+            await server.write({"port": town.port, "settings": settings or town.settings})
+            yield server
         finally:
             # Without its input, and without a parent, a server that still runs ends as well.
             process.kill()
@@ -239,7 +239,8 @@ async def open_killing(town: Town) -> AsyncGenerator[Killing]:
 async def play(town: Town, kills: int, *, seed: int) -> Toll:
     """Kill that many servers, at random points of one way and the other in turn."""
     random = Random(seed)
-    async with open_killing(town) as killing:
+    async with open_killed(town) as server:
+        killing = Killing(town, server)
         consent, refresh = await killing.points()
         for number in range(kills):
             if number % 2:

@@ -134,6 +134,7 @@ class GrantedAccounts:
         self._cache: dict[tuple[Principal, str], tuple[float, Opened]] = {}
         self._changes = 0
         self._renewed: dict[str, tuple[float, int]] = {}
+        self._refused: dict[str, int] = {}
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
@@ -168,7 +169,13 @@ class GrantedAccounts:
             )
         if self._broker is None:
             return grant
-        credential = await self._broker.fresh(grant)
+        known = grant.credential
+        if self._refused.get(known.id) == known.version:
+            # It has not run out, but Nextcloud has refused it, and it is not renewed yet.
+            credential = await self._broker.renew(grant)
+            self._refused.pop(known.id, None)
+        else:
+            credential = await self._broker.fresh(grant)
         # Gone: disconnected meanwhile, or replaced by what the person granted anew.
         return await self._find(caller) if credential is None else replace(grant, credential=credential)
 
@@ -190,9 +197,11 @@ class GrantedAccounts:
     async def reject(self, caller: Caller, opened: Opened) -> None:
         """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
         self.forget()
+        self._refused[opened.credential_id] = opened.version
         if not await self._renew(caller, opened):
             await self._stop(caller, opened)
-        # A call that came in between has found what was refused still standing.
+        self._refused.pop(opened.credential_id, None)
+        # A call that came in between may have found what was refused still standing.
         self.forget()
 
     async def _renew(self, caller: Caller, opened: Opened) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, false, insert, or_, select, update
+from sqlalchemy import Row, and_, delete, false, insert, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable, WrongAccount
@@ -82,7 +82,7 @@ class Consent:
         ):
             return False
         await use_held(self._connection, self._keys, id_hash, change.credential.secret)
-        await self._connect(change)
+        await self._connect(change, may_change=await self._may_change(change))
         if change.flow is None:
             # Somebody granted at Nextcloud too; that app password is not needed.
             await discard_flows(self._connection, [id_hash])
@@ -94,7 +94,8 @@ class Consent:
         """Store what somebody brought who signed in for a client; False when that is not held here any more."""
         mine = await use_arrived(self._connection, self._keys, arrived, browser, now=self._now)
         if mine:
-            await self._connect(change)
+            await self._make_room(change.account)
+            await self._connect(change, may_change=True)
         return mine is not None
 
     async def meet(self, principal: Principal, home_id: str, audit: AuditEntry) -> bool:
@@ -103,6 +104,30 @@ class Consent:
         known = (await self._connection.execute(query)).one_or_none()
         if known is None or known.home_id in (None, home_id):
             return False
+        await self._end_everything(principal, audit)
+        await self._connection.execute(
+            update(accounts).where(accounts.c.id == known.id).values(home_id=home_id)
+        )
+        return True
+
+    async def _make_room(self, account: Account) -> None:
+        """Let an account belong to nobody else: whoever signs in with it at Nextcloud is its person.
+
+        Somebody else has it where this server had another address, or people another way to sign in.
+        """
+        theirs = and_(accounts.c.nextcloud_url == account.nextcloud_url, accounts.c.uid == account.uid)
+        query = select(accounts.c.id, accounts.c.issuer, accounts.c.subject).where(
+            theirs, not_(owned_by(accounts.c, account.principal))
+        )
+        row = (await self._connection.execute(query)).one_or_none()
+        if row is not None:
+            former, person = Principal(row.issuer, row.subject), account.principal
+            detail = f"{person.issuer} {person.subject}"
+            ended = AuditEntry(self._now, former, "", "account", "ended: another person's now", detail)
+            await self._end_everything(former, ended)
+            await self._connection.execute(delete(accounts).where(accounts.c.id == row.id))
+
+    async def _end_everything(self, principal: Principal, audit: AuditEntry) -> None:
         grants = select_grants(false()).where(owned_by(accounts.c, principal))
         grant = (await self._connection.execute(grants)).one_or_none()
         opened = None
@@ -112,15 +137,11 @@ class Consent:
         await self.withdraw(principal, opened, audit)
         await sign_out_everywhere(self._connection, principal)
         await end_tokens(self._connection, self._keys, principal, now=self._now, why="ended: another person")
-        await self._connection.execute(
-            update(accounts).where(accounts.c.id == known.id).values(home_id=home_id)
-        )
         if opened is None:
             await insert_entries(self._connection, self._keys, [audit])
-        return True
 
-    async def _connect(self, change: Change) -> None:
-        account_id = await self._pin(change.account, may_change=await self._may_change(change))
+    async def _connect(self, change: Change, *, may_change: bool) -> None:
+        account_id = await self._pin(change.account, may_change=may_change)
         await self._replace_credential(change, account_id)
         await self._merge_permission(change.permission)
         await insert_entries(self._connection, self._keys, [change.audit])

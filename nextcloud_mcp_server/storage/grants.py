@@ -101,10 +101,8 @@ class GrantRepository:
         """Turn what somebody brought from Nextcloud into a grant, in one transaction.
 
         False, and nothing stored, when it is not held in this browser any more. What was stored before
-        is not stored again. A credential that is replaced goes to the outbox.
-
-        Raises:
-            WrongAccount: The account is pinned to another person.
+        is not stored again. A credential that is replaced goes to the outbox. Whoever signed in has the
+        account: what another person here has of it, from before the server moved, ends.
         """
         change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
         async with self._transactions.writing() as connection:

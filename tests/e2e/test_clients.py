@@ -1,10 +1,11 @@
 """What a browser makes of the pages between a chat client and its code."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.e2e.client_scenes import CLIENT_SCENES
 from tests.e2e.people_stage import PeopleStage, grant_as, raised_people
@@ -54,7 +55,7 @@ def test_a_client_that_asks_in_a_window_of_its_own_hears_from_it(
 ) -> None:
     client = window.new_page()
     for url, body in (("https://claude.ai/", OPENER), (f"{HOSTED}**", CALLBACK)):
-        window.route(url, lambda route, body=body: route.fulfill(body=body, content_type="text/html"))
+        window.route(url, partial(Route.fulfill, body=body, content_type="text/html"))
     client.goto("https://claude.ai/")
 
     with client.expect_popup() as opened:

@@ -70,17 +70,7 @@ class House(Crowd):
 
     def authorize_url(self, client_id: str | None, **fields: str | None) -> str:
         """Make the address that a client opens; None leaves a parameter out."""
-        asked: dict[str, str | None] = {
-            "response_type": "code",
-            "client_id": client_id,
-            "redirect_uri": CALLBACK,
-            "state": secrets.token_urlsafe(8),
-            "code_challenge": challenge_of(VERIFIER),
-            "code_challenge_method": "S256",
-            "resource": f"{self.url}/mcp",
-            **fields,
-        }
-        return f"{self.url}/authorize?{urlencode({name: text for name, text in asked.items() if text is not None})}"
+        return authorize_url(self.url, client_id, **fields)
 
     async def redeem(
         self, http: httpx2.AsyncClient, client_id: str, code: str, /, **fields: str
@@ -110,6 +100,22 @@ class House(Crowd):
         """List whose accesses Nextcloud knows, each grant once."""
         known = {(one.uid, one.grant_id) for one in self.sandbox.state.app_passwords.values()}
         return sorted(uid for uid, _ in known)
+
+
+def authorize_url(server: str, client_id: str | None, **fields: str | None) -> str:
+    """Make the address that a client opens; None leaves a parameter out."""
+    asked: dict[str, str | None] = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": CALLBACK,
+        "state": secrets.token_urlsafe(8),
+        "code_challenge": challenge_of(VERIFIER),
+        "code_challenge_method": "S256",
+        "resource": f"{server}/mcp",
+        **fields,
+    }
+    query = urlencode({name: text for name, text in asked.items() if text is not None})
+    return f"{server}/authorize?{query}"
 
 
 def query_of(url: str) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ from mcp_types import CallToolResult
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.exchange import RETRY
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -223,3 +224,23 @@ async def test_one_call_meets_two_refusals_at_most(office: Office, replica: Repl
     assert "granted anew meanwhile" in str(result.content)
     assert len(notes_of(office, "GET")) == 2
     assert not (await replica.grant()).credential.needs_reauth
+
+
+async def test_a_refused_token_that_cannot_be_renewed_yet_is_not_shown_to_nextcloud_again(
+    office: Office, replica: Replica
+) -> None:
+    kill_the_access_token(office)
+
+    async def no_tokens_now(request: httpx2.Request) -> httpx2.Response | None:
+        return await office.stage.network.cut(request) if is_refresh(request) else None
+
+    office.stage.network.before = no_tokens_now
+    refused = [await call(office, replica, LIST, {}) for _ in range(3)]
+    shown = len(notes_of(office, "GET"))
+    office.stage.network.before = None
+    office.stage.clock.forward(RETRY.total_seconds())
+    works = await call(office, replica, LIST, {})
+
+    assert all(result.is_error for result in refused)
+    assert shown == 1
+    assert not works.is_error, works.content

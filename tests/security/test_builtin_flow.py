@@ -431,6 +431,37 @@ async def test_a_nextcloud_that_fails_in_the_middle_leaves_nothing_and_says_so(
         await nothing_is_left(house)
 
 
+async def test_an_answer_of_nextcloud_that_gets_lost_connects_nobody_and_the_next_try_works(
+    house: House, alice: Browser, client_id: str
+) -> None:
+    back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
+    house.sandbox.faults.lost_body(area="oauth2")
+
+    failed = await alice.open(back)
+
+    assert failed.status_code == 502
+    assert "Nothing was connected" in failed.text
+    assert (await alice.open(back)).status_code == 403
+    assert (await alice.press(await alice.welcomed(client_id), "mine")).status_code == 200
+
+
+async def test_what_waits_for_an_answer_outlives_a_restart_of_the_server(
+    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+) -> None:
+    form = await alice.open(house.authorize_url(client_id))
+    await house.restart()
+    url = onward(await alice.press(form, "allow", allow=["notes:read"]))
+    await house.restart()
+    back = await alice.open(await alice.from_nextcloud(url))
+    await house.restart()
+    welcome = await alice.open(back.headers["Location"])
+    await house.restart()
+
+    sent = await alice.press(welcome, "mine")
+
+    assert (await house.redeem(http, client_id, code_in(onward(sent)))).status_code == 200
+
+
 async def test_wrong_codes_are_sent_so_seldom_that_nextcloud_goes_on_answering_the_others(
     house: House, client_id: str
 ) -> None:

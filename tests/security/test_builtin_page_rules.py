@@ -374,7 +374,7 @@ async def test_a_form_in_another_form_is_not_read(
 
 @pytest.mark.parametrize(
     "name",
-    [HOSTILE, "\u202egpj.live", "Claude\r\nX: y", "x" * 300, "a\u0300" * 200, "{host}", "cloud.example.org"],
+    [HOSTILE, "\u202egpj.live", "Claude\r\nX: y", "x" * 300, "a\u0300" * 200, "{host}"],
 )
 async def test_a_name_is_only_a_name_on_every_page(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations, name: str

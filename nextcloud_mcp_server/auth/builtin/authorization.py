@@ -27,7 +27,6 @@ from nextcloud_mcp_server.errors import (
     InvalidInput,
     SignInRefused,
     Unsealable,
-    WrongAccount,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CameBack, ClientRequest, CodeGrant
@@ -206,7 +205,6 @@ class Authorization:
         Raises:
             SignInRefused: Nobody came back in this browser, or it was taken back.
             AuthorizeRefused: The client is gone meanwhile.
-            WrongAccount: The account is connected to somebody else here; what was given is ended.
         """
         arrived = await self._find(arrival_id, browser)
         asked = await self.asked(arrived.arrival)
@@ -235,8 +233,13 @@ class Authorization:
             AuthorizeRefused: The client is gone meanwhile; what was given is ended all the same.
         """
         arrived = await self._find(arrival_id, browser)
-        if not await self._discard(arrived, browser, "refused: not my account"):
+        ended = await self._database.arrivals.discard(
+            arrival_id, browser=browser, nextcloud_url=self._nextcloud_url
+        )
+        if not ended:
             raise SignInRefused(_GONE)
+        self._outbox.wake()
+        await self._database.audit.append([self._entry(arrived, "refused: not my account")])
         return await self.asked(arrived.arrival)
 
     async def tidy(self) -> None:
@@ -249,16 +252,6 @@ class Authorization:
         if arrived is None:
             raise SignInRefused(_GONE)
         return arrived
-
-    async def _discard(self, arrived: Arrived, browser: str, why: str) -> bool:
-        """Have what was given ended at Nextcloud now; False when somebody was faster."""
-        ended = await self._database.arrivals.discard(
-            arrived.arrival.id, browser=browser, nextcloud_url=self._nextcloud_url
-        )
-        if ended:
-            self._outbox.wake()
-            await self._database.audit.append([self._entry(arrived, why)])
-        return ended
 
     async def _connect(self, arrived: Arrived, given: Given, asked: Asked, browser: str) -> None:
         principal, now = arrived.principal, self._clock()
@@ -290,18 +283,14 @@ class Authorization:
             scopes=arrived.arrival.scopes,
             granted_at=now,
         )
-        try:
-            stored = await self._database.grants.connect(
-                arrived,
-                account=account,
-                credential=credential,
-                permission=permission,
-                audit=self._entry(arrived, "granted", " ".join(sorted(arrived.arrival.scopes))),
-                browser=browser,
-            )
-        except WrongAccount:
-            await self._discard(arrived, browser, "refused: wrong account")
-            raise
+        stored = await self._database.grants.connect(
+            arrived,
+            account=account,
+            credential=credential,
+            permission=permission,
+            audit=self._entry(arrived, "granted", " ".join(sorted(arrived.arrival.scopes))),
+            browser=browser,
+        )
         if not stored:
             raise SignInRefused(_GONE)
         # What was replaced is ended at Nextcloud now and not in a minute.

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from nextcloud_mcp_server.auth import accounts as module
+from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.errors import ElicitationRequired, MissingScope, NextcloudError, Unavailable
 from tests.auth_stage import READ, WRITE, together
 from tests.oauth_stage import ACCOUNT, Office, Replica, caller, is_refresh, new_gate
@@ -161,20 +162,26 @@ async def test_calls_that_meet_one_refusal_together_share_one_renewal(
     assert (await replica.grant()).credential.version == opened.version + 1
 
 
-async def test_a_refused_token_that_a_call_found_during_its_renewal_is_not_found_again(
+async def test_a_call_that_comes_while_a_refused_token_is_renewed_waits_for_the_new_one(
     office: Office, replica: Replica
 ) -> None:
     await office.connect(replica)
-    opened = await replica.accounts.open(ALICE, READ)
+    refused = await replica.accounts.open(ALICE, READ)
     office.stage.network.before = gate = new_gate()
+    opened: list[Opened] = []
+
+    async def come() -> None:
+        opened.append(await replica.accounts.open(ALICE, READ))
 
     async with anyio.create_task_group() as group:
-        group.start_soon(replica.accounts.reject, ALICE, opened)
+        group.start_soon(replica.accounts.reject, ALICE, refused)
         await gate.came.wait()
-        assert (await replica.accounts.open(ALICE, READ)).version == opened.version
+        group.start_soon(come)
+        await anyio.wait_all_tasks_blocked()
         gate.open.set()
 
-    assert (await replica.accounts.open(ALICE, READ)).version == opened.version + 1
+    assert [one.version for one in opened] == [refused.version + 1]
+    assert office.refreshes() == 1
 
 
 async def test_a_renewed_token_that_is_refused_at_once_is_given_up(office: Office, replica: Replica) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.errors import Unsealable, WrongAccount
+from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CodeGrant
@@ -202,22 +202,63 @@ async def test_a_newer_connection_has_the_older_one_ended_at_nextcloud(
     assert await outbox(database) == ["access-1"]
 
 
-async def test_an_account_that_is_another_persons_is_refused_and_waits_on(
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_whoever_signed_in_with_an_account_has_it_and_who_had_it_here_has_nothing(
     *,
     database: Database,
     arrived: Arrived,
     connect: Callable[..., Awaitable[bool]],
     ask: Callable[..., Awaitable[Elicitation]],
     complete: Callable[..., Awaitable[bool]],
+    entry: Callable[..., AuditEntry],
+    tokens: Callable[..., Tokens],
     bob: Principal,
+    is_connected: bool,
 ) -> None:
-    await complete(await ask(bob), uid="alice")
+    await complete(await ask(bob), uid="alice", credential_id="of-bob", tokens=tokens("of-bob"))
+    if not is_connected:
+        await database.grants.disconnect(bob, audit=entry("disconnect", bob))
+    waiting = await ask(bob, client_id="codex")
     await database.arrivals.hold(arrived, browser=BROWSER)
 
-    with pytest.raises(WrongAccount, match="connected to another person"):
-        await connect(arrived)
+    assert await connect(arrived)
 
-    assert await database.arrivals.find("arrival-1", browser=BROWSER) == arrived
+    grant = await database.grants.find(arrived.principal, "mcp-claude")
+    ended = await database.elicitations.find(waiting.id)
+    assert grant is not None
+    assert grant.account.uid == "alice"
+    assert await database.grants.find(bob, "claude") is None
+    assert await database.grants.permissions(bob) == []
+    assert ended is not None
+    assert ended.state.final
+    assert await outbox(database) == ["of-bob"]
+    results = [one.result for one in await database.audit.recent(bob, 10)]
+    assert "ended: another person's now" in results
+
+
+async def test_an_account_whose_nextcloud_has_another_address_now_stays_its_persons(
+    *,
+    database: Database,
+    arrived: Arrived,
+    connect: Callable[..., Awaitable[bool]],
+    ask: Callable[..., Awaitable[Elicitation]],
+    complete: Callable[..., Awaitable[bool]],
+    tokens: Callable[..., Tokens],
+    advance: Advance,
+) -> None:
+    await complete(
+        await ask(arrived.principal), nextcloud_url="http://cloud.example.org", tokens=tokens("of-before")
+    )
+    advance(1)
+    await database.arrivals.hold(arrived, browser=BROWSER)
+
+    assert await connect(arrived, row="2")
+
+    grant = await database.grants.find(arrived.principal, "claude")
+    assert grant is not None
+    assert grant.account.nextcloud_url == URL
+    assert grant.permission is not None
+    assert await outbox(database) == ["of-before"]
 
 
 async def test_what_is_not_mine_is_ended_at_nextcloud_and_gone(database: Database, arrived: Arrived) -> None:

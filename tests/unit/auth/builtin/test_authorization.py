@@ -20,7 +20,6 @@ from nextcloud_mcp_server.errors import (
     OAuthRefusal,
     SignInRefused,
     StorageError,
-    WrongAccount,
 )
 from nextcloud_mcp_server.storage.oauth_records import Arrival
 from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission, Principal
@@ -370,12 +369,12 @@ async def test_who_comes_back_as_somebody_else_than_last_time_is_somebody_else(t
     assert await trips.given_back() == []
 
 
-async def of_another_issuer(trips: Trips) -> None:
-    """Let Alice's account be connected to a person of another identity provider."""
-    now, person = trips.clock(), Principal("https://id.test", "sub-of-alice")
+async def before_the_move(trips: Trips) -> Principal:
+    """Let Alice's account be connected to a person of this server when it had another address."""
+    now, person = trips.clock(), Principal("https://former.test", "alice")
     visit, _ = await trips.database.elicitations.open(
         principal=person,
-        client_id="claude",
+        client_id=CLIENT,
         client_name="Claude",
         kind="page",
         scopes=READ,
@@ -383,31 +382,43 @@ async def of_another_issuer(trips: Trips) -> None:
         new_url=page_url,
     )
     account = Account(str(uuid4()), person, NEXTCLOUD, "alice", "Alice", None, now)
-    sealed = trips.provider.confirm("https://x.test/?state=x", "alice")["code"][0]
     await trips.database.grants.complete(
         elicitation=visit,
         flow=None,
         account=account,
         credential=Credential(
-            str(uuid4()), account.id, "login_flow", "alice", SecretStr(sealed), False, 1, now
+            id=str(uuid4()),
+            account_id=account.id,
+            provider=trips.provider.name,
+            login_name="alice",
+            secret=SecretStr("access-of-before"),
+            needs_reauth=False,
+            version=1,
+            created_at=now,
+            refresh_token=SecretStr("refresh-of-before"),
+            expires_at=now + timedelta(hours=1),
         ),
-        permission=Permission(person, "claude", "Claude", READ, now),
-        audit=AuditEntry(now, person, "claude", "consent", "granted"),
+        permission=Permission(person, CLIENT, "Claude", READ | WRITE, now),
+        audit=AuditEntry(now, person, CLIENT, "consent", "granted"),
     )
+    return person
 
 
-async def test_an_account_that_is_pinned_to_somebody_else_is_not_taken_over(trips: Trips) -> None:
-    await of_another_issuer(trips)
-    arrival_id = await trips.back("alice")
+async def test_a_server_that_moved_knows_its_people_again_when_they_sign_in(trips: Trips) -> None:
+    former = await before_the_move(trips)
 
-    with pytest.raises(WrongAccount, match="another person"):
-        await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    sent = await trips.connect("alice")
 
-    assert await trips.grant() is None
-    assert await trips.given_back() == ["access-granted-by-alice-1"]
-    assert await trips.audit() == [("consent", "refused: wrong account")]
-    with pytest.raises(SignInRefused):
-        await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    assert await redeemed(trips, sent.code.get_secret_value()) == READ
+    grant = await trips.grant()
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ, "what was allowed at the former address is allowed no more"
+    assert await trips.database.grants.find(former, CLIENT) is None
+    assert await trips.database.grants.permissions(former) == []
+    assert await trips.given_back() == ["access-of-before"]
+    entries = await trips.database.audit.recent(former, 10)
+    assert ("account", "ended: another person's now") in [(one.action, one.result) for one in entries]
 
 
 async def test_a_user_who_was_made_anew_is_not_given_what_the_former_one_brought(trips: Trips) -> None:

@@ -12,9 +12,11 @@ from nextcloud_mcp_server.auth.provider import LeftBehind
 from nextcloud_mcp_server.errors import (
     GrantRefused,
     NotAMember,
+    NotNextcloud,
     SignInRefused,
     StorageError,
     Throttled,
+    TimedOut,
     Unavailable,
     Unreachable,
 )
@@ -239,7 +241,14 @@ async def test_what_the_provider_left_behind_is_ended(trips: Trips) -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [Unreachable("no"), Unavailable("no"), Throttled("no", retry_after_seconds=None)]
+    "failure",
+    [
+        Unreachable("no"),
+        TimedOut("no"),
+        Unavailable("no"),
+        NotNextcloud("no"),
+        Throttled("no", retry_after_seconds=None),
+    ],
 )
 async def test_a_nextcloud_that_does_not_answer_is_no_wrong_code(trips: Trips, failure: Exception) -> None:
     trips.provider.failure = failure
