@@ -10,12 +10,12 @@ from platformdirs import user_data_path
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_people import PeopleFields
 from nextcloud_mcp_server.settings_types import Lower, Secrets, Words
 
-EVERY_TOOLSET = tuple(sorted(set(SCOPES.values())))
+EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
 #: Where this server's callbacks are; each leg has its own path below it.
 CALLBACK_PATH = "/oauth/callback"
 _DRIVERS = {

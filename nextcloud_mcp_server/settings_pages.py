@@ -9,7 +9,6 @@ from textwrap import wrap
 from typing import cast
 
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server import TOOLSETS
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_names import (
     BOTH_MODES,
@@ -21,6 +20,7 @@ from nextcloud_mcp_server.settings_names import (
     SECRETS,
     env_name,
 )
+from nextcloud_mcp_server.toolsets import TOOLSETS, load
 
 _WIDTH = 96
 
@@ -161,9 +161,9 @@ def configuration_page() -> str:
 def tools_page() -> str:
     """Print `docs/tools.md`."""
     parts = [_TOOLS_HEAD]
-    for name, toolset in TOOLSETS.items():
+    for name in TOOLSETS:
         parts.append(f"\n## {name}\n\n| tool | what it does | needs |\n|---|---|---|\n")
-        for spec in toolset.tools:
+        for spec in load(name).tools:
             described = spec.description.replace("|", "\\|")
             needs = ", ".join(f"`{scope}`" for scope in sorted(spec.scopes))
             parts.append(f"| `{spec.name}` | {described} | {needs} |\n")

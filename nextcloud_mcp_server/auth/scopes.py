@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
-#: Scope → toolset that needs it. Writing scopes end in `:write`.
-SCOPES: dict[str, str] = {
-    "notes:read": "notes",
-    "notes:write": "notes",
-    "files:read": "files",
-    "files:write": "files",
+#: Toolset → the scopes its tools need. Writing scopes end in `:write`; toolsets may share scopes.
+TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
+    "notes": ("notes:read", "notes:write"),
+    "files": ("files:read", "files:write"),
 }
+
+#: Every scope, in the order in which pages and documents name them.
+SCOPES = tuple(dict.fromkeys(scope for scopes in TOOLSET_SCOPES.values() for scope in scopes))
 
 
 def is_writing(scope: str) -> bool:
@@ -18,9 +19,9 @@ def is_writing(scope: str) -> bool:
 
 def offered(toolsets: Iterable[str], *, read_only: bool) -> frozenset[str]:
     """List the scopes the operator's settings allow at all: the upper bound of every permission."""
-    enabled = frozenset(toolsets)
     return frozenset(
         scope
-        for scope, toolset in SCOPES.items()
-        if toolset in enabled and not (read_only and is_writing(scope))
+        for toolset in toolsets
+        for scope in TOOLSET_SCOPES.get(toolset, ())
+        if not (read_only and is_writing(scope))
     )

@@ -10,6 +10,9 @@ from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import InvalidInput
 
+#: The name of a parameter that no model fills in: what a body gets to say how far it is.
+PROGRESS = "progress"
+
 _JSON_TYPES = {"integer": "an integer", "string": "text", "boolean": "true or false", "array": "a list"}
 
 _SENTENCES = {
@@ -31,6 +34,7 @@ class Arguments:
         fields: dict[str, Any] = {
             p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
             for p in parameters
+            if p.name != PROGRESS
         }
         config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
         self._model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)

@@ -29,6 +29,8 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.access import Access
+from nextcloud_mcp_server.tools.arguments import PROGRESS
+from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.state import Core, State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
@@ -54,6 +56,7 @@ class _Call:
     form: wire.Form
     retry: wire.Retry | None
     request_id: str
+    progress: Progress
 
     @property
     def round(self) -> int:
@@ -139,6 +142,7 @@ class GuardedTool(Tool):
             form=wire.form(ctx, self._state.dialect),
             retry=wire.retry(context.input_responses, context.request_state),
             request_id=request_id,
+            progress=Progress(context),
         )
 
     async def _run(self, call: _Call, arguments: dict[str, Any], context: Context[Any, Any]) -> Answer:
@@ -213,8 +217,9 @@ class GuardedTool(Tool):
 
     async def _body(self, call: _Call, opened: Opened, arguments: dict[str, Any]) -> Result:
         result = "failed"
+        ours = {PROGRESS: call.progress} if self._spec.reports else {}
         try:
-            value = await self._spec.guarded.body(opened.account, **arguments)
+            value = await self._spec.guarded.body(opened.account, **arguments, **ours)
             result = "ok"
         except NextcloudMcpError as error:
             result = type(error).__name__

@@ -1,6 +1,6 @@
 """The three tools that are always there: ask for access, look at it, end it."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -36,8 +36,8 @@ class Revoked(Result):
 async def request_nextcloud_access(
     access: Access,
     permissions: Annotated[
-        list[Literal["notes:read", "notes:write", "files:read", "files:write"]] | None,
-        Field(description="Default: all that this server offers"),
+        list[str] | None,
+        Field(description='Such as "notes:read"; default: all that this server offers'),
     ] = None,
 ) -> Status:
     """Ask the person to connect their Nextcloud, or to permit more.
@@ -45,6 +45,10 @@ async def request_nextcloud_access(
     Rarely needed: the other tools ask by themselves.
     """
     scopes = frozenset(permissions or access.bound)
+    if unknown := sorted(scopes - access.bound):
+        raise InvalidInput(
+            f"This server offers no permission {unknown[0][:64]!r}. It offers: {', '.join(sorted(access.bound))}."
+        )
     if not scopes:
         raise InvalidInput("This server offers no permissions; tell the operator to enable toolsets.")
     await access.request(scopes)

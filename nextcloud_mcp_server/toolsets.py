@@ -1,0 +1,41 @@
+"""The table of toolsets: which there are, where their tools are declared, and what each needs.
+
+A toolset's module is imported when it is switched on: what it brings along costs nobody else any start-up.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from nextcloud_mcp_server.tools.toolset import Toolset
+
+CONNECTION = "connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A toolset: the module below `tools` that holds it under its own name, and what it works with.
+
+    `about` is how the instructions name it to the model, and `app` must be installed at Nextcloud.
+    """
+
+    module: str
+    about: str = ""
+    app: str | None = None
+
+
+TOOLSETS: dict[str, Entry] = {
+    CONNECTION: Entry("connection"),
+    "notes": Entry("notes", "notes", app="notes"),
+    "files": Entry("files", "files"),
+}
+
+
+@cache
+def load(name: str) -> Toolset:
+    """Import the toolset of that name."""
+    module = import_module(f"nextcloud_mcp_server.tools.{TOOLSETS[name].module}")
+    toolset = getattr(module, name)
+    if not isinstance(toolset, Toolset):
+        raise TypeError(f"{module.__name__}.{name} is no toolset")
+    return toolset
