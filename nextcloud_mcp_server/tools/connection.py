@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.result import Result
@@ -45,10 +46,9 @@ async def request_nextcloud_access(
     Rarely needed: the other tools ask by themselves.
     """
     scopes = frozenset(permissions or access.bound)
-    if unknown := sorted(scopes - access.bound):
-        raise InvalidInput(
-            f"This server offers no permission {unknown[0][:64]!r}. It offers: {', '.join(sorted(access.bound))}."
-        )
+    if unknown := sorted(scopes.difference(SCOPES)):
+        offers = ", ".join(sorted(access.bound)) or "none"
+        raise InvalidInput(f"There is no permission {unknown[0][:64]!r}. This server offers: {offers}.")
     if not scopes:
         raise InvalidInput("This server offers no permissions; tell the operator to enable toolsets.")
     await access.request(scopes)

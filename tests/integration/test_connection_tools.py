@@ -7,6 +7,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from nextcloud_mcp_server.tools.boundary import GuardedTool
+from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 from tests.integration.world import Action, Asked, World
@@ -132,6 +133,15 @@ async def test_asking_for_what_the_operator_does_not_allow_says_so(world: World)
     assert text(refused) == "This server's settings do not allow files:read; tell the operator."
 
 
+async def test_asking_for_a_permission_that_there_is_not_lists_those_there_are(world: World) -> None:
+    await world.stop()
+    await world.start(toolsets="notes")
+    async with world.client() as client:
+        refused = await client.call_tool(REQUEST, {"permissions": ["note:read"]})
+
+    assert text(refused) == "There is no permission 'note:read'. This server offers: notes:read, notes:write."
+
+
 async def test_a_removed_link_cannot_be_written_back(world: World, asked: Asked) -> None:
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
         await client.call_tool(REQUEST, {})
@@ -152,7 +162,7 @@ async def test_a_removed_link_cannot_be_written_back(world: World, asked: Asked)
     assert "would lose the link" in text(written)
 
 
-async def nc_notes_break_things(nc: object) -> Result:
+async def nc_notes_search_notes(nc: object) -> Result:
     """Fail in a way nobody foresaw."""
     raise ZeroDivisionError("a detail for the log alone")
 
@@ -161,19 +171,47 @@ async def test_a_fault_inside_the_server_becomes_one_sentence_with_a_reference(
     world: World, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Toolset("notes")
-    broken.tool("Break")(require_provisioning("notes:read")(nc_notes_break_things))
+    broken.tool("Break")(require_provisioning("notes:read")(nc_notes_search_notes))
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
         await client.call_tool(REQUEST, {})
     assert world.parts is not None
     server = MCPServer("broken", tools=[GuardedTool.build(broken.tools[0], world.parts.state)])
 
     async with Client(server) as client:
-        result = await client.call_tool("nc_notes_break_things", {})
+        result = await client.call_tool("nc_notes_search_notes", {})
 
     reference = text(result).split("logged under ")[1].split(".")[0]
     assert text(result).startswith("Something went wrong inside the server; it is logged under ")
     assert "detail" not in text(result)
     assert any(reference in record.getMessage() for record in caplog.records)
+
+
+async def nc_notes_list_notes(nc: object, *, steps: int, progress: Progress) -> Result:
+    """Do something step by step."""
+    for step in range(steps):
+        await progress.report(step + 1, steps, f"step {step + 1}")
+    return Result()
+
+
+async def test_long_work_says_how_far_it_is_and_no_model_fills_that_in(world: World, asked: Asked) -> None:
+    slow = Toolset("notes")
+    slow.tool("Take time")(require_provisioning("notes:read")(nc_notes_list_notes))
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await client.call_tool(REQUEST, {})
+    assert world.parts is not None
+    server = MCPServer("slow", tools=[GuardedTool.build(slow.tools[0], world.parts.state)])
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def see(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    async with Client(server) as client:
+        (listed,) = (await client.list_tools()).tools
+        result = await client.call_tool("nc_notes_list_notes", {"steps": 2}, progress_callback=see)
+
+    assert not result.is_error
+    assert set(listed.input_schema["properties"]) == {"steps"}
+    assert seen == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
 
 
 @pytest.mark.parametrize(
