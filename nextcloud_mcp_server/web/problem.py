@@ -59,7 +59,6 @@ CLIENT: Problems = (
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
     (errors.FormRefused, Problem("form_app", 403)),
     (errors.InvalidInput, Problem("form_app", 400)),
-    (errors.WrongAccount, Problem("taken", 403)),
     *PEOPLE,
 )
 ACCOUNT: Problems = (

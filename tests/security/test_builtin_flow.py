@@ -293,7 +293,19 @@ async def test_continue_pressed_twice_is_no_error_and_both_codes_are_good(
     answers = [await house.redeem(http, client_id, code) for code in codes]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert house.connected() == ["alice"]
-    assert (await alice.press(welcome, "not-mine")).status_code == 403
+
+
+async def test_not_me_after_continue_takes_nothing_back_and_leads_to_where_it_can_be_ended(
+    house: House, alice: Browser, client_id: str
+) -> None:
+    welcome = await alice.welcomed(client_id)
+    await alice.press(welcome, "mine")
+
+    late = await alice.press(welcome, "not-mine")
+
+    assert late.status_code == 303
+    assert 'href="/account"' in (await alice.open(late.headers["Location"])).text
+    assert house.connected() == ["alice"]
 
 
 async def test_who_never_says_who_they_are_leaves_nothing_at_nextcloud(

@@ -16,7 +16,6 @@ from nextcloud_mcp_server.errors import (
     Throttled,
     TooManyRequests,
     Unreachable,
-    WrongAccount,
 )
 from tests.memory_authorizations import (
     CURSOR,
@@ -451,17 +450,6 @@ async def test_anything_else_asks_once_more(
     assert again.status_code == 303
     assert again.headers["location"].startswith("/authorize/confirm?arrival=")
     assert known.connected == {}
-
-
-async def test_an_account_that_somebody_else_has_connected_is_left_to_them(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
-) -> None:
-    known.faults["go_on"] = WrongAccount("Pinned.")
-
-    page = await confirm(browser)
-
-    assert page.status_code == 403
-    assert "under another sign-in" in page.text
 
 
 async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
