@@ -28,6 +28,7 @@ TOOLSETS: dict[str, Entry] = {
     CONNECTION: Entry("connection"),
     "notes": Entry("notes", "notes", app="notes"),
     "files": Entry("files", "files"),
+    "contacts": Entry("contacts", "contacts"),
 }
 
 

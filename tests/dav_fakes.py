@@ -17,6 +17,7 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.files import files
 from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset
 
 RECORDINGS = Path(__file__).parent / "contract" / "recordings"
 MOMENT = "Fri, 27 Nov 2026 21:03:53 GMT"
@@ -114,7 +115,12 @@ def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://loca
 
 
 async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own
-    """Call a tool's body as the boundary does, with checked arguments."""
-    spec = next(each for each in files.tools if each.name == tool)
+    """Call the body of a tool for files as the boundary does, with checked arguments."""
+    return await call_in(files, account, tool, **arguments)
+
+
+async def call_in(toolset: Toolset, account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - see above
+    """Call a tool's body of any toolset as the boundary does, with checked arguments."""
+    spec = next(each for each in toolset.tools if each.name == tool)
     result: Result = await spec.guarded.body(account, **spec.arguments.validate(arguments))
     return result

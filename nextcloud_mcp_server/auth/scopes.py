@@ -6,6 +6,7 @@ from collections.abc import Iterable
 TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "notes": ("notes:read", "notes:write"),
     "files": ("files:read", "files:write"),
+    "contacts": ("contacts:read", "contacts:write"),
 }
 
 #: Every scope, in the order in which pages and documents name them.

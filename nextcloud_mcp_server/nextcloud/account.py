@@ -2,6 +2,8 @@
 
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import anyio
@@ -19,6 +21,9 @@ from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
+
+if TYPE_CHECKING:
+    from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
 
 _OLDEST = 28
 
@@ -52,6 +57,15 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+
+    @cached_property
+    def contacts(self) -> "ContactsClient":
+        """Address books and contacts."""
+        from nextcloud_mcp_server.nextcloud.contacts import (  # noqa: PLC0415 - most servers do without
+            ContactsClient,
+        )
+
+        return ContactsClient(self._http)
 
     @property
     def changes(self) -> int:

@@ -26,8 +26,14 @@ _SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
 SERVICE: Final = "/remote.php/dav"
 XML_HEADERS: Final = {"Content-Type": "application/xml; charset=utf-8"}
 
-_NAMESPACES: Final = {"d": "DAV:", "oc": "http://owncloud.org/ns", "nc": "http://nextcloud.org/ns"}
-_DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())
+_NAMESPACES: Final = {
+    "d": "DAV:",
+    "oc": "http://owncloud.org/ns",
+    "nc": "http://nextcloud.org/ns",
+    "card": "urn:ietf:params:xml:ns:carddav",
+}
+#: The namespaces, for the first element of a body.
+DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())
 FIRST_PRINTABLE: Final = 0x20
 
 Segments = tuple[str, ...]
@@ -172,7 +178,7 @@ def _decode(path: str) -> Segments | None:
 def propfind(properties: Iterable[str]) -> bytes:
     """Write the body that asks for these properties, such as `d:getetag`."""
     wanted = "".join(f"<{each}/>" for each in properties)
-    return f'<?xml version="1.0"?><d:propfind {_DECLARED}><d:prop>{wanted}</d:prop></d:propfind>'.encode()
+    return f'<?xml version="1.0"?><d:propfind {DECLARED}><d:prop>{wanted}</d:prop></d:propfind>'.encode()
 
 
 def like(property_name: str, text: str) -> str:
@@ -224,7 +230,7 @@ def search(
     where = conditions[0] if len(conditions) == 1 else f"<d:and>{''.join(conditions)}</d:and>"
     start = f'<s:firstresult xmlns:s="{_SEARCH_NAMESPACE}">{first}</s:firstresult>' if first else ""
     return (
-        f'<?xml version="1.0"?><d:searchrequest {_DECLARED}><d:basicsearch>'
+        f'<?xml version="1.0"?><d:searchrequest {DECLARED}><d:basicsearch>'
         f"<d:select><d:prop>{wanted}</d:prop></d:select>"
         f"<d:from><d:scope><d:href>{escape(scope, quote=False)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
         f"<d:where>{where}</d:where>"

@@ -157,6 +157,7 @@ async def ask(
     body: bytes,
     headers: Mapping[str, str] | None = None,
     sentences: Mapping[int, str] | None = None,
+    longest: int = multistatus.MAX_RESPONSE_BYTES,
 ) -> AsyncGenerator[list[tuple[dav.Segments, DavResponse]]]:
     """Send one DAV question and give what it answers about this tree, some at a time.
 
@@ -165,7 +166,7 @@ async def ask(
     sent = {**dav.XML_HEADERS, **(headers or {})}
     async with (
         http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
-        aclosing(multistatus.read(response.aiter_raw())) as found,
+        aclosing(multistatus.read(response.aiter_raw(), longest=longest)) as found,
     ):
         host = response.url.host
         async for responses in found:

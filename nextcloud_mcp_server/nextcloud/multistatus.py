@@ -103,8 +103,12 @@ class DavResponse(NamedTuple):
         return [text for tag, text in self.inner.get(dav.name(qualified), ()) if tag == wanted]
 
 
-async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[DavResponse]]:
+async def read(
+    chunks: AsyncIterable[bytes], *, longest: int = MAX_RESPONSE_BYTES
+) -> AsyncGenerator[list[DavResponse]]:
     """Give the responses of a multistatus some at a time while its bytes arrive.
+
+    `longest` is the most bytes without the end of a response.
 
     Raises:
         ServerFault: It is not XML, ends early, or holds a document type.
@@ -131,7 +135,7 @@ async def read(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[DavResponse]
                 if responses := growing.feed(piece):
                     unfinished = 0
                     yield responses
-                if unfinished > MAX_RESPONSE_BYTES:
+                if unfinished > longest:
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
         if responses := _whole(beginning) if growing is None else growing.close():
             yield responses

@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from nextcloud_mcp_server.sandbox.contacts import ContactsRequest
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.dav_files import FilesRequest
 from nextcloud_mcp_server.sandbox.dav_request import parse_wanted
@@ -85,6 +86,9 @@ class DavEndpoint:
                 return await self._answer_root(request, user)
             case "files" if rest:
                 return await self._answer_files(request, user, rest)
+            case "addressbooks" if rest[:2] == ["users", user.uid]:
+                base = f"{self._base}/addressbooks/users"
+                return await ContactsRequest(request, self._context.state, user, rest[2:], base).answer()
             case "trashbin" if rest:
                 if rest[0] != user.uid:
                     raise forbidden("")

@@ -1,7 +1,7 @@
 """Request bodies in XML, as a small typed tree."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from lxml import (  # pyright: ignore[reportMissingTypeStubs]
@@ -16,11 +16,12 @@ _etree = cast("Any", _lxml)
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element: its name in Clark notation, its text and what is inside."""
+    """One element: its name in Clark notation, its text, what is inside, and its attributes."""
 
     name: str
     text: str
     children: tuple["Element", ...]
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
 
     def find(self, *names: str, uri: str = DAV) -> "Element | None":
         """Follow names down, each the first match; None when one is missing."""
@@ -60,4 +61,4 @@ def parse_wanted(body: bytes) -> list[str] | None:
 
 
 def _typed(raw: Any) -> Element:  # noqa: ANN401 - an element of lxml, which has no types
-    return Element(str(raw.tag), str(raw.text or ""), tuple(_typed(child) for child in raw))
+    return Element(str(raw.tag), str(raw.text or ""), tuple(_typed(child) for child in raw), dict(raw.attrib))

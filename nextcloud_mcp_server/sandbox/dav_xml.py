@@ -11,6 +11,7 @@ DAV = "DAV:"
 OC = "http://owncloud.org/ns"
 NC = "http://nextcloud.org/ns"
 SABRE = "http://sabredav.org/ns"
+CARD = "urn:ietf:params:xml:ns:carddav"
 
 XML_TYPE = "application/xml; charset=utf-8"
 EMPTY_TYPE = "text/html; charset=UTF-8"
@@ -20,7 +21,7 @@ FEATURES = (
 )
 LEGACY_FEATURES = "1, 3, extended-mkcol, nextcloud-checksum-update"
 
-_PREFIXES = {DAV: "d", SABRE: "s", OC: "oc", NC: "nc"}
+_PREFIXES = {DAV: "d", SABRE: "s", CARD: "card", OC: "oc", NC: "nc"}
 _STATUS_LINES = {
     200: "HTTP/1.1 200 OK",
     403: "HTTP/1.1 403 Forbidden",
@@ -182,4 +183,5 @@ def _propstat(status: int, elements: list[str]) -> str:
 
 
 def _text(value: str, *, quotes: bool = True) -> str:
-    return escape_xml(value, {'"': "&quot;"} if quotes else {})
+    # A reader of XML takes a bare carriage return for a line break.
+    return escape_xml(value, {'"': "&quot;", "\r": "&#13;"} if quotes else {})

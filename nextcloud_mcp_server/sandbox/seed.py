@@ -81,6 +81,11 @@ _BOB_FILES = {
     "Documents/Office move.md": "# Office move\n\n- [ ] order boxes\n- [ ] label the cables\n",
 }
 
+_ALICE_CONTACTS = (
+    ("Chandra Rao", "Rao;Chandra;;;", "Kestrel Garden Centre", "chandra@example.test", "+49 30 5550123"),
+    ("Zoë Müller", "Müller;Zoë;;;", "", "zoe@example.test", "+49 171 5550199"),
+)
+
 
 def seed(state: State) -> None:
     """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
@@ -95,6 +100,7 @@ def seed(state: State) -> None:
             _add_file(user, path, text.encode())
     for path in _ALICE_PICTURES:
         _add_file(alice, path, _PIXEL)
+    _add_contacts(state, alice)
 
 
 def _add_notes(state: State, user: User, notes: tuple[_Note, ...]) -> None:
@@ -109,6 +115,16 @@ def _add_notes(state: State, user: User, notes: tuple[_Note, ...]) -> None:
             favorite=note.favorite,
         )
         store.create(changes)
+
+
+def _add_contacts(state: State, user: User) -> None:
+    for number, (name, parts, org, email, phone) in enumerate(_ALICE_CONTACTS, start=1):
+        lines = (
+            "BEGIN:VCARD", "VERSION:3.0", f"UID:seed-{number}", f"FN:{name}", f"N:{parts}",
+            *([f"ORG:{org}"] if org else []), f"EMAIL;TYPE=WORK:{email}", f"TEL;TYPE=CELL:{phone}", "END:VCARD",
+        )  # fmt: skip
+        card = "".join(f"{line}\r\n" for line in lines)
+        user.address_books["contacts"].put(f"contact-{number}.vcf", card, state.clock().timestamp())
 
 
 def _add_file(user: User, path: str, content: bytes) -> None:

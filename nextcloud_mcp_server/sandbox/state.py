@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
 from nextcloud_mcp_server.sandbox.files import FileTree
 
 Clock = Callable[[], datetime]
@@ -43,6 +44,7 @@ class User:
     notes_mode: str = "rich"
     # When each note was last seen to change: note id → (etag, Unix time).
     note_syncs: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]], repr=False)
+    address_books: dict[str, StoredBook] = field(default_factory=new_books, repr=False)
     files_factory: Callable[["User"], FileTree] | None = field(default=None, repr=False)
     _files: FileTree | None = field(default=None, init=False, repr=False)
 
@@ -171,6 +173,17 @@ class State:
     def find_user(self, login_name: str) -> User | None:
         """Find who signs in with that name: uid, e-mail address or an alias."""
         return next((user for user in self.users.values() if user.answers_to(login_name)), None)
+
+    def accounts_book(self) -> StoredBook:
+        """Make the address book of all people, as Nextcloud fills it."""
+        now = self.clock().timestamp()
+        book = StoredBook("Accounts", "System address book which holds all accounts", "system")
+        for user in self.users.values():
+            if not user.admin:
+                email = f"EMAIL;TYPE=OTHER:{user.email}\r\n" if user.email else ""
+                card = f"BEGIN:VCARD\r\nVERSION:3.0\r\nUID:{user.uid}\r\nFN:{user.display_name}\r\n"
+                book.put(f"Database:{user.uid}.vcf", f"{card}{email}END:VCARD\r\n", now)
+        return book
 
     def new_app_password(
         self, user: User, *, login_name: str | None = None, name: str = "test"

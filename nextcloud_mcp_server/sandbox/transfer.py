@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from typing import Protocol
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -14,13 +15,23 @@ from nextcloud_mcp_server.sandbox.propfind import http_date
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
+class Tagged(Protocol):
+    """What conditions are about: a file, a folder, a card."""
+
+    @property
+    def is_folder(self) -> bool: ...  # noqa: D102 - see above
+
+    @property
+    def etag(self) -> str: ...  # noqa: D102 - see above
+
+
 def empty(status: int, **headers: str) -> Response:
     """Answer without a body; underscores in names become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(b"", status, {"Content-Type": EMPTY_TYPE, "Content-Length": "0", **named})
 
 
-def check_conditions(request: Request, node: Node | None) -> Response | None:
+def check_conditions(request: Request, node: Tagged | None) -> Response | None:
     """Check If-Match and If-None-Match; a 304 is returned, a 412 raised.
 
     Only strong, quoted etags match. A folder has none here, though PROPFIND shows one.
@@ -108,7 +119,7 @@ async def _stream(content: Content, start: int, stop: int) -> AsyncIterator[byte
         yield piece
 
 
-def _check_match(wanted: str, node: Node | None, etag: str | None) -> None:
+def _check_match(wanted: str, node: Tagged | None, etag: str | None) -> None:
     exception = "Sabre\\DAV\\Exception\\PreconditionFailed"
     if node is None:
         message = "An If-Match header was specified and the resource did not exist"

@@ -46,6 +46,7 @@ async def clean(server: Server) -> None:
         for note in (await send("GET", f"{NOTES}?exclude=content", person=person)).json():
             await send("DELETE", f"{NOTES}/{note['id']}", person=person)
         await send("DELETE", f"/remote.php/dav/trashbin/{person}/trash", person=person)
+        await send("DELETE", f"/remote.php/dav/addressbooks/users/{person}/rec-book/", person=person)
 
 
 async def learn_names(session: Session) -> None:

@@ -1,8 +1,9 @@
 import pytest
 
-from tests.contract import account_table, oauth_table, webdav_table
+from tests.contract import account_table, contacts_table, oauth_table, webdav_table
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.compare import Comparison
+from tests.contract.contacts_table import CONTACTS
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
 from tests.contract.recording import all_names, load
@@ -11,11 +12,12 @@ from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
 from tests.contract.webdav_table import WEBDAV
 
-TABLE: Table = {**WEBDAV, **NOTES, **ACCOUNTS, **OAUTH}
+TABLE: Table = {**WEBDAV, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS}
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,
     **oauth_table.NOT_REPLAYED,
+    **contacts_table.NOT_REPLAYED,
 }
 RECORDED_AT = "http://nextcloud.test"
 

@@ -1,0 +1,197 @@
+"""A vCard as the lines it is written in (RFC 6350 §3.2, RFC 2426 §5).
+
+A card is changed line by line and never written anew as a whole: whatever nobody asked to change (a
+photo, `X-` properties, groups such as `item1.`, parameters, the way lines are folded) stays as it is,
+byte for byte.
+"""
+
+import quopri
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+#: The most bytes of a line before it is folded (RFC 6350 §3.2).
+_FOLD: Final = 75
+_PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+\Z")
+_FOLDS = re.compile(r"\r?\n[ \t]")
+_HEAD = re.compile(r'\s*(?:([\w-]+)\.)?([\w-]+)((?:;(?:"[^"\r\n]*"|[^":;])*)*):', re.ASCII)
+_PARAMETER = re.compile(r';((?:"[^"]*"|[^";])*)')
+_PARTS = re.compile(r'"([^"]*)"|([^",]+)')
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LABEL: Final = "X-ABLABEL"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One content line: `raw` with its folds and its end; the rest of it unfolded.
+
+    `head` is all before the value with the colon, `value` is still escaped. A line that is none has no name.
+    """
+
+    raw: str
+    head: str = ""
+    group: str = ""
+    name: str = ""
+    value: str = ""
+
+    @classmethod
+    def read(cls, raw: str) -> "Line":
+        """Take a line apart."""
+        plain = _FOLDS.sub("", raw).rstrip("\r\n")
+        found = _HEAD.match(plain)
+        if found is None:
+            return cls(raw)
+        return cls(raw, found[0], found[1] or "", found[2].upper(), plain[found.end() :])
+
+    @property
+    def parameters(self) -> list[tuple[str, list[str]]]:
+        """List the parameters; one without a name, as vCard 2.1 has them, is a type."""
+        found: list[tuple[str, list[str]]] = []
+        for each in _PARAMETER.finditer(self.head.rstrip(":")):
+            name, equals, values = each[1].partition("=")
+            parts = [quoted or plain for quoted, plain in _PARTS.findall(values if equals else name)]
+            found.append((name.strip().upper() if equals else "TYPE", parts))
+        return found
+
+    def parameter(self, name: str) -> list[str]:
+        """List the values of a parameter."""
+        return [value for key, values in self.parameters if key == name for value in values]
+
+    @property
+    def plain(self) -> str:
+        """The value as text."""
+        if any(each.upper() == "QUOTED-PRINTABLE" for each in self._encodings):
+            return quopri.decodestring(self.value.encode()).decode(errors="replace")
+        return unescape(self.value)
+
+    @property
+    def _encodings(self) -> list[str]:
+        return self.parameter("ENCODING") + self.parameter("TYPE")
+
+    @property
+    def components(self) -> list[str]:
+        """The parts between semicolons, as texts."""
+        return [unescape(part) for part in split(self.value, ";")]
+
+
+class VCard:
+    """The lines of a card, to look at and to change."""
+
+    def __init__(self, lines: list[Line], newline: str) -> None:
+        self._lines = lines
+        self._newline = newline
+
+    @classmethod
+    def read(cls, text: str) -> "VCard":
+        """Take a card apart; nothing is too broken for it."""
+        newline = "\n" if "\n" in text and "\r\n" not in text else "\r\n"
+        if text and not text.endswith("\n"):
+            # The white space around a property's text is lost on the way, and with it the last line's end.
+            text += newline
+        return cls([Line.read(raw) for raw in _logical(text)], newline)
+
+    @property
+    def text(self) -> str:
+        """The card as it is to be stored."""
+        return "".join(line.raw for line in self._lines)
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether this is one card from its beginning to its end, and nothing else."""
+        marks = [(line.name, line.value.strip().upper()) for line in self._lines if line.raw.strip()]
+        ends = [mark for mark in marks if mark[0] in ("BEGIN", "END", "")]
+        return bool(marks) and [marks[0], marks[-1]] == ends == [("BEGIN", "VCARD"), ("END", "VCARD")]
+
+    @property
+    def version(self) -> str:
+        """`3.0` or `4.0`, or what else it says."""
+        return next((line.value.strip() for line in self.every("VERSION")), "")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all properties, each once."""
+        return list(dict.fromkeys(line.name for line in self._lines if line.name))
+
+    def every(self, name: str) -> Iterator[Line]:
+        """Yield the lines of one property."""
+        return (line for line in self._lines if line.name == name)
+
+    def label(self, line: Line) -> Line | None:
+        """Find the line that names this one (`item1.X-ABLabel` names `item1.TEL`)."""
+        if not line.group:
+            return None
+        return next((one for one in self.every(_LABEL) if one.group.lower() == line.group.lower()), None)
+
+    def replace(self, line: Line, value: str, *, head: str | None = None) -> None:
+        """Give a line another value, or another head too."""
+        self._lines[self._lines.index(line)] = self._written(line.head if head is None else head, value)
+
+    def remove(self, line: Line) -> None:
+        """Take a line away, and with it the label that was only about it."""
+        label = self.label(line)
+        self._lines.remove(line)
+        alone = all(one.group.lower() != line.group.lower() or one is label for one in self._lines)
+        if label is not None and alone:
+            self._lines.remove(label)
+
+    def add(self, head: str, value: str) -> None:
+        """Put a line after the last one of its name, or at the end of the card."""
+        line = self._written(head, value)
+        at = [index for index, one in enumerate(self._lines) if one.name == line.name]
+        end = next((index for index, one in enumerate(self._lines) if one.name == "END"), len(self._lines))
+        self._lines.insert(at[-1] + 1 if at else end, line)
+
+    def add_labelled(self, head: str, value: str, label: str) -> None:
+        """Add a line with a label of its own, in a group that is free."""
+        taken = {line.group.lower() for line in self._lines}
+        group = next(name for number in range(1, len(taken) + 2) if (name := f"item{number}") not in taken)
+        self.add(f"{group}.{head}", value)
+        self.add(f"{group}.X-ABLabel:", escape(label))
+
+    def _written(self, head: str, value: str) -> Line:
+        return Line.read(_fold(head + value, self._newline))
+
+
+def escape(text: str) -> str:
+    """Write a text as a value."""
+    text = text.replace("\\", "\\\\").replace(",", "\\,").replace(";", "\\;")
+    return re.sub(r"\r\n|\r|\n", r"\\n", text)
+
+
+def unescape(value: str) -> str:
+    """Read a value as text."""
+    return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+
+
+def split(value: str, separator: str) -> list[str]:
+    """Take a value apart where the separator is not escaped."""
+    return re.findall(rf"(?:^|{separator})((?:\\.|[^{separator}\\]|\\\Z)*)", value, re.DOTALL)
+
+
+def _fold(text: str, newline: str) -> str:
+    parts: list[str] = []
+    data, limit = text.encode(), _FOLD
+    while len(data) > limit:
+        # What is cut through of a character goes to the next line.
+        part = data[:limit].decode(errors="ignore")
+        parts.append(part)
+        data, limit = data[len(part.encode()) :], _FOLD - 1
+    return f"{newline} ".join([*parts, data.decode()]) + newline
+
+
+def _logical(text: str) -> Iterable[str]:
+    """Give each line together with the lines it is folded into."""
+    line: list[str] = []
+    printable = False
+    for physical in _PHYSICAL.findall(text):
+        goes_on = printable and line[-1].rstrip("\r\n").endswith("=")
+        if line and not goes_on and not physical.startswith((" ", "\t")):
+            yield "".join(line)
+            line = []
+        if not line:
+            # In vCard 2.1 such a line goes on after a `=` at its end.
+            printable = "QUOTED-PRINTABLE" in physical.partition(":")[0].upper()
+        line.append(physical)
+    if line:
+        yield "".join(line)
