@@ -317,10 +317,7 @@ def _relabel(card: VCard, line: Line, label: str) -> None:
     """Give an entry another label and keep its other parameters."""
     own = card.label(line)
     if own is not None:
-        if label:
-            card.replace(own, escape(label))
-        else:
-            card.remove(own)
+        card.replace(own, escape(label))
         return
     value = line.value
     if not _TOKENS.fullmatch(label):

@@ -9,6 +9,7 @@ from nextcloud_mcp_server.logs import redact
 from nextcloud_mcp_server.settings import Settings, load
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, known_variables
 from nextcloud_mcp_server.settings_pages import check, configuration_page, env_example, tools_page, write
+from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS
 
 ROOT = Path(__file__).parents[2]
 CLOUD = "https://cloud.example.org"
@@ -279,7 +280,7 @@ def test_the_database_s_address_has_the_asynchronous_driver(url: str | None, add
 
 
 def test_all_toolsets_are_spelled_out() -> None:
-    assert load(toolsets="all").enabled_toolsets == ("files", "notes")
+    assert set(load(toolsets="all").enabled_toolsets) == TOOLSETS.keys() - {CONNECTION}
     assert load(toolsets="notes").enabled_toolsets == ("notes",)
 
 

@@ -145,7 +145,6 @@ def test_a_new_entry_gets_the_label_it_is_given(label: str, line: str) -> None:
     ("entry", "come"),
     [
         ("work: +49 171 555", ["item1.X-ABLabel:work\r\n"]),
-        (": +49 171 555", ['item1.TEL;PREF=1;X-EVIL="a;b:c":+49 171 555\r\n']),
         ("home,fax: +49 30 1", ["TEL;TYPE=home;TYPE=fax:+49 30 1\r\n"]),
         ("at the sea: +49 30 1", ["item2.TEL:+49 30 1\r\n", "item2.X-ABLabel:at the sea\r\n"]),
     ],
