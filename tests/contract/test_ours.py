@@ -8,6 +8,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.contact_fields import Changes
+from nextcloud_mcp_server.nextcloud.contacts import new_card
 from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.search import Query
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -375,3 +377,19 @@ async def test_the_end_of_a_big_file_is_read_alone(alice: Account, sandbox: Sand
     chunk = await alice.files.read("/Rec/big.log", offset=199_999_995, length=100)
 
     assert (chunk.data, chunk.is_last) == (b"56789", True)
+
+
+async def test_a_contact_is_made_listed_changed_and_deleted(alice: Account) -> None:
+    contacts, card = alice.contacts, new_card(Changes(name="Zoë Müller", emails=["home: zoe@example.test"]))
+
+    made = await contacts.create("contacts", card)
+    listed = [one.contact.emails async for one in contacts.list_cards("contacts") if one.id == made.id]
+    changed = await contacts.update("contacts", made.id, Changes(family_name="Meyer"), if_match=made.etag)
+    with pytest.raises(errors.EtagMismatch):
+        await contacts.update("contacts", made.id, Changes(note="lost"), if_match=made.etag)
+    await contacts.delete("contacts", made.id, if_match=changed.etag)
+
+    assert listed == [["home: zoe@example.test"]]
+    assert changed.contact.name == "Zoë Meyer"
+    with pytest.raises(errors.NotFound):
+        await contacts.get("contacts", made.id)
