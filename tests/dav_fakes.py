@@ -1,7 +1,7 @@
 """A network for the tests of files: recorded answers, made-up multistatus bodies, and the sandbox."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ from xml.sax.saxutils import escape
 import httpx2
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.documents.kinds import Kind
+from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.files import files
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset
@@ -121,6 +124,35 @@ async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa
 
 async def call_in(toolset: Toolset, account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - see above
     """Call a tool's body of any toolset as the boundary does, with checked arguments."""
+    return await call_with({}, toolset, account, tool, **arguments)
+
+
+async def call_with(
+    ours: Mapping[str, object], toolset: Toolset, account: Account, tool: str, **arguments: object
+) -> Any:  # noqa: ANN401 - see above
+    """Call a tool's body with what the server hands it, where that matters."""
     spec = next(each for each in toolset.tools if each.name == tool)
-    result: Result = await spec.guarded.body(account, **spec.arguments.validate(arguments))
+    handed = {"progress": Told(), "documents": Documents(nothing_read), **ours}
+    result: Result = await spec.guarded.body(
+        account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.ours}
+    )
     return result
+
+
+@dataclass
+class Told:
+    """Hears how far a call is."""
+
+    reports: list[tuple[float, float | None, str | None]] = field(
+        default_factory=list[tuple[float, float | None, str | None]]
+    )
+
+    async def report(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        self.reports.append((done, total, message))
+
+
+async def nothing_read(
+    kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
+) -> Extract:
+    """Stand in for the worker where no document may be read."""
+    raise NotImplementedError

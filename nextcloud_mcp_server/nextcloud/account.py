@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.download import DownloadClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
@@ -54,6 +55,7 @@ class Account:
         self.notes = NotesClient(http)
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
+        self.download = DownloadClient(http)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http

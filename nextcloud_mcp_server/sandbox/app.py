@@ -22,6 +22,7 @@ from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
 from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
+from nextcloud_mcp_server.sandbox.previews import Previews
 from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
@@ -120,6 +121,7 @@ class Sandbox:
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),
             *dav_routes(self.context),
+            *Previews(self._gate).routes(),
             Route(f"{CONTROL_PATH}faults", self._add_fault, methods=["POST"]),
             Route(f"{CONTROL_PATH}faults", self._clear_faults, methods=["DELETE"]),
             Route(f"{CONTROL_PATH}requests", self._list_requests, methods=["GET"]),

@@ -35,6 +35,7 @@ from nextcloud_mcp_server.sandbox.search import answer_search
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.transfer import read_body
 from nextcloud_mcp_server.sandbox.trash import answer_trash
+from nextcloud_mcp_server.sandbox.uploads import UploadRequest
 
 _WELCOME = (
     "This is the WebDAV interface. It can only be accessed by WebDAV clients "
@@ -94,6 +95,9 @@ class DavEndpoint:
                     raise forbidden("")
                 headers = dict(_HEADERS)
                 return await answer_trash(request, user, rest[1:], base=self._base, headers=headers)
+            case "uploads" if rest and rest[0] == user.uid:
+                place = self._place(user, f"{self._base}/files/{user.uid}")
+                return await UploadRequest(request, user, place, rest[1:], dict(_HEADERS)).answer()
             case _:
                 raise not_found(f"File not found: {area} in 'root'")
 

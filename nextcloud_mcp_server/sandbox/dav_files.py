@@ -1,9 +1,7 @@
 """WebDAV on one person's files: every method below /remote.php/dav/files/{uid}."""
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +9,6 @@ from starlette.responses import Response
 from nextcloud_mcp_server.sandbox.dav_request import parse_wanted
 from nextcloud_mcp_server.sandbox.dav_xml import (
     DavFault,
-    bad_request,
     conflict,
     file_locked,
     forbidden,
@@ -43,6 +40,7 @@ from nextcloud_mcp_server.sandbox.propfind import (
 )
 from nextcloud_mcp_server.sandbox.transfer import (
     check_conditions,
+    destination_of,
     destination_taken,
     download,
     empty,
@@ -51,7 +49,6 @@ from nextcloud_mcp_server.sandbox.transfer import (
 )
 
 _ALLOWED_ON_FOLDER = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, REPORT"
-_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class FilesRequest:
             unchanged = check_conditions(self.request, self.place.tree.find(self.path))
             return unchanged or await handler(self)
         except FileFault as fault:
-            translated = _translate(fault, self.request.method)
+            translated = translate(fault, self.request.method)
             if self.request.method == "PROPFIND":
                 # By then the head of the multistatus is set, all but its status.
                 translated.headers |= {name: self.headers[name] for name in ("Vary", "DAV")}
@@ -166,7 +163,7 @@ class FilesRequest:
 
     async def move(self) -> Response:
         """Move; an existing target is replaced unless Overwrite is F."""
-        destination = self._destination()
+        destination = destination_of(self.request, self.place.base)
         self._check_target(destination)
         node, replaced = self.place.tree.move(self.path, destination)
         etag = {} if node.is_folder else {"OC-ETag": f'"{node.etag}"', "ETag": f'"{node.etag}"'}
@@ -174,7 +171,7 @@ class FilesRequest:
 
     async def copy(self) -> Response:
         """Copy; an existing target is replaced unless Overwrite is F."""
-        destination = self._destination()
+        destination = destination_of(self.request, self.place.base)
         self._check_target(destination)
         node, replaced = self.place.tree.copy(self.path, destination)
         return empty(204 if replaced else 201, **{"OC-FileId": node.oc_id})
@@ -182,17 +179,6 @@ class FilesRequest:
     async def options(self) -> Response:
         """Say what is possible."""
         return empty(200, Allow=_ALLOWED_ON_FOLDER, DAV=self.headers["DAV"])
-
-    def _destination(self) -> str:
-        header = self.request.headers.get("destination")
-        if not header:
-            raise bad_request("The destination header was not supplied")
-        # The host is ignored, and a raw space or "#" belongs to the name.
-        path = re.sub("/+", "/", _ORIGIN.sub("", header, count=1))
-        path = unquote(path)
-        if path != self.place.base and not path.startswith(f"{self.place.base}/"):
-            raise forbidden(f"Requested uri ({header}) is out of base uri")
-        return "/" + "/".join(split_path(path.removeprefix(self.place.base)))
 
     def _check_target(self, destination: str) -> None:
         tree = self.place.tree
@@ -234,7 +220,7 @@ _FAULTS: dict[type[FileFault], Callable[[str], DavFault]] = {
 }
 
 
-def _translate(fault: FileFault, method: str) -> DavFault:
+def translate(fault: FileFault, method: str) -> DavFault:
     """Give the tree's refusal the form of Nextcloud's exceptions."""
     if isinstance(fault, FileLocked) and method == "MOVE":
         # Nextcloud does not translate the exception here, so it surfaces as a 500.

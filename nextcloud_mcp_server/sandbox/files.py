@@ -78,7 +78,7 @@ class FileTree:
         self._next_id = next_id
         self._writes = 0
         self._locked: set[str] = set()
-        self.root = Node(next_id(), "", None, None, self._fresh_etag(), self._now())
+        self.root = Node(next_id(), "", None, None, self._fresh_etag(), self.now)
 
     def find(self, path: str) -> Node | None:
         """Look a path up; None when it does not exist."""
@@ -119,7 +119,7 @@ class FileTree:
                 if not parents and index < len(names) - 1:
                     raise ParentMissing("Parent node does not exist")
                 check_name(name)
-                child = self._attach(Node(self._next_id(), name, None, None, "", self._now()), parent)
+                child = self._attach(Node(self._next_id(), name, None, None, "", self.now), parent)
                 self._changed(child)
             parent = child
         return parent
@@ -142,14 +142,14 @@ class FileTree:
             raise NotWritable("")
         self.check_room(path, content.size, instead_of=node)
         if node is None:
-            node = self._attach(Node(self._next_id(), name, None, content, "", self._now()), parent)
+            node = self._attach(Node(self._next_id(), name, None, content, "", self.now), parent)
             written_before = -1
         else:
             written_before = node.uploaded_at
         node.content = content
         node.checksum = checksum
-        node.uploaded_at = self._now()
-        node.modified_at = self._now() if modified_at is None else modified_at
+        node.uploaded_at = self.now
+        node.modified_at = self.now if modified_at is None else modified_at
         if not self.coarse_etags or written_before != node.uploaded_at:
             node.etag = self._fresh_etag()
         self._changed(parent)
@@ -189,7 +189,7 @@ class FileTree:
         """Move a file or folder to the trash."""
         node = self.get(path)
         self.check_unlocked(path)
-        deleted_at = self._now()
+        deleted_at = self.now
         # Two deletions of one name in one second would share a name; Nextcloud moves on, too.
         taken = {item.entry_name for item in self.trash}
         while f"{node.name}.d{deleted_at}" in taken:
@@ -277,7 +277,7 @@ class FileTree:
             node.content,
             self._fresh_etag(short=node.is_folder),
             node.modified_at,
-            self._now(),
+            self.now,
             checksum=node.checksum,
         )
         for child in node.sorted_children():
@@ -301,10 +301,12 @@ class FileTree:
         step: Node | None = folder
         while step is not None:
             step.etag = self._fresh_etag(short=True)
-            step.modified_at = self._now()
+            step.modified_at = self.now
             step = step.parent
 
-    def _now(self) -> int:
+    @property
+    def now(self) -> int:
+        """Tell the time of the person's files, in Unix seconds."""
         return int(self._clock())
 
     def _fresh_etag(self, *, short: bool = False) -> str:

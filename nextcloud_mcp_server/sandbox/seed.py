@@ -1,17 +1,12 @@
 """The people, notes and files a demo sandbox starts with."""
 
-import base64
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.sandbox.previews import PIXEL
 from nextcloud_mcp_server.sandbox.state import State, User
 
 _DAY_SECONDS = 86_400
-
-# One grey pixel.
-_PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ def seed(state: State) -> None:
         for path, text in files.items():
             _add_file(user, path, text.encode())
     for path in _ALICE_PICTURES:
-        _add_file(alice, path, _PIXEL)
+        _add_file(alice, path, PIXEL)
     _add_contacts(state, alice)
 
 

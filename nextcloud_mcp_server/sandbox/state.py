@@ -27,6 +27,26 @@ def system_clock() -> datetime:
 
 
 @dataclass(slots=True)
+class Upload:
+    """A file that arrives in chunks, by their names; each is its bytes, its etag and when it came."""
+
+    started_at: int
+    etag: str
+    chunks: dict[str, tuple[bytes, str, int]] = field(default_factory=dict[str, tuple[bytes, str, int]])
+
+    @property
+    def size(self) -> int:
+        """Count the bytes that are there."""
+        return sum(len(data) for data, _, _ in self.chunks.values())
+
+    @property
+    def data(self) -> bytes:
+        """Put the chunks together, in the order of the numbers in their names."""
+        names = sorted(self.chunks, key=lambda name: (int(name) if name.isdigit() else 0, name))
+        return b"".join(self.chunks[name][0] for name in names)
+
+
+@dataclass(slots=True)
 class User:
     """One person. The login name they type need not be their uid."""
 
@@ -45,6 +65,7 @@ class User:
     # When each note was last seen to change: note id → (etag, Unix time).
     note_syncs: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]], repr=False)
     address_books: dict[str, StoredBook] = field(default_factory=new_books, repr=False)
+    uploads: dict[str, Upload] = field(default_factory=dict[str, Upload], repr=False)
     files_factory: Callable[["User"], FileTree] | None = field(default=None, repr=False)
     _files: FileTree | None = field(default=None, init=False, repr=False)
 

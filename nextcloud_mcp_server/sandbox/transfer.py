@@ -3,15 +3,17 @@
 import re
 from collections.abc import AsyncIterator
 from typing import Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from nextcloud_mcp_server.sandbox.dav_xml import EMPTY_TYPE, DavFault, fault_response
+from nextcloud_mcp_server.sandbox.dav_xml import EMPTY_TYPE, DavFault, bad_request, fault_response, forbidden
+from nextcloud_mcp_server.sandbox.files import split_path
 from nextcloud_mcp_server.sandbox.node import Content, Node, download_mime_of
 from nextcloud_mcp_server.sandbox.propfind import http_date
 
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
@@ -58,6 +60,20 @@ def check_conditions(request: Request, node: Tagged | None) -> Response | None:
 def overwrite_refused(request: Request) -> bool:
     """Tell whether the request wants nothing to be replaced."""
     return request.headers.get("overwrite", "T").upper() == "F"
+
+
+def destination_of(request: Request, base: str) -> str:
+    """Read where something should go, as a path below `base`.
+
+    The host is ignored, and a raw space or "#" belongs to the name.
+    """
+    header = request.headers.get("destination")
+    if not header:
+        raise bad_request("The destination header was not supplied")
+    path = unquote(re.sub("/+", "/", _ORIGIN.sub("", header, count=1)))
+    if path != base and not path.startswith(f"{base}/"):
+        raise forbidden(f"Requested uri ({header}) is out of base uri")
+    return "/" + "/".join(split_path(path.removeprefix(base)))
 
 
 def destination_taken() -> DavFault:

@@ -10,8 +10,10 @@ from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import InvalidInput
 
-#: The name of a parameter that no model fills in: what a body gets to say how far it is.
-PROGRESS = "progress"
+#: Names of parameters that no model fills in: what the server hands a body that has them. `progress` is to
+#: say how far it is, `documents` reads them, `computer` is what is open of the person's own computer.
+PROGRESS, DOCUMENTS, COMPUTER = "progress", "documents", "computer"
+OURS = frozenset({PROGRESS, DOCUMENTS, COMPUTER})
 
 _JSON_TYPES = {"integer": "an integer", "string": "text", "boolean": "true or false", "array": "a list"}
 
@@ -34,7 +36,7 @@ class Arguments:
         fields: dict[str, Any] = {
             p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
             for p in parameters
-            if p.name != PROGRESS
+            if p.name not in OURS
         }
         config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
         self._model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)

@@ -217,7 +217,10 @@ class GuardedTool(Tool):
 
     async def _body(self, call: _Call, opened: Opened, arguments: dict[str, Any]) -> Result:
         result = "failed"
-        ours = {PROGRESS: call.progress} if self._spec.reports else {}
+        ours = {
+            name: call.progress if name == PROGRESS else getattr(self._state, name)
+            for name in self._spec.ours
+        }
         try:
             value = await self._spec.guarded.body(opened.account, **arguments, **ours)
             result = "ok"

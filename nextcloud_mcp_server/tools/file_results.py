@@ -8,6 +8,7 @@ from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
+from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
@@ -100,11 +101,12 @@ class ItemInfo(Result):
 
 
 class FileText(Document):
-    """A file's text, or a page of it; sizes and offsets are bytes."""
+    """A file's text, or a page of it; sizes and offsets are bytes, those of `text_size` if it is there."""
 
     path: str
     type: str
     size: int | None = None
+    text_size: int | None = None
     modified: datetime | None = None
     etag: str
     offset: int
@@ -115,13 +117,14 @@ class FileText(Document):
 
 
 class FileImage(ImageResult):
-    """A picture that is small enough to be shown."""
+    """A picture that is small enough to be shown, or a smaller one made of it."""
 
     path: str
-    size: int
+    size: int | None
     modified: datetime | None = None
     etag: str
     shown_as: str | None = None
+    note: str | None = None
 
 
 class FileFacts(Result):
@@ -138,13 +141,20 @@ class FileFacts(Result):
     @classmethod
     def of(cls, chunk: Chunk, note: str) -> "FileFacts":
         """Tell what is known, and why there is no content."""
+        return cls.about(chunk.path, chunk.content_type, chunk.version, note, size=chunk.total)
+
+    @classmethod
+    def about(
+        cls, path: str, content_type: str, version: Version, note: str, *, size: int | None
+    ) -> "FileFacts":
+        """Tell what is known, and why there is no content."""
         return cls(
-            path=chunk.path,
-            type=chunk.content_type or "application/octet-stream",
-            size=chunk.total,
-            modified=chunk.version.modified_at,
-            etag=str(chunk.version),
-            shown_as=shown_as(chunk.path),
+            path=path,
+            type=content_type or "application/octet-stream",
+            size=size,
+            modified=version.modified_at,
+            etag=str(version),
+            shown_as=shown_as(path),
             note=note,
         )
 

@@ -33,6 +33,13 @@ def cut(data: bytes, *, limit: int, inside: bool, is_last: bool) -> Part | None:
     `inside`: the file begins before the data, so its first bytes may be the rest of a character.
     `is_last`: the file ends with the data.
     """
+    part = page(data, limit=limit, inside=inside, is_last=is_last)
+    broken = not part.exact and part.text.count("\ufffd") > _MAX_BROKEN * len(part.text)
+    return None if broken or "\0" in part.text else part
+
+
+def page(data: bytes, *, limit: int, inside: bool, is_last: bool) -> Part:
+    """Take up to `limit` bytes of what is known to be text; see `cut`."""
     start = _rest_of_a_character(data) if inside else 0
     while True:
         end = _end(data, start, limit, is_last=is_last)
@@ -41,10 +48,7 @@ def cut(data: bytes, *, limit: int, inside: bool, is_last: bool) -> Part | None:
         if len(text.encode()) + len(json.dumps(text, ensure_ascii=False).encode()) <= _MAX_SENT_BYTES:
             break
         limit //= 2
-    exact = text.encode() == part
-    if b"\0" in part or (not exact and text.count("\ufffd") > _MAX_BROKEN * len(text)):
-        return None
-    return Part(text, start, end, exact)
+    return Part(text, start, end, exact=text.encode() == part)
 
 
 def _rest_of_a_character(data: bytes) -> int:

@@ -23,19 +23,6 @@ _SHARES: Final = {
     "10": "conversation",
     "12": "board",
 }
-_DOCUMENTS: Final = (
-    ("application/pdf", "PDF"),
-    ("application/vnd.openxmlformats-officedocument.wordprocessingml", "Word document"),
-    ("application/vnd.openxmlformats-officedocument.spreadsheetml", "Excel workbook"),
-    ("application/vnd.openxmlformats-officedocument.presentationml", "PowerPoint presentation"),
-    ("application/vnd.oasis.opendocument.text", "OpenDocument text"),
-    ("application/vnd.oasis.opendocument.spreadsheet", "OpenDocument spreadsheet"),
-    ("application/vnd.oasis.opendocument.presentation", "OpenDocument presentation"),
-    ("application/msword", "Word document"),
-    ("application/vnd.ms-excel", "Excel workbook"),
-    ("application/vnd.ms-powerpoint", "PowerPoint presentation"),
-    ("application/epub+zip", "e-book (EPUB)"),
-)
 _IMAGES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -53,13 +40,6 @@ def permissions(letters: str) -> list[str]:
 def shares(numbers: tuple[str, ...]) -> list[str]:
     """Spell out the kinds of shares a file has."""
     return [_SHARES.get(number, "something else") for number in numbers]
-
-
-def document(content_type: str, data: bytes) -> str | None:
-    """Name a kind of document whose text has to be extracted first; None for anything else."""
-    if data.startswith(b"%PDF-"):
-        return "PDF"
-    return next((words for start, words in _DOCUMENTS if content_type.startswith(start)), None)
 
 
 def image(data: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""Tools for files: look around, read, search; the changing ones are in `files_write` and `files_trash`."""
+"""Tools for files: look around, search; the others are in `files_read`, `files_write` and `files_trash`."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -7,17 +7,13 @@ from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.entries import Details
 from nextcloud_mcp_server.nextcloud.files import Order, position
 from nextcloud_mcp_server.nextcloud.search import Kind, Query
 from nextcloud_mcp_server.nextcloud.window import Position
-from nextcloud_mcp_server.tools import file_page, file_text, file_words
+from nextcloud_mcp_server.tools import file_page, file_words
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
-    FileFacts,
-    FileImage,
-    FileText,
     FolderPage,
     FoundPage,
     ItemInfo,
@@ -26,12 +22,10 @@ from nextcloud_mcp_server.tools.file_results import (
     kind,
     shown_as,
 )
+from nextcloud_mcp_server.tools.files_read import reading
 from nextcloud_mcp_server.tools.files_trash import trash
 from nextcloud_mcp_server.tools.files_write import writing
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
-
-#: A picture of this size is about 700 kB of base64, what common clients still accept in one answer.
-MAX_IMAGE_BYTES: Final = 524_288
 
 _UNLIMITED: Final = -3
 
@@ -105,67 +99,6 @@ def _quota(details: Details) -> Quota:
     )
 
 
-@files.tool("Read a file", read_only=True)
-@require_provisioning("files:read")
-async def nc_files_read_file(
-    nc: Account,
-    path: str,
-    *,
-    offset: Annotated[int, Field(ge=0, le=2**53, description="In bytes.")] = 0,
-    limit: Annotated[int, Field(ge=1, le=file_text.MAX_TEXT_BYTES)] = file_text.MAX_TEXT_BYTES,
-) -> FileText | FileImage | FileFacts:
-    """Read a text file (go on at next_offset) or see a small picture; other types answer their facts.
-
-    The etag in the answer is what changing the file asks for.
-    """
-    length = limit + file_text.LOOKAHEAD
-    if offset == 0 and path.lower().endswith(file_words.IMAGE_NAMES):
-        length = MAX_IMAGE_BYTES
-    chunk = await nc.files.read(path, offset=offset, length=length)
-    picture = file_words.image(chunk.data) if offset == 0 else None
-    if picture and chunk.is_last:
-        return FileImage(
-            mime_type=picture,
-            data=chunk.data,
-            path=chunk.path,
-            size=len(chunk.data),
-            modified=chunk.version.modified_at,
-            etag=str(chunk.version),
-            shown_as=shown_as(chunk.path),
-        )
-    size = "an unknown number of" if chunk.total is None else chunk.total
-    if picture:
-        return FileFacts.of(chunk, f"This is a picture of {size} bytes, too large to be shown here.")
-    if document := file_words.document(chunk.content_type, chunk.data if offset == 0 else b""):
-        return FileFacts.of(chunk, f"This is a {document} of {size} bytes; its text can't be read yet.")
-    part = file_text.cut(chunk.data, limit=limit, inside=offset > 0, is_last=chunk.is_last)
-    if part is None:
-        return FileFacts.of(chunk, f"This is a binary file of {size} bytes; it can't be read here.")
-    return _text(chunk, part)
-
-
-def _text(chunk: Chunk, part: file_text.Part) -> FileText:
-    end = chunk.offset + part.end
-    truncated = not chunk.is_last or part.end < len(chunk.data)
-    notes = (
-        "" if part.exact else "Bytes that are not UTF-8 are shown as \ufffd; editing would lose them.",
-        "" if chunk.version.etag else NO_ETAG,
-    )
-    return FileText(
-        content=part.text,
-        path=chunk.path,
-        type=chunk.content_type or "text/plain",
-        size=chunk.total,
-        modified=chunk.version.modified_at,
-        etag=str(chunk.version),
-        offset=chunk.offset + part.start,
-        truncated=truncated,
-        next_offset=end if truncated else None,
-        shown_as=shown_as(chunk.path),
-        note=" ".join(filter(None, notes)) or None,
-    )
-
-
 @files.tool("Search files", read_only=True)
 @require_provisioning("files:read")
 async def nc_files_search_items(
@@ -214,4 +147,5 @@ def _moment(name: str, text: str | None) -> datetime | None:
         raise InvalidInput(f"'{name}' must be a date such as 2026-11-27 or 2026-11-27T15:00:00Z.") from None
 
 
+files.tools[2:2] = reading.tools
 files.tools += [*writing.tools, *trash.tools]

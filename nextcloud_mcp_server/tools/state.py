@@ -1,7 +1,7 @@
 """What the tools of one server share; built by app.py, which alone knows how."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
@@ -14,6 +14,7 @@ from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.wire import Dialect
+from nextcloud_mcp_server.tools.documents import Documents
 
 
 class Core(Protocol):
@@ -52,3 +53,4 @@ class State:
     dialect: Dialect
     hold_seconds: float
     output_schemas: bool = False
+    documents: Documents = field(default_factory=Documents)

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from nextcloud_mcp_server.tools.arguments import PROGRESS, Arguments
+from nextcloud_mcp_server.tools.arguments import OURS, Arguments
 from nextcloud_mcp_server.tools.result import Result
 
 Body = Callable[..., Awaitable[Result]]
@@ -35,8 +35,8 @@ class Guarded:
 def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
     """Let a tool run only for someone who connected their Nextcloud and permitted `scopes`.
 
-    The body's first argument is then the person's `nextcloud.account.Account`; one named `progress`
-    is its `Progress`, all others are the model's. Without a usable credential the call ends in
+    The body's first argument is then the person's `nextcloud.account.Account`; those of `arguments.OURS`
+    are the server's, such as its `Progress`, and all others the model's. Without a usable credential the call ends in
     `ElicitationRequired` (code -32000) and the body never runs.
     """
     unknown = set(scopes) - set(SCOPES)
@@ -76,10 +76,10 @@ class ToolSpec:
         """The checked arguments; built when first asked for, because pydantic takes its time."""
         return Arguments(self.guarded.body)
 
-    @property
-    def reports(self) -> bool:
-        """Whether the body says how far it is, in a parameter `progress`."""
-        return PROGRESS in inspect.signature(self.guarded.body).parameters
+    @cached_property
+    def ours(self) -> frozenset[str]:
+        """The parameters that the server fills in."""
+        return OURS.intersection(inspect.signature(self.guarded.body).parameters)
 
     @property
     def result_type(self) -> Any:  # noqa: ANN401 - a return annotation can be any type

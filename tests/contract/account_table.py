@@ -103,6 +103,7 @@ ACCOUNTS: Table = {
     "login_flow_v2/07_browser_grant_post": case(*_VISIT, signed_in("alice")),
     "login_flow_v2/08_poll_success": case(*_VISIT, signed_in("alice"), flow_granted),
     "login_flow_v2/09_poll_again_404": case(*_VISIT, signed_in("alice"), flow_granted, flow_polled),
+    "misc/preview_404": case(),
     "user/ocs_unknown_route": case(),
     "user/self": case(),
     "user/self_anonymous_401": case(),

@@ -47,6 +47,8 @@ async def clean(server: Server) -> None:
             await send("DELETE", f"{NOTES}/{note['id']}", person=person)
         await send("DELETE", f"/remote.php/dav/trashbin/{person}/trash", person=person)
         await send("DELETE", f"/remote.php/dav/addressbooks/users/{person}/rec-book/", person=person)
+        for upload in ("rec-upload-1", "rec-upload-2"):
+            await send("DELETE", f"/remote.php/dav/uploads/{person}/{upload}", person=person)
 
 
 async def learn_names(session: Session) -> None:
@@ -96,6 +98,25 @@ def file(
         )
         if etag is not None:
             session.bind(etag, answer.headers["ETag"].strip('"'))
+
+    return step
+
+
+def as_in(name: str, *, person: str | None = None) -> Step:
+    """Send the request of another recording first."""
+
+    async def step(session: Session) -> None:
+        earlier = Session(session.server, load(name), person=person, bound=session.bound)
+        expect(await earlier.replay(), 201)
+
+    return step
+
+
+def upload_begun(name: str) -> Step:
+    """Make the folder for the chunks of an upload."""
+
+    async def step(session: Session) -> None:
+        expect(await session.server.send("MKCOL", f"/remote.php/dav/uploads/alice/{name}"), 201)
 
     return step
 

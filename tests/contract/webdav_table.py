@@ -2,6 +2,7 @@
 
 from tests.contract.replay import Case, Table, case
 from tests.contract.steps import (
+    as_in,
     deleted,
     favorite,
     file,
@@ -10,6 +11,7 @@ from tests.contract.steps import (
     full,
     locked,
     trash_entry_removed,
+    upload_begun,
 )
 
 _REC = case(folder("Rec"))
@@ -36,6 +38,12 @@ _TRASHED = (
     deleted("Rec/copy of plain #1.txt", "c" * 21, 1795813435),
 )
 _SOURCE = case(file("Rec/src.txt"))
+_BEGUN = (folder("Rec"), as_in("webdav/chunked_01_mkcol"))
+_CHUNKS = (
+    as_in("webdav/chunked_02_put_00001", person="alice"),
+    as_in("webdav/chunked_02_put_00002", person="alice"),
+)
+_OTHER = (folder("Rec"), upload_begun("rec-upload-2"))
 _LOCK = "a lock lasts as long as another request runs"
 _QUOTA = "a quota is set by the administrator"
 
@@ -45,6 +53,21 @@ def _locked() -> Case:
 
 
 WEBDAV: Table = {
+    "webdav/chunked_01_mkcol": _REC,
+    "webdav/chunked_02_put_00001": case(*_BEGUN, person="alice"),
+    "webdav/chunked_02_put_00002": case(*_BEGUN, person="alice"),
+    "webdav/chunked_03_propfind": case(*_BEGUN, *_CHUNKS),
+    "webdav/chunked_04_assemble": case(*_BEGUN, *_CHUNKS),
+    "webdav/chunked_05_head_result": case(file("Rec/big.bin", "x" * 5_243_904)),
+    "webdav/chunked_06_put_no_total": case(*_OTHER),
+    "webdav/chunked_07_assemble_size_mismatch": case(*_OTHER, as_in("webdav/chunked_06_put_no_total")),
+    "webdav/chunked_08_abort": case(*_OTHER),
+    "webdav/chunked_09_assemble_missing_404": _REC,
+    "webdav/chunked_10_put_missing_session": _REC,
+    "webdav/chunked_mkcol_quota": case(full("bob"), sandbox_only=_QUOTA),
+    "webdav/chunked_put_quota_507": case(
+        as_in("webdav/chunked_mkcol_quota"), full("bob"), sandbox_only=_QUOTA, person="bob"
+    ),
     "webdav/concurrent_mkcol_0": case(folder("Rec/racecol")),
     "webdav/concurrent_mkcol_1": _REC,
     "webdav/concurrent_mkcol_2": case(folder("Rec/racecol")),
@@ -167,23 +190,9 @@ WEBDAV: Table = {
     "trashbin/restore_missing_404": case(*_TRASHED, trash_entry_removed("trash%20me%20%231.txt.d1795813520")),
 }
 
-_CHUNKED = "files are written in one request, so the sandbox has no chunked upload"
 _PART = "names the temporary file of a running upload; the sandbox writes in one step"
 
 NOT_REPLAYED = {
-    "webdav/chunked_01_mkcol": _CHUNKED,
-    "webdav/chunked_02_put_00001": _CHUNKED,
-    "webdav/chunked_02_put_00002": _CHUNKED,
-    "webdav/chunked_03_propfind": _CHUNKED,
-    "webdav/chunked_04_assemble": _CHUNKED,
-    "webdav/chunked_05_head_result": _CHUNKED,
-    "webdav/chunked_06_put_no_total": _CHUNKED,
-    "webdav/chunked_07_assemble_size_mismatch": _CHUNKED,
-    "webdav/chunked_08_abort": _CHUNKED,
-    "webdav/chunked_09_assemble_missing_404": _CHUNKED,
-    "webdav/chunked_10_put_missing_session": _CHUNKED,
-    "webdav/chunked_mkcol_quota": _CHUNKED,
-    "webdav/chunked_put_quota_507": _CHUNKED,
     "webdav/concurrent_put_0": _PART,
     "webdav/concurrent_put_2": _PART,
 }

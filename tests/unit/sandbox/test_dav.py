@@ -151,10 +151,10 @@ async def test_a_read_only_file_is_forbidden(alice: httpx2.AsyncClient, sandbox:
 
 
 async def test_a_request_that_is_not_for_files_has_no_such_area(alice: httpx2.AsyncClient) -> None:
-    response = await alice.request("PROPFIND", "/remote.php/dav/uploads/alice/")
+    response = await alice.request("PROPFIND", "/remote.php/dav/avatars/alice/")
 
     assert response.status_code == 404
-    assert "File not found: uploads in 'root'" in response.text
+    assert "File not found: avatars in 'root'" in response.text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.file_results import FileFacts, FileImage, FileText
-from nextcloud_mcp_server.tools.files import MAX_IMAGE_BYTES, files
+from nextcloud_mcp_server.tools.files import files
+from nextcloud_mcp_server.tools.files_read import MAX_IMAGE_BYTES
 from tests.dav_fakes import (
     MOMENT,
     SECONDS,
@@ -297,14 +298,60 @@ async def test_a_small_picture_is_shown_by_what_it_is_and_not_by_its_name(
     assert size_of(image) < 1_000
 
 
-async def test_a_large_picture_is_only_described() -> None:
-    net = network(answered(PIXEL + bytes(MAX_IMAGE_BYTES - len(PIXEL)), "image/png", total=9_000_000))
+def preview(size: int = len(PIXEL)) -> httpx2.Response:
+    return httpx2.Response(
+        200, headers={"Content-Type": "image/png"}, content=PIXEL + bytes(size - len(PIXEL))
+    )
+
+
+async def test_a_large_picture_is_shown_by_a_smaller_one_that_nextcloud_makes() -> None:
+    whole = answered(PIXEL + bytes(MAX_IMAGE_BYTES - len(PIXEL)), "image/png", total=9_000_000)
+    found = multistatus([entry("a.png", extra="<oc:fileid>42</oc:fileid>")])
+    net = network(whole, found, preview(MAX_IMAGE_BYTES + 1), preview())
+
+    image = await call(account_over(net), "nc_files_read_file", path="a.png")
+
+    assert isinstance(image, FileImage)
+    assert (image.data, image.mime_type, image.size) == (PIXEL, "image/png", 9_000_000)
+    assert image.note == (
+        "This is a picture of 9000000 bytes; what is shown is a preview of it, at most 512 pixels wide and high."
+    )
+    assert net.seen[0].headers["Range"] == f"bytes=0-{MAX_IMAGE_BYTES - 1}"
+    assert net.seen[2].url.path == "/index.php/core/preview"
+    assert dict(net.seen[2].url.params) == {
+        "fileId": "42",
+        "x": "1024",
+        "y": "1024",
+        "a": "1",
+        "forceIcon": "0",
+    }
+
+
+async def test_a_picture_that_clients_cannot_show_is_shown_by_a_preview_too() -> None:
+    found = multistatus([entry("a.heic", extra="<oc:fileid>42</oc:fileid>")])
+    net = network(answered(b"\0\0\0\x18ftypheic", "image/heic"), found, preview())
+
+    assert isinstance(await call(account_over(net), "nc_files_read_file", path="a.heic"), FileImage)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [recorded("misc/preview_404")],
+        [httpx2.Response(200, content=b"<svg/>")],
+        [preview(MAX_IMAGE_BYTES + 1)] * 3,
+    ],
+)
+async def test_a_large_picture_without_a_preview_is_only_described(answers: list[httpx2.Response]) -> None:
+    whole = answered(PIXEL + bytes(MAX_IMAGE_BYTES - len(PIXEL)), "image/png", total=9_000_000)
+    net = network(whole, multistatus([entry("a.png")]), *answers)
 
     facts = await call(account_over(net), "nc_files_read_file", path="a.png")
 
     assert isinstance(facts, FileFacts)
-    assert "picture of 9000000 bytes" in facts.note
-    assert net.seen[0].headers["Range"] == f"bytes=0-{MAX_IMAGE_BYTES - 1}"
+    assert facts.note == (
+        "This is a picture of 9000000 bytes, which can't be shown here, and Nextcloud made no smaller one of it."
+    )
 
 
 async def test_a_text_named_like_a_picture_is_a_text() -> None:
@@ -318,13 +365,6 @@ async def test_a_text_named_like_a_picture_is_a_text() -> None:
 @pytest.mark.parametrize(
     ("data", "content_type", "words"),
     [
-        (b"%PDF-1.7 text", "application/octet-stream", "PDF of 13 bytes; its text can't be read yet"),
-        (
-            b"PK\3\4",
-            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-            "Word document of 4",
-        ),
-        (b"PK\3\4", "application/vnd.oasis.opendocument.text", "OpenDocument text of 4"),
         (b"\0\1\2", "application/octet-stream", "binary file of 3 bytes"),
     ],
 )

@@ -1,0 +1,165 @@
+"""Opens a zip file and the XML in it, after a look at what it would unpack to."""
+
+import posixpath
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+from xml.parsers import expat
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from nextcloud_mcp_server.documents.output import Refused
+
+MAX_MEMBERS: Final = 10_000
+#: What all of it may unpack to, and how many times as large as the file itself that may be.
+MAX_UNPACKED_BYTES: Final = 268_435_456
+MAX_RATIO: Final = 200
+#: Below this a high ratio harms nobody: spreadsheets of little content have one.
+HARMLESS_BYTES: Final = 16_777_216
+MAX_DEPTH: Final = 200
+
+_PIECE_BYTES: Final = 65_536
+#: Office locks a document with a password by putting it into the container of its older formats.
+_LOCKED: Final = b"\xd0\xcf\x11\xe0"
+_ENCRYPTED: Final = 0x1
+#: What these formats allow. The other methods unpack to any size before the first byte is seen.
+_METHODS: Final = (ZIP_STORED, ZIP_DEFLATED)
+
+
+class Archive:
+    """A zip file that is safe to unpack. What a member unpacks to never exceeds what its entry says."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        start = file.read(len(_LOCKED))
+        if start == _LOCKED:
+            raise Refused("password")
+        size = file.seek(0, 2)
+        try:
+            self._zip = ZipFile(file)
+        except (BadZipFile, ValueError, OSError):
+            raise Refused("broken") from None
+        members = self._zip.infolist()
+        unpacked = sum(member.file_size for member in members)
+        if len(members) > MAX_MEMBERS or unpacked > MAX_UNPACKED_BYTES:
+            raise Refused("unpacks")
+        if unpacked > HARMLESS_BYTES and unpacked > size * MAX_RATIO:
+            raise Refused("unpacks")
+        self._members: dict[str, ZipInfo] = {member.filename: member for member in members}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what is inside."""
+        return list(self._members)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Unpack one member piece by piece.
+
+        Raises:
+            Refused: It is missing, damaged or locked.
+        """
+        member = self._members.get(name)
+        if member is None or member.compress_type not in _METHODS:
+            raise Refused("broken")
+        if member.flag_bits & _ENCRYPTED:
+            raise Refused("password")
+        try:
+            with self._zip.open(member) as opened:
+                while piece := opened.read(_PIECE_BYTES):
+                    yield piece
+        except (BadZipFile, zlib.error, EOFError, ValueError, OSError):
+            raise Refused("broken") from None
+
+    def xml(self, name: str, listener: "Listener") -> None:
+        """Parse one member.
+
+        Raises:
+            Refused: It is no well-formed XML, or declares entities, which no such document does.
+        """
+        parse(self.pieces(name), listener)
+
+    def relations(self, name: str) -> dict[str, str]:
+        """Read which parts belong to a part of an Office document: their names by id, and by kind."""
+        folder, base = posixpath.split(name)
+        found = _Relations(folder)
+        beside = posixpath.join(folder, "_rels", f"{base}.rels")
+        if beside in self:
+            self.xml(beside, found)
+        return found.targets
+
+
+class Listener:
+    """Is told what stands in an XML document.
+
+    Names come without their namespaces, but for attributes that name a relationship: `r:id`.
+    """
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        """Hear that an element begins."""
+
+    def end(self, name: str) -> None:
+        """Hear that an element ends."""
+
+    def text(self, text: str) -> None:
+        """Hear text between elements."""
+
+
+class _Relations(Listener):
+    """Collects the relationships of a part, by id and (`/notesSlide`) by the last word of their type."""
+
+    def __init__(self, folder: str) -> None:
+        self.targets: dict[str, str] = {}
+        self._folder = folder
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        """Keep one relationship to a part of the same document."""
+        if name == "Relationship" and attributes.get("TargetMode") != "External":
+            target = posixpath.normpath(posixpath.join("/", self._folder, attributes.get("Target", "")))
+            self.targets[attributes.get("Id", "")] = target.lstrip("/")
+            self.targets["/" + attributes.get("Type", "").rpartition("/")[2]] = target.lstrip("/")
+
+
+def parse(pieces: Iterator[bytes], listener: Listener) -> None:
+    """Parse XML; see `Archive.xml`."""
+    depth = 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise Refused("broken")
+        listener.start(_local(name), {_attribute(key): value for key, value in attributes.items()})
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        listener.end(_local(name))
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = listener.text
+    parser.StartDoctypeDeclHandler = _refuse_declarations
+    parser.buffer_text = True
+    try:
+        for piece in pieces:
+            parser.Parse(piece, False)
+        parser.Parse(b"", True)
+    except (expat.ExpatError, ValueError, LookupError):
+        raise Refused("broken") from None
+
+
+def _refuse_declarations(_name: str, _system: str | None, _public: str | None, has_subset: bool) -> None:  # noqa: FBT001 - the signature is expat's
+    # Whoever declares entities wants a bomb, or a file of this computer. An outside type is never fetched.
+    if has_subset:
+        raise Refused("broken")
+
+
+def _local(name: str) -> str:
+    return name.rpartition(" ")[2]
+
+
+def _attribute(name: str) -> str:
+    namespace, _, local = name.rpartition(" ")
+    return f"r:{local}" if namespace.endswith("/relationships") else local

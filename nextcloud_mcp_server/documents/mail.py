@@ -1,0 +1,61 @@
+"""Text out of e-mails (.eml): who, when, about what, the text, and which files were attached."""
+
+from email import policy
+from email.message import EmailMessage, MIMEPart
+from email.parser import BytesParser
+from typing import BinaryIO, Final, cast
+
+from nextcloud_mcp_server.documents import html_text
+from nextcloud_mcp_server.documents.output import Output, Refused
+
+_HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
+#: A mail in a mail in a mail: deeper ones are named and not followed.
+MAX_DEPTH: Final = 5
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """Write the headers that people see, the text, and the names of what is attached.
+
+    Raises:
+        Refused: It is no e-mail.
+    """
+    message = BytesParser(EmailMessage, policy=policy.default).parse(file)
+    if not any(message.get(name) for name in _HEADERS):
+        raise Refused("broken")
+    _write(message, out, depth=0)
+
+
+def _write(message: EmailMessage, out: Output, *, depth: int) -> None:
+    for name in _HEADERS:
+        values = [" ".join(str(value).split()) for value in message.get_all(name, [])]
+        if values:
+            out.body(f"{name}: {', '.join(values)}")
+    out.write("")
+    body = message.get_body(("plain", "html"))
+    if body is not None:
+        text = _text(body)
+        if body.get_content_subtype() == "html":
+            html_text.write(text, out)
+        else:
+            out.body(text)
+    for part in message.iter_attachments():
+        _attached(part, out, depth=depth)
+
+
+def _attached(part: MIMEPart, out: Output, *, depth: int) -> None:
+    kind, inside = part.get_content_type(), part.get_payload()
+    if kind == "message/rfc822" and isinstance(inside, list) and depth < MAX_DEPTH:
+        out.write("\n[Attached e-mail]")
+        _write(cast("EmailMessage", inside[0]), out, depth=depth + 1)
+        return
+    name = " ".join((part.get_filename() or "without a name").split())
+    size = len(cast("bytes", part.get_payload(decode=True) or b""))
+    out.body(f"[Attached: {name}, {kind}, {size} bytes]")
+
+
+def _text(part: MIMEPart) -> str:
+    data = cast("bytes", part.get_payload(decode=True) or b"")
+    try:
+        return data.decode(part.get_content_charset("utf-8"), "replace")
+    except (LookupError, ValueError):
+        return data.decode("utf-8", "replace")

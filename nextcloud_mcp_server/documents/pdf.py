@@ -1,0 +1,41 @@
+"""Text out of PDF, page by page, with a mark before each page."""
+
+from typing import BinaryIO, Final
+
+from nextcloud_mcp_server.documents.output import Output, Refused
+
+#: What a damaged page makes the library raise, besides its own errors; the other pages can be read all the same.
+_DAMAGE: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError,
+    TypeError, ValueError,
+)  # fmt: skip
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """Write the text of each page.
+
+    Raises:
+        Refused: It needs a password, has no text at all, or is damaged.
+    """
+    from pypdf import PasswordType, PdfReader  # noqa: PLC0415 - only where a PDF is read
+    from pypdf.errors import PyPdfError  # noqa: PLC0415 - as above
+
+    try:
+        reader = PdfReader(file, strict=False)
+        # Many are locked against changes alone, and open with an empty password.
+        if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:
+            raise Refused("password")
+        total = len(reader.pages)
+    except (PyPdfError, *_DAMAGE):
+        raise Refused("broken") from None
+    for number in range(1, total + 1):
+        try:
+            text = reader.pages[number - 1].extract_text()
+        except (PyPdfError, *_DAMAGE):
+            out.write(f"[Page {number} of {total}: damaged]\n")
+            continue
+        out.write(f"[Page {number} of {total}]" if text.strip() else f"[Page {number} of {total}: no text]")
+        out.body(f"{text}\n")
+        out.progress(number, total)
+    if not out.anything:
+        raise Refused("empty")

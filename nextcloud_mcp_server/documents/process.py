@@ -1,0 +1,145 @@
+"""Runs the worker that reads one document, and takes what it says with the caution it deserves."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast, get_args
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+
+from nextcloud_mcp_server.documents.kinds import Kind
+from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
+
+#: From the last byte of the document on.
+DEADLINE_SECONDS: Final = 45.0
+
+_ROOT: Final = str(Path(__file__).parents[2])
+#: Of any system.
+_TOP: Final = Path(_ROOT).anchor
+#: Isolated (`-I`): nothing that lies in a working directory or that a variable names is imported.
+COMMAND: Final = (
+    sys.executable,
+    "-I",
+    "-c",
+    (
+        f"import sys; sys.path.insert(0, {_ROOT!r}); "
+        "from nextcloud_mcp_server.documents.worker import main; main(sys.argv[1])"
+    ),
+)
+
+_PROGRESS: Final = re.compile(r"(\d{1,9}) (\d{1,9})")
+_LONGEST_LINE: Final = 200
+#: A client need not hear of every page.
+_REPORT_SECONDS: Final = 0.5
+_ENDS: Final = frozenset(cast("tuple[End, ...]", get_args(End)))
+
+Report = Callable[[int, int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """The text of a document as UTF-8, how reading it ended, and after how many of its parts."""
+
+    text: bytes
+    end: End
+    parts: tuple[int, int] | None = None
+
+
+async def extract(
+    kind: Kind,
+    pieces: AsyncIterable[bytes],
+    *,
+    report: Report,
+    seconds: float = DEADLINE_SECONDS,
+    command: Sequence[str] = COMMAND,
+) -> Extract:
+    """Read one document in a process of its own, which is gone when this returns or is cancelled."""
+    process = await anyio.open_process(
+        [*command, kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # The server's own environment holds its keys and passwords.
+        env={},
+        cwd=_TOP,
+        start_new_session=True,
+    )
+    taken = _Taken(report)
+    late = True
+    try:
+        await _feed(process, pieces)
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as group:
+                group.start_soon(taken.words, cast("ByteReceiveStream", process.stderr))
+                await taken.text(cast("ByteReceiveStream", process.stdout))
+            await process.wait()
+            late = False
+    finally:
+        # Whoever cancels, and whatever the document does, no process is left behind.
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+    # A NUL would make it look like a binary file.
+    text = taken.bytes_.decode("utf-8", "ignore").replace("\0", "").encode()
+    return Extract(text, taken.end or _why(process, late=late), taken.parts)
+
+
+async def _feed(process: Process, pieces: AsyncIterable[bytes]) -> None:
+    """Hand the document over; the worker takes all of it before it says anything."""
+    stdin = cast("anyio.abc.ByteSendStream", process.stdin)
+    try:
+        async for piece in pieces:
+            await stdin.send(piece)
+        await stdin.aclose()
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        # It ended early, and its last word, or its signal, says why.
+        return
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What came so far, from a process that a document may have taken over."""
+
+    report: Report
+    bytes_: bytearray = field(default_factory=bytearray)
+    end: End | None = None
+    parts: tuple[int, int] | None = None
+    _reported_at: float = 0.0
+
+    async def text(self, stream: ByteReceiveStream) -> None:
+        """Take text until it ends, or there is more than a worker sends that keeps to its limit."""
+        async for piece in stream:
+            self.bytes_ += piece[: MAX_TEXT_BYTES - len(self.bytes_)]
+
+    async def words(self, stream: ByteReceiveStream) -> None:
+        """Take what it says about itself; what is no word of ours says nothing."""
+        begun = ""
+        async for piece in stream:
+            *lines, begun = (begun + piece.decode("ascii", "replace")).split("\n")
+            begun = begun[-_LONGEST_LINE:]
+            for line in lines:
+                await self._word(line)
+
+    async def _word(self, line: str) -> None:
+        if found := _PROGRESS.fullmatch(line):
+            self.parts = int(found[1]), int(found[2])
+            now = anyio.current_time()
+            if now - self._reported_at >= _REPORT_SECONDS:
+                self._reported_at = now
+                await self.report(*self.parts)
+        elif (end := line.removeprefix("end ")) in _ENDS:
+            self.end = end
+
+
+def _why(process: Process, *, late: bool) -> End:
+    """Tell why a worker had no last word."""
+    if late or process.returncode == -getattr(signal, "SIGXCPU", 0):
+        return "slow"
+    # The system ends by this signal what takes the memory of others.
+    return "memory" if process.returncode == -getattr(signal, "SIGKILL", 0) else "failed"

@@ -1,0 +1,29 @@
+"""Text out of RTF."""
+
+from importlib import import_module
+from typing import BinaryIO, Protocol
+
+from nextcloud_mcp_server.documents.output import Output, Refused
+
+
+class _ToText(Protocol):
+    def __call__(self, text: str, *, errors: str) -> str: ...
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """Write the text.
+
+    Raises:
+        Refused: It is no RTF.
+    """
+    # It has no types of its own.
+    to_text: _ToText = import_module("striprtf.striprtf").rtf_to_text
+    data = file.read()
+    if not data.lstrip().startswith(b"{\\rtf"):
+        raise Refused("broken")
+    try:
+        # RTF is ASCII; what is not, some writers put there in the code page of the document.
+        text = to_text(data.decode("latin-1"), errors="replace")
+    except (ValueError, LookupError):
+        raise Refused("broken") from None
+    out.body(text)

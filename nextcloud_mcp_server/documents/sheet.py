@@ -1,0 +1,218 @@
+"""Text out of Excel workbooks (.xlsx): each row a line with tabs, dates as dates."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import BinaryIO, Final
+
+from nextcloud_mcp_server.documents.archive import Archive, Listener
+from nextcloud_mcp_server.documents.output import Output, Refused
+
+#: Columns of a row that are told; Excel itself has 16,384.
+MAX_COLUMNS: Final = 1_000
+MAX_SHARED_BYTES: Final = 67_108_864
+
+#: Numbers of built-in formats (ECMA-376, part 1, 18.8.30) that show a date or a time.
+_BUILT_IN: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
+_DATE_LETTERS: Final = re.compile(r"[dmyhs]", re.IGNORECASE)
+_QUOTED: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
+_COLUMN: Final = re.compile(r"([A-Z]{1,3})\d+")
+#: Excel counts a 29 February 1900 that never was, so its day 0 lies a day earlier than it says.
+_EPOCH: Final = datetime(1899, 12, 30, tzinfo=UTC)
+_EPOCH_1904: Final = datetime(1904, 1, 1, tzinfo=UTC)
+_LAST_DAY: Final = 2_958_466
+
+
+def read(file: BinaryIO, out: Output) -> None:
+    """Write the rows of each sheet; of formulas, their last results.
+
+    Raises:
+        Refused: It cannot be read.
+    """
+    archive = Archive(file)
+    main = archive.relations("").get("/officeDocument", "xl/workbook.xml")
+    parts, book = archive.relations(main), _Book()
+    archive.xml(main, book)
+    shared, styles = _Shared(), _Styles()
+    for kind, listener in (("/sharedStrings", shared), ("/styles", styles)):
+        if parts.get(kind) in archive.names:
+            archive.xml(parts[kind], listener)
+    cells = _Cells(shared.texts, styles.dates, _EPOCH_1904 if book.since_1904 else _EPOCH)
+    for number, (name, part) in enumerate(book.sheets, 1):
+        out.write(f"[Sheet {number} of {len(book.sheets)}: {name}]")
+        if parts.get(part) in archive.names:
+            archive.xml(parts[part], _Rows(out, cells))
+        out.write("")
+        out.progress(number, len(book.sheets))
+
+
+class _Book(Listener):
+    """Lists the sheets."""
+
+    def __init__(self) -> None:
+        self.sheets: list[tuple[str, str]] = []
+        self.since_1904 = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "sheet":
+            self.sheets.append((attributes.get("name", ""), attributes.get("r:id", "")))
+        elif name == "workbookPr":
+            self.since_1904 = attributes.get("date1904") in {"1", "true"}
+
+
+class _Shared(Listener):
+    """Collects the texts that cells refer to by number."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._parts: list[str] = []
+        self._shown = False
+        self._reading_aid = False
+        self._room = MAX_SHARED_BYTES
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        del attributes
+        if name == "si":
+            self._parts = []
+        elif name == "rPh":
+            # How a Japanese word is pronounced, beside the word.
+            self._reading_aid = True
+        self._shown = name == "t" and not self._reading_aid
+
+    def end(self, name: str) -> None:
+        self._shown = False
+        if name == "rPh":
+            self._reading_aid = False
+        elif name == "si":
+            self.texts.append("".join(self._parts))
+
+    def text(self, text: str) -> None:
+        if self._shown:
+            self._room -= len(text)
+            if self._room < 0:
+                raise Refused("unpacks")
+            self._parts.append(text)
+
+
+class _Styles(Listener):
+    """Finds the cell styles that show a number as a date."""
+
+    def __init__(self) -> None:
+        self.dates: set[int] = set()
+        self._formats: set[int] = set(_BUILT_IN)
+        self._in_cells = False
+        self._count = 0
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "cellXfs":
+            self._in_cells = True
+        elif name == "numFmt":
+            bare = _QUOTED.sub("", attributes.get("formatCode", "")).partition(";")[0]
+            number = _number(attributes.get("numFmtId"))
+            (self._formats.add if _DATE_LETTERS.search(bare) else self._formats.discard)(number)
+        elif name == "xf" and self._in_cells:
+            if _number(attributes.get("numFmtId")) in self._formats:
+                self.dates.add(self._count)
+            self._count += 1
+
+    def end(self, name: str) -> None:
+        if name == "cellXfs":
+            self._in_cells = False
+
+
+class _Cells:
+    """Says what a cell shows."""
+
+    def __init__(self, shared: list[str], dates: set[int], epoch: datetime) -> None:
+        self._shared = shared
+        self._dates = dates
+        self._epoch = epoch
+
+    def show(self, kind: str, style: int, value: str) -> str:
+        """Write a cell's value, without the formats that only please the eye."""
+        match kind:
+            case "s":
+                index = _number(value)
+                return self._shared[index] if 0 <= index < len(self._shared) else ""
+            case "b":
+                return {"1": "TRUE", "0": "FALSE"}.get(value, value)
+            case "n" | "" if style in self._dates:
+                return self._date(value)
+            case "n" | "":
+                return _plain(value)
+            case _:
+                return value
+
+    def _date(self, value: str) -> str:
+        try:
+            days = float(value)
+        except ValueError:
+            return value
+        if not 0 <= days < _LAST_DAY:
+            return value
+        moment = self._epoch + timedelta(seconds=round(days * 86_400))
+        if days < 1:
+            return f"{moment:%H:%M:%S}"
+        return f"{moment:%Y-%m-%d}" if days == int(days) else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+class _Rows(Listener):
+    """Follows the rows of one sheet."""
+
+    def __init__(self, out: Output, cells: _Cells) -> None:
+        self._out = out
+        self._cells = cells
+        self._row: list[str] = []
+        self._column = 0
+        self._kind = ""
+        self._style = 0
+        self._value: list[str] = []
+        self._shown = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        match name:
+            case "row":
+                self._row = []
+            case "c":
+                self._kind = attributes.get("t", "n")
+                self._style = _number(attributes.get("s", "0"))
+                self._column = _column(attributes.get("r", ""), len(self._row))
+                self._value = []
+            case _:
+                self._shown = name in {"v", "t"}
+
+    def end(self, name: str) -> None:
+        self._shown = False
+        if name == "c" and self._column < MAX_COLUMNS:
+            self._row += [""] * (self._column - len(self._row))
+            text = self._cells.show(self._kind, self._style, "".join(self._value))
+            self._row.append(" ".join(text.split()))
+        elif name == "row":
+            self._out.body("\t".join(self._row).rstrip())
+
+    def text(self, text: str) -> None:
+        if self._shown:
+            self._value.append(text)
+
+
+def _column(reference: str, following: int) -> int:
+    """Tell from `C7` that it is the third column, counted from 0."""
+    found = _COLUMN.fullmatch(reference)
+    if found is None:
+        return following
+    number = 0
+    for letter in found[1]:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else -1
+
+
+def _plain(value: str) -> str:
+    """Write 0.30000000000000004 as people see it: Excel itself shows 15 digits."""
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return f"{number:.15g}" if "." in value or "e" in value.lower() else value

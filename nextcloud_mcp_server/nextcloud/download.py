@@ -1,0 +1,106 @@
+"""Whole files of one person as streams, and small pictures of large ones."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.version import Version
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+#: A download goes on for as long as bytes come, but not for ever.
+_STREAM_SECONDS: Final = 21_600.0
+#: Edges of the square a preview fits into, tried until one is small enough.
+_EDGES: Final = (1024, 512, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file whose bytes are on the way; `pieces` can be read once."""
+
+    path: str
+    total: int | None
+    content_type: str
+    version: Version
+    pieces: AsyncIterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A small picture of a file, made by Nextcloud; it is at most `edge` pixels wide and high."""
+
+    data: bytes
+    edge: int
+
+
+class DownloadClient:
+    """Fetches one person's files as a whole."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+        self._tree = dav.Tree.of("files", http.uid)
+
+    @asynccontextmanager
+    async def open(self, path: str) -> AsyncGenerator[Download]:
+        """Open a file as a stream; nothing of it is kept.
+
+        Raises:
+            NotFound: No such file.
+            Unreachable: The connection broke before all of it was there; also while it is read.
+        """
+        segments = dav.split(path)
+        shown = dav.join(segments)
+        async with self._http.stream(
+            "GET",
+            self._tree.url(segments),
+            headers={"Accept": "*/*"},
+            timeout_seconds=_STREAM_SECONDS,
+            sentences={404: troubles.missing(shown)},
+        ) as response:
+            headers = response.headers
+            total = entries.number(headers.get("Content-Length", ""))
+            modified_at = entries.http_date(headers.get("Last-Modified", ""))
+            kind = headers.get("Content-Type", "").partition(";")[0].strip()
+            version = Version.of(etags.of(headers), total, modified_at)
+            yield Download(shown, total, kind, version, _pieces(response, shown, total))
+
+    async def preview(self, file_id: str, *, max_bytes: int) -> Preview | None:
+        """Fetch a preview of at most so many bytes; None when Nextcloud makes none of this file.
+
+        Read in core/Controller/PreviewController.php of 32.0.1: `a` keeps the picture's form, `forceIcon=0`
+        asks for no icon in place of a picture; 404 `[]` where there is none (also recorded), 400 where it
+        cannot be made, 403 where its owner allows no download.
+        """
+        for edge in _EDGES:
+            params = {"fileId": file_id, "x": edge, "y": edge, "a": 1, "forceIcon": 0}
+            try:
+                response = await self._http.request(
+                    "GET",
+                    "/index.php/core/preview",
+                    params=params,
+                    headers={"Accept": "image/*", "Accept-Encoding": "identity"},
+                    max_bytes=max_bytes,
+                )
+            except errors.TooLarge:
+                continue
+            except (errors.NotFound, errors.Forbidden, errors.InvalidName, errors.ServerFault):
+                return None
+            return Preview(response.content, edge)
+        return None
+
+
+async def _pieces(response: httpx2.Response, path: str, total: int | None) -> AsyncIterator[bytes]:
+    came = 0
+    async for piece in response.aiter_raw():
+        came += len(piece)
+        yield piece
+    if total is not None and came != total:
+        raise errors.Unreachable(
+            f"The connection broke after {came} of {total} bytes of {quoted(path)}: try again."
+        )

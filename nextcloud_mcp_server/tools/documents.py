@@ -1,0 +1,163 @@
+"""The text of a person's documents: fetched and taken out once, then given page by page."""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterable, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import anyio
+
+from nextcloud_mcp_server.documents import process
+from nextcloud_mcp_server.documents.kinds import NAMES, TEXTS, Kind
+from nextcloud_mcp_server.documents.output import End
+from nextcloud_mcp_server.documents.process import Extract
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.version import Version
+from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.tools.progress import Progress
+
+#: Larger documents are mostly pictures.
+MAX_DOCUMENT_BYTES: Final = 52_428_800
+#: How many documents are read at once, and for one person.
+AT_ONCE: Final = 3
+#: What is kept, so that the next page need not be read anew; for so long, and no more than so much.
+KEPT_SECONDS: Final = 600.0
+KEPT_BYTES: Final = 16_777_216
+KEPT_TEXTS: Final = 200
+
+_COULD_NOT: Final[dict[End, str]] = {
+    "password": "is locked with a password, so its text can't be read; the person can store it without one",
+    "empty": "holds no text",
+    "unpacks": "would unpack to far more than a document has, so it was not opened",
+    "broken": "is damaged or not what its name says, so its text can't be read",
+    "failed": "could not be read: something in it is beyond this server's reader",
+    "slow": "took too long to read",
+    "memory": "needs more memory to read than is allowed",
+}
+_SCANNED: Final = "has no text layer: its pages are pictures, such as scans"
+_CUT: Final[dict[End, str]] = {
+    "long": "It is longer than is read of one document; what follows is missing.",
+    "slow": "It took too long to read, so what follows is missing.",
+    "memory": "It needs more memory than is allowed, so what follows is missing.",
+    "broken": "It is damaged, so what follows is missing.",
+    "unpacks": "It unpacks to more than a document has, so what follows is missing.",
+    "failed": "A part of it could not be read, so what follows is missing.",
+}
+
+
+#: Whose, which file, in which state, read as what.
+_Key = tuple[str, str, str, Kind]
+
+
+class Read(Protocol):
+    """Takes the text out of a document: `documents.process.extract`."""
+
+    def __call__(
+        self, kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
+    ) -> Awaitable[Extract]:
+        """Read one document."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """What is known of a document, and its text, or why there is none."""
+
+    path: str
+    content_type: str
+    version: Version
+    kind: Kind
+    #: None: it is too large to be read.
+    extract: Extract | None
+
+    @property
+    def note(self) -> str:
+        """Say in a sentence what the reader of the text should know, or why there is no text."""
+        name = NAMES[self.kind]
+        if self.extract is None:
+            why = f"is too large: text is taken out of documents of up to {MAX_DOCUMENT_BYTES} bytes"
+            return f"This {name} of {self.version.size} bytes {why}."
+        if not self.readable:
+            scanned = self.kind == "pdf" and self.extract.end == "empty"
+            why = _SCANNED if scanned else _COULD_NOT[self.extract.end]
+            return f"This {name} of {self.version.size} bytes {why}."
+        stored = " Pass raw=true for the file as it is stored." if self.kind in TEXTS else ""
+        return f"This is the text of the {name} alone.{stored} {_CUT.get(self.extract.end, '')}".strip()
+
+    @property
+    def readable(self) -> bool:
+        """Tell whether there is any text."""
+        extract = self.extract
+        return extract is not None and bool(extract.text) and extract.end not in {"empty", "password"}
+
+
+class _Turn:
+    """One person's turn: whoever reads two documents at once waits for the first."""
+
+    def __init__(self) -> None:
+        self.lock = anyio.Lock()
+
+
+class Documents:
+    """Reads documents, and remembers the last texts for a while."""
+
+    def __init__(
+        self, read: Read = process.extract, *, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self._read = read
+        self._clock = clock
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
+        self._turns = WeakValueDictionary[str, _Turn]()
+        self._kept = OrderedDict[_Key, tuple[float, DocumentText]]()
+
+    async def text(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
+        """Give the text of the document in the state it is in now.
+
+        One small request when its text is still known, two and a process of its own when not.
+
+        Raises:
+            NextcloudError: It is not there, or could not be fetched.
+        """
+        entry = await nc.files.info(path)
+        if entry.is_folder:
+            raise InvalidInput(f"{quoted(path)} is a folder: list it with nc_files_list_folder.")
+        if (entry.size or 0) > MAX_DOCUMENT_BYTES:
+            return DocumentText(entry.path, entry.content_type, entry.version, kind, None)
+        key = (nc.uid, entry.path, str(entry.version), kind)
+        turn = self._turns.setdefault(nc.uid, _Turn())
+        async with turn.lock:
+            if known := self._known(key):
+                return known
+            async with self._limit:
+                found = await self._fetch(nc, path, kind, progress)
+            # By the state that was read: it may have changed since it was looked at.
+            self._keep((nc.uid, entry.path, str(found.version), kind), found)
+            return found
+
+    async def _fetch(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
+        async def report(done: int, total: int) -> None:
+            await progress.report(done, total, f"Read {done} of {total} parts")
+
+        async with nc.download.open(path) as download:
+            extract = await self._read(kind, download.pieces, report=report)
+        return DocumentText(download.path, download.content_type, download.version, kind, extract)
+
+    def _known(self, key: _Key) -> DocumentText | None:
+        now = self._clock()
+        for old in [each for each, (until, _) in self._kept.items() if until <= now]:
+            del self._kept[old]
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return self._kept[key][1]
+
+    def _keep(self, key: _Key, found: DocumentText) -> None:
+        self._kept[key] = self._clock() + KEPT_SECONDS, found
+        while len(self._kept) > KEPT_TEXTS or self._size > KEPT_BYTES:
+            self._kept.popitem(last=False)
+
+    @property
+    def _size(self) -> int:
+        return sum(len(found.extract.text) for _, found in self._kept.values() if found.extract)
