@@ -87,6 +87,11 @@ class DavEndpoint:
                 return await self._answer_root(request, user)
             case "files" if rest:
                 return await self._answer_files(request, user, rest)
+            case _:
+                return await self._answer_area(request, user, area, rest)
+
+    async def _answer_area(self, request: Request, user: User, area: str, rest: Sequence[str]) -> Response:
+        match area:
             case "addressbooks" if rest[:2] == ["users", user.uid]:
                 base = f"{self._base}/addressbooks/users"
                 return await ContactsRequest(request, self._context.state, user, rest[2:], base).answer()
