@@ -28,6 +28,8 @@ TOOLSETS: dict[str, Entry] = {
     CONNECTION: Entry("connection"),
     "notes": Entry("notes", "notes", app="notes"),
     "files": Entry("files", "files"),
+    "history": Entry("history", "earlier versions of files", app="files_versions"),
+    "labels": Entry("labels", "tags, favorites and comments of files"),
     "contacts": Entry("contacts", "contacts"),
 }
 

@@ -18,9 +18,9 @@ from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, 
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.tools.files import files
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset
+from nextcloud_mcp_server.toolsets import TOOLSETS, load
 
 RECORDINGS = Path(__file__).parent / "contract" / "recordings"
 MOMENT = "Fri, 27 Nov 2026 21:03:53 GMT"
@@ -118,8 +118,10 @@ def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://loca
 
 
 async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own
-    """Call the body of a tool for files as the boundary does, with checked arguments."""
-    return await call_in(files, account, tool, **arguments)
+    """Call a tool's body as the boundary does, with checked arguments."""
+    found = (load(name) for name in TOOLSETS)
+    toolset = next(each for each in found if any(spec.name == tool for spec in each.tools))
+    return await call_in(toolset, account, tool, **arguments)
 
 
 async def call_in(toolset: Toolset, account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - see above

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "notes": ("notes:read", "notes:write"),
     "files": ("files:read", "files:write"),
+    "history": ("files:read", "files:write"),
+    "labels": ("files:read", "files:write"),
     "contacts": ("contacts:read", "contacts:write"),
 }
 

@@ -13,9 +13,12 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.comments import CommentsClient
 from nextcloud_mcp_server.nextcloud.download import DownloadClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
+from nextcloud_mcp_server.nextcloud.history import HistoryClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
@@ -59,6 +62,21 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+
+    @cached_property
+    def history(self) -> HistoryClient:
+        """Earlier versions of files."""
+        return HistoryClient(self._http)
+
+    @cached_property
+    def labels(self) -> LabelsClient:
+        """Tags and favourites."""
+        return LabelsClient(self._http)
+
+    @cached_property
+    def comments(self) -> CommentsClient:
+        """Comments on files."""
+        return CommentsClient(self._http)
 
     @cached_property
     def contacts(self) -> "ContactsClient":

@@ -27,6 +27,11 @@ class _Notes(Answer):
     api_version: list[str] = Field(default_factory=list[str])
 
 
+class _Files(Answer):
+    # The app for versions tells of itself only here.
+    versioning: bool = False
+
+
 class _Data(Answer):
     version: _Version
     # Each app answers what it likes, and PHP writes an empty map as a list.
@@ -56,6 +61,7 @@ class CapabilitiesClient:
             )
         notes = data.capabilities.get("notes")
         versions = _Notes.model_validate(notes).api_version if isinstance(notes, dict) else []
-        return ServerCapabilities(
-            version=data.version.string, apps=frozenset(data.capabilities), notes_api_versions=tuple(versions)
-        )
+        files = data.capabilities.get("files")
+        told = _Files.model_validate(files) if isinstance(files, dict) else _Files()
+        apps = frozenset(data.capabilities) | ({"files_versions"} if told.versioning else set[str]())
+        return ServerCapabilities(version=data.version.string, apps=apps, notes_api_versions=tuple(versions))

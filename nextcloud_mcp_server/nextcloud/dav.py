@@ -181,6 +181,32 @@ def propfind(properties: Iterable[str]) -> bytes:
     return f'<?xml version="1.0"?><d:propfind {DECLARED}><d:prop>{wanted}</d:prop></d:propfind>'.encode()
 
 
+def proppatch(property_name: str, value: str) -> bytes:
+    """Write the body that sets a property."""
+    prop = f"<d:prop><{property_name}>{escape(value, quote=False)}</{property_name}></d:prop>"
+    return (
+        f'<?xml version="1.0"?><d:propertyupdate {DECLARED}><d:set>{prop}</d:set></d:propertyupdate>'.encode()
+    )
+
+
+def filter_files(properties: Iterable[str], *, tag_id: str) -> bytes:
+    """Write the body of a REPORT that finds what has a tag, with these properties."""
+    wanted = "".join(f"<{each}/>" for each in properties)
+    rules = f"<oc:systemtag>{escape(tag_id, quote=False)}</oc:systemtag>"
+    return (
+        f'<?xml version="1.0"?><oc:filter-files {DECLARED}><d:prop>{wanted}</d:prop>'
+        f"<oc:filter-rules>{rules}</oc:filter-rules></oc:filter-files>"
+    ).encode()
+
+
+def filter_comments(*, limit: int, offset: int) -> bytes:
+    """Write the body of a REPORT that reads comments, newest first."""
+    return (
+        f'<?xml version="1.0"?><oc:filter-comments {DECLARED}>'
+        f"<oc:limit>{limit}</oc:limit><oc:offset>{offset}</oc:offset></oc:filter-comments>"
+    ).encode()
+
+
 def like(property_name: str, text: str) -> str:
     r"""Match names that contain this text; `%`, `_` and `\` in it stand for themselves."""
     literal = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")

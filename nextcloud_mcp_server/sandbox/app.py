@@ -29,7 +29,11 @@ from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
-DEFAULT_APPS = frozenset({"files", "notes", "dav", "files_trashbin", "oauth2"})
+DEFAULT_APPS = frozenset(
+    {
+        "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2",
+    }
+)  # fmt: skip
 
 
 class FaultRequest(BaseModel):

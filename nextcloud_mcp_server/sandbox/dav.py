@@ -26,6 +26,7 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_implemented,
 )
 from nextcloud_mcp_server.sandbox.files import FileMissing, split_path
+from nextcloud_mcp_server.sandbox.labels import LabelsRequest
 from nextcloud_mcp_server.sandbox.propfind import (
     Place,
     principal_property,
@@ -36,6 +37,7 @@ from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.transfer import read_body
 from nextcloud_mcp_server.sandbox.trash import answer_trash
 from nextcloud_mcp_server.sandbox.uploads import UploadRequest
+from nextcloud_mcp_server.sandbox.versions import answer_versions
 
 _WELCOME = (
     "This is the WebDAV interface. It can only be accessed by WebDAV clients "
@@ -95,14 +97,19 @@ class DavEndpoint:
             case "addressbooks" if rest[:2] == ["users", user.uid]:
                 base = f"{self._base}/addressbooks/users"
                 return await ContactsRequest(request, self._context.state, user, rest[2:], base).answer()
-            case "trashbin" if rest:
-                if rest[0] != user.uid:
-                    raise forbidden("")
-                headers = dict(_HEADERS)
-                return await answer_trash(request, user, rest[1:], base=self._base, headers=headers)
             case "uploads" if rest and rest[0] == user.uid:
                 place = self._place(user, f"{self._base}/files/{user.uid}")
                 return await UploadRequest(request, user, place, rest[1:], dict(_HEADERS)).answer()
+            case "trashbin" | "versions" if rest and self._has(f"files_{area}"):
+                if rest[0] != user.uid:
+                    raise forbidden("")
+                answer = answer_trash if area == "trashbin" else answer_versions
+                return await answer(request, user, rest[1:], base=self._base, headers=dict(_HEADERS))
+            case "systemtags" | "systemtags-relations" | "comments" if self._has(area.partition("-")[0]):
+                labels = LabelsRequest(
+                    request, user, self._context.state, base=self._base, headers=dict(_HEADERS)
+                )
+                return await labels.answer(area, rest)
             case _:
                 raise not_found(f"File not found: {area} in 'root'")
 
@@ -151,8 +158,12 @@ class DavEndpoint:
             case _:
                 raise forbidden("")
 
+    def _has(self, app: str) -> bool:
+        return app in self._context.apps
+
     def _place(self, user: User, base: str) -> Place:
-        return Place(user.files, user.display_name, base, self._principal(user))
+        tags = self._context.state.tags
+        return Place(user.files, user.display_name, base, self._principal(user), tags)
 
     def _principal(self, user: User) -> str:
         return escape_href(f"{self._base}/principals/users/{user.uid}/")

@@ -33,7 +33,7 @@ from nextcloud_mcp_server.sandbox.node import Node
 from nextcloud_mcp_server.sandbox.partial import answer_partial, is_partial
 from nextcloud_mcp_server.sandbox.propfind import (
     Place,
-    find_favorites,
+    find_marked,
     find_properties,
     nodes_to_depth,
     patch_properties,
@@ -102,8 +102,8 @@ class FilesRequest:
         return multistatus([found], headers={k: v for k, v in self.headers.items() if k != "DAV"})
 
     async def report(self) -> Response:
-        """Answer the REPORT that filters by favourite."""
-        found = find_favorites(self.place, self.node, await read_body(self.request))
+        """Answer the REPORT that filters by favourite and tag."""
+        found = find_marked(self.place, self.node, await read_body(self.request))
         return multistatus(found, headers={"Content-Type": self.headers["Content-Type"]})
 
     async def get(self) -> Response:

@@ -146,6 +146,8 @@ class FileTree:
             written_before = -1
         else:
             written_before = node.uploaded_at
+            if node.size:
+                node.versions[node.modified_at] = node.content or content
         node.content = content
         node.checksum = checksum
         node.uploaded_at = self.now
@@ -154,6 +156,15 @@ class FileTree:
             node.etag = self._fresh_etag()
         self._changed(parent)
         return node
+
+    def restore_version(self, node: Node, moment: int) -> None:
+        """Let a file hold again what it held; what it held until now becomes a version."""
+        old, now = node.versions.pop(moment), node.content
+        if now is not None:
+            node.versions[node.modified_at] = now
+        node.content, node.modified_at = old, moment
+        node.etag = self._fresh_etag()
+        self._changed(node.parent or node)
 
     def set_modified(self, node: Node, modified_at: int) -> None:
         """Set the time of last change; the etag follows."""

@@ -99,6 +99,25 @@ class Generated:
             start += len(piece)
 
 
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag, the same for all people."""
+
+    id: int
+    name: str
+    assignable: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Comment:
+    """What somebody said of a file."""
+
+    id: int
+    author: str
+    message: str
+    created_at: float
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """One file or folder. `content` is None for a folder."""
@@ -114,6 +133,10 @@ class Node:
     favorite: bool = False
     checksum: str | None = None
     readonly: bool = False
+    tags: set[int] = field(default_factory=set[int])
+    comments: list[Comment] = field(default_factory=list[Comment])
+    # What it held before, by the time at which it was written.
+    versions: dict[int, Content] = field(default_factory=dict[int, Content])
     extra: dict[str, str] = field(default_factory=dict[str, str])
 
     @property

@@ -1,7 +1,7 @@
 """PROPFIND, PROPPATCH and the favourites REPORT over files: which property has which value."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import formatdate
 
 from nextcloud_mcp_server.sandbox.dav_request import parse_wanted, parse_xml
@@ -9,13 +9,14 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     DAV,
     NC,
     OC,
+    DavFault,
     Found,
     Markup,
     element,
     escape_href,
 )
 from nextcloud_mcp_server.sandbox.files import FileTree
-from nextcloud_mcp_server.sandbox.node import Node
+from nextcloud_mcp_server.sandbox.node import Node, Tag
 
 Value = str | Markup | None
 
@@ -38,6 +39,7 @@ class Place:
     display_name: str
     base: str
     principal: str
+    tags: Mapping[int, Tag] = field(default_factory=dict[int, Tag])
 
     def href(self, node: Node) -> str:
         """Build the escaped href; folders end in a slash."""
@@ -85,10 +87,24 @@ def patch_properties(place: Place, node: Node, body: bytes) -> Found:
     return Found(place.href(node), {name: None for name, _ in changes})
 
 
-def find_favorites(place: Place, node: Node, body: bytes) -> list[Found]:
-    """Answer the REPORT that lists favourites below a folder."""
+def find_marked(place: Place, node: Node, body: bytes) -> list[Found]:
+    """Answer the REPORT that lists what is a favourite or has these tags, below a folder.
+
+    Raises:
+        DavFault: 412, there is no such tag.
+    """
+    rules = parse_xml(body).find("filter-rules", uri=OC)
+    favorites = rules is not None and rules.find("favorite", uri=OC) is not None
+    tags = {int(rule.text) for rule in (rules.every("systemtag", uri=OC) if rules is not None else ())}
+    if tags - place.tags.keys():
+        what = "Cannot filter by non-existing tag"
+        raise DavFault(412, "Sabre\\DAV\\Exception\\PreconditionFailed", what)
     wanted = parse_wanted(body) or []
-    return [find_properties(place, found, wanted) for found in node.walk() if found.favorite]
+    return [
+        find_properties(place, found, wanted)
+        for found in node.walk()
+        if tags <= found.tags and (found.favorite or not favorites)
+    ]
 
 
 def principal_property(uid_path: str, wanted: Iterable[str] | None, href: str) -> Found:
@@ -113,6 +129,14 @@ def stub_properties(href: str, wanted: Sequence[str] | None) -> Found:
         return Found(href, {collection: Markup("<d:collection/>")})
     found: Mapping[str, Value] = {collection: Markup("<d:collection/>")} if collection in wanted else {}
     return Found(href, found, {404: [name for name in wanted if name != collection]})
+
+
+def pick(href: str, known: Mapping[str, Value], wanted: Iterable[str] | None) -> Found:
+    """Answer the wanted ones of the properties that something has; None wants them all."""
+    names = list(known) if wanted is None else list(wanted)
+    missing = [name for name in names if name not in known]
+    found = {name: known[name] for name in names if name in known}
+    return Found(href, found, {404: missing} if missing else {})
 
 
 def http_date(seconds: float) -> str:
@@ -169,6 +193,11 @@ def _checksums(_: Place, node: Node) -> Value:
     return Markup(element(f"{{{OC}}}checksum", node.checksum))
 
 
+def _tags(place: Place, node: Node) -> Value:
+    names = (place.tags[one].name for one in sorted(node.tags) if one in place.tags)
+    return Markup("".join(element(f"{{{NC}}}system-tag", name) for name in names)) or None
+
+
 def _display_name(place: Place, node: Node) -> Value:
     return node.name if node.parent is not None else place.tree.owner
 
@@ -192,7 +221,7 @@ _READERS: dict[str, Callable[[Place, Node], Value]] = {
     f"{{{OC}}}permissions": lambda _, node: node.permissions,
     f"{{{OC}}}size": lambda _, node: str(node.size),
     f"{{{OC}}}favorite": lambda _, node: str(int(node.favorite)),
-    f"{{{OC}}}comments-count": lambda _, __: "0",
+    f"{{{OC}}}comments-count": lambda _, node: str(len(node.comments)),
     f"{{{OC}}}comments-unread": lambda _, __: "0",
     f"{{{OC}}}owner-id": lambda place, _: place.tree.owner,
     f"{{{OC}}}owner-display-name": lambda place, _: place.display_name,
@@ -208,5 +237,5 @@ _READERS: dict[str, Callable[[Place, Node], Value]] = {
     f"{{{NC}}}creation_time": lambda _, node: node.extra.get(f"{{{NC}}}creation_time", "0"),
     f"{{{NC}}}upload_time": _of_file(lambda node: str(node.uploaded_at)),
     f"{{{NC}}}sharees": lambda _, __: None,
-    f"{{{NC}}}system-tags": lambda _, __: None,
+    f"{{{NC}}}system-tags": _tags,
 }

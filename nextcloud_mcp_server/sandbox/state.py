@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
 from nextcloud_mcp_server.sandbox.files import FileTree
+from nextcloud_mcp_server.sandbox.node import Tag
 
 Clock = Callable[[], datetime]
 
@@ -171,6 +172,8 @@ class State:
     # How a bearer that is no app password is checked: user_oidc answers with a uid or None.
     check_bearer: Callable[[str], str | None] | None = None
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
+    tags_by_admins_only: bool = False
     maintenance: bool = False
     needs_db_upgrade: bool = False
     # What Nextcloud believes to be its own address, such as "https://cloud.example.org";
@@ -179,11 +182,22 @@ class State:
     # None accepts every Host; otherwise an unknown one gets 400.
     trusted_domains: frozenset[str] | None = None
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(101), repr=False)
+    _comments: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _rows: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def next_file_id(self) -> int:
         """Hand out the next id; it is unique over all people."""
         return next(self._ids)
+
+    def next_comment_id(self) -> int:
+        """Hand out the next id of a comment."""
+        return next(self._comments)
+
+    def add_tag(self, name: str, *, assignable: bool = True) -> Tag:
+        """Create a tag."""
+        tag = Tag(max(self.tags, default=0) + 1, name, assignable)
+        self.tags[tag.id] = tag
+        return tag
 
     def add_user(self, user: User) -> User:
         """Take a person in and give them an empty home."""

@@ -285,6 +285,16 @@ class GuardedTool(Tool):
 
 def _object(arguments: dict[str, Any]) -> str:
     """Name what a call was about, for the audit: ids and paths, never texts."""
-    names = ("path", "note_id", "source", "destination", "trash_id", "title", "book", "contact_id")
+    names = (
+        "path",
+        "note_id",
+        "source",
+        "destination",
+        "trash_id",
+        "version_id",
+        "title",
+        "book",
+        "contact_id",
+    )
     parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
     return " ".join(parts)[:500]

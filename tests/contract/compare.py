@@ -54,9 +54,10 @@ _HEX = re.compile(r"[0-9a-f]{13}|[0-9a-f]{32}")
 _PLACEHOLDER = re.compile(r"<\w+:(\d+) chars>")
 _TRASH_TIME = re.compile(r"\.d\d{10}(?=/|$)")
 _HTTP_DATE = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
+_DAV_DATES = frozenset({"getlastmodified", "creationDateTime", "readMarker"})
 _DAV_VARIABLE = frozenset(
     {
-        "getlastmodified",
+        *_DAV_DATES,
         "getetag",
         "id",
         "fileid",
@@ -311,7 +312,7 @@ def _same_values(left: _Resource, right: _Resource) -> Iterator[str]:
     for name in expected.keys() & actual.keys():
         if name not in _DAV_VARIABLE:
             same = expected[name] == actual[name]
-        elif name == "getlastmodified":
+        elif name in _DAV_DATES:
             same = _HTTP_DATE.fullmatch(actual[name]) is not None
         else:
             same = bool(expected[name]) == bool(actual[name])

@@ -4,6 +4,7 @@ from tests.contract import account_table, contacts_table, oauth_table, webdav_ta
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.compare import Comparison
 from tests.contract.contacts_table import CONTACTS
+from tests.contract.labels_table import LABELS
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
 from tests.contract.recording import all_names, load
@@ -12,7 +13,7 @@ from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
 from tests.contract.webdav_table import WEBDAV
 
-TABLE: Table = {**WEBDAV, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS}
+TABLE: Table = {**WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS}
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,

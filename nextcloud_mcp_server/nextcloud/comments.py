@@ -1,0 +1,78 @@
+"""What people say about files, over WebDAV."""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+
+#: Nextcloud takes no longer ones.
+MAX_CHARACTERS: Final = 1000
+_OFF: Final = "It is gone, or this Nextcloud has no comments: their app is switched off."
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment; `number` grows with time."""
+
+    number: int
+    author: str
+    text: str
+    created_at: datetime | None
+
+
+class CommentsClient:
+    """Reads and adds comments. Reading leaves no trace: unread ones stay unread."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def list_comments(
+        self, file_id: str, *, limit: int, first: int = 0, before: int | None = None
+    ) -> tuple[list[Comment], bool]:
+        """Fetch a page of a file's comments, newest first; and whether there are more.
+
+        The page begins at number `first`; what is not older than comment `before` was seen already, and has
+        only moved down because new ones came.
+
+        Raises:
+            NotFound: No such file, or this Nextcloud has no comments.
+        """
+        tree = _tree(file_id)
+        asked = entries.ask(
+            self._http,
+            "REPORT",
+            f"{tree.url()}/",
+            tree=tree,
+            body=dav.filter_comments(limit=limit + 1, offset=first),
+            sentences={404: _OFF},
+        )
+        async with aclosing(asked) as found:
+            read = [_comment(response) async for some in found for _, response in some]
+        more = len(read) > limit
+        return [one for one in read[:limit] if before is None or one.number < before], more
+
+    async def add(self, path: str, file_id: str, text: str) -> None:
+        """Say something about the file at a path; people named as @"uid" are told.
+
+        Raises:
+            NotFound: No such file, or this Nextcloud has no comments.
+        """
+        sent = {"actorType": "users", "verb": "comment", "objectType": "files", "message": text}
+        with troubles.in_doubt(path):
+            await self._http.request("POST", f"{_tree(file_id).url()}/", json=sent, sentences={404: _OFF})
+
+
+def _tree(file_id: str) -> dav.Tree:
+    return dav.Tree(("comments", "files", file_id))
+
+
+def _comment(response: entries.DavResponse) -> Comment:
+    return Comment(
+        number=entries.number(response.text("oc:id")) or 0,
+        author=response.text("oc:actorDisplayName") or response.text("oc:actorId"),
+        text=response.text("oc:message"),
+        created_at=entries.http_date(response.text("oc:creationDateTime")),
+    )
