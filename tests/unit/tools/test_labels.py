@@ -1,0 +1,199 @@
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.errors import Forbidden, InvalidInput, NotFound
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
+from tests.dav_fakes import account_in, account_over, call, entry, multistatus, network
+
+
+@pytest.fixture
+def sandbox() -> Sandbox:
+    return Sandbox.demo()
+
+
+@pytest.fixture
+def alice(sandbox: Sandbox) -> Account:
+    return account_in(sandbox)
+
+
+async def test_a_tag_that_does_not_exist_is_made_and_put_on_the_file(alice: Account) -> None:
+    done = await call(
+        alice, "nc_files_set_labels", path="Readme.md", add_tags=["R&D", "Zürich"], favorite=True
+    )
+    info = await call(alice, "nc_files_get_info", path="Readme.md")
+    listed = await call(alice, "nc_files_list_tags", path="/Readme.md")
+
+    assert (done.tags, done.favorite, done.failed) == (["R&D", "Zürich"], True, None)
+    assert (info.tags, info.favorite) == (["R&D", "Zürich"], True)
+    assert [row.name for row in listed.items] == ["R&D", "Zürich"]
+
+
+async def test_tags_and_the_mark_are_taken_off_and_what_is_not_there_stays_so(alice: Account) -> None:
+    await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["a", "b"], favorite=True)
+
+    done = await call(
+        alice, "nc_files_set_labels", path="Readme.md", remove_tags=["A", "never"], favorite=False
+    )
+    again = await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["b", "b"])
+
+    assert (done.tags, done.favorite) == (["b"], False)
+    assert again.tags == ["b"]
+    assert [row.name for row in (await call(alice, "nc_files_list_tags")).items] == ["a", "b"]
+
+
+async def test_a_tag_is_found_regardless_of_case_only_where_that_leaves_no_doubt(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    for name in ("Urgent", "todo", "Todo"):
+        sandbox.state.add_tag(name)
+
+    done = await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["urgent", "TODO", "todo"])
+
+    assert done.tags == ["Urgent", "todo", "TODO"]
+
+
+async def test_what_half_succeeded_says_which_half(sandbox: Sandbox, alice: Account) -> None:
+    sandbox.state.add_tag("known")
+    sandbox.state.tags_by_admins_only = True
+
+    done = await call(
+        alice, "nc_files_set_labels", path="Readme.md", add_tags=["known", "new"], favorite=True
+    )
+    with pytest.raises(Forbidden, match=r"'new' was not set: .* only administrators make tags"):
+        await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["new"])
+
+    assert (done.tags, done.favorite) == (["known"], True)
+    assert len(done.failed) == 1
+    assert "'new' was not set" in done.failed[0]
+
+
+async def test_changes_that_somebody_else_made_at_the_same_time_are_no_failure() -> None:
+    file = entry("a", extra="<oc:fileid>7</oc:fileid>")
+    row = "<oc:id>1</oc:id><oc:display-name>{}</oc:display-name>"
+    known = multistatus(
+        entry("", href=f"/remote.php/dav/systemtags/{n}", extra=row.format(name))
+        for n, name in ((1, "a"), (2, "b"))
+    )
+    held = multistatus(
+        [entry("", href="/remote.php/dav/systemtags-relations/files/7/2", extra=row.format("b"))]
+    )
+    net = network(
+        multistatus([file]), known, held, httpx2.Response(409), httpx2.Response(404), multistatus([file])
+    )
+
+    done = await call(account_over(net), "nc_files_set_labels", path="a", add_tags=["a"], remove_tags=["b"])
+
+    assert done.failed is None
+    assert net.methods == ["PROPFIND", "PROPFIND", "PROPFIND", "PUT", "DELETE", "PROPFIND"]
+
+
+@pytest.mark.parametrize("header", ["http://h/remote.php/dav/systemtags/9", None])
+async def test_the_id_of_a_new_tag_is_answered_or_looked_up(header: str | None) -> None:
+    file = entry("a", extra="<oc:fileid>7</oc:fileid>")
+    row = "<oc:id>9</oc:id><oc:display-name>new</oc:display-name>"
+    listed = multistatus([entry("", href="/remote.php/dav/systemtags/9", extra=row)])
+    created = httpx2.Response(201, headers={"Content-Location": header} if header else {})
+    look_up = () if header else (listed,)
+    net = network(
+        multistatus([file]),
+        multistatus([]),
+        multistatus([]),
+        created,
+        *look_up,
+        httpx2.Response(201),
+        multistatus([file]),
+    )
+
+    await call(account_over(net), "nc_files_set_labels", path="a", add_tags=["new"])
+
+    assert str(net.seen[-2].url).endswith("/systemtags-relations/files/7/9")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "Say what to change"),
+        ({"add_tags": [" "]}, "1 to 64 bytes"),
+        ({"add_tags": ["ü" * 33]}, "1 to 64 bytes"),
+        ({"add_tags": ["a"] * 21}, "at most 20"),
+    ],
+)
+async def test_a_change_that_cannot_be_is_refused_before_anything_happens(
+    sandbox: Sandbox, alice: Account, arguments: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        await call(alice, "nc_files_set_labels", path="Readme.md", **arguments)
+
+    assert sandbox.state.tags == {}
+
+
+async def test_tags_come_in_pages_and_say_which_only_administrators_give(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    for number in range(5):
+        sandbox.state.add_tag(f"tag {number}", assignable=number != 3)
+
+    first = await call(alice, "nc_files_list_tags", limit=3)
+    second = await call(alice, "nc_files_list_tags", limit=3, cursor=first.cursor)
+
+    assert (first.total, [row.name for row in first.items]) == (5, ["tag 0", "tag 1", "tag 2"])
+    assert [(row.name, row.fixed) for row in second.items] == [("tag 3", True), ("tag 4", None)]
+    assert second.cursor is None
+
+
+async def test_comments_are_added_and_read_newest_first(alice: Account) -> None:
+    for text in ("first", "<b>&second", "third"):
+        await call(alice, "nc_files_add_comment", path="Readme.md", text=text)
+
+    first = await call(alice, "nc_files_list_comments", path="Readme.md", limit=2)
+    # One that came meanwhile moves the others down.
+    await call(alice, "nc_files_add_comment", path="Readme.md", text="fourth")
+    second = await call(alice, "nc_files_list_comments", path="Readme.md", limit=2, cursor=first.cursor)
+
+    assert [(row.author, row.text) for row in first.items] == [
+        ("Alice Example", "third"),
+        ("Alice Example", "<b>&second"),
+    ]
+    assert [row.text for row in second.items] == ["first"]
+    assert (await call(alice, "nc_files_list_comments", path="Documents")).items == []
+
+
+async def test_pages_of_comments_go_on_however_many_came_meanwhile(alice: Account) -> None:
+    for number in range(4):
+        await call(alice, "nc_files_add_comment", path="Readme.md", text=str(number))
+    page = await call(alice, "nc_files_list_comments", path="Readme.md", limit=1)
+    for number in range(3):
+        await call(alice, "nc_files_add_comment", path="Readme.md", text=f"new {number}")
+    texts = [row.text for row in page.items]
+
+    while page.cursor:
+        page = await call(alice, "nc_files_list_comments", path="Readme.md", limit=1, cursor=page.cursor)
+        texts += [row.text for row in page.items]
+
+    assert texts == ["3", "2", "1", "0"]
+
+
+async def test_long_comments_make_shorter_pages(alice: Account) -> None:
+    for _ in range(15):
+        await call(alice, "nc_files_add_comment", path="Readme.md", text="🎉" * 1000)
+    page = await call(alice, "nc_files_list_comments", path="Readme.md")
+    seen = len(page.items)
+
+    while page.cursor:
+        page = await call(alice, "nc_files_list_comments", path="Readme.md", cursor=page.cursor)
+        seen += len(page.items)
+
+    assert seen == 15
+
+
+async def test_a_nextcloud_without_tags_or_comments_says_so() -> None:
+    bare = account_in(Sandbox.demo(apps=DEFAULT_APPS - {"systemtags", "comments"}))
+
+    with pytest.raises(NotFound, match="has no tags"):
+        await call(bare, "nc_files_list_tags")
+    with pytest.raises(NotFound, match="has no comments"):
+        await call(bare, "nc_files_list_comments", path="Readme.md")
+    with pytest.raises(NotFound, match="has no comments"):
+        await call(bare, "nc_files_add_comment", path="Readme.md", text="x")
+    assert (await call(bare, "nc_files_set_labels", path="Readme.md", favorite=True)).favorite
