@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.previews import PIXEL
 from nextcloud_mcp_server.sandbox.state import State, User
@@ -95,7 +96,17 @@ def seed(state: State) -> None:
             _add_file(user, path, text.encode())
     for path in _ALICE_PICTURES:
         _add_file(alice, path, PIXEL)
+    _add_labels(state, alice)
     _add_contacts(state, alice)
+
+
+def _add_labels(state: State, user: User) -> None:
+    """Tag a file that was written twice, and say something about it."""
+    node = user.files.put("/Documents/Budget 2027.csv", b"item,euro\nrent,11000\n", modified_at=1_795_000_000)
+    _add_file(user, "Documents/Budget 2027.csv", _ALICE_FILES["Documents/Budget 2027.csv"].encode())
+    node.tags.add(state.add_tag("Planning").id)
+    now = state.clock().timestamp()
+    node.comments.append(Comment(state.next_comment_id(), user.uid, "Is the heating for both floors?", now))
 
 
 def _add_notes(state: State, user: User, notes: tuple[_Note, ...]) -> None:

@@ -21,4 +21,5 @@ def test_settings_bound_what_can_be_permitted(
 
 
 def test_writing_scopes_are_told_by_their_end() -> None:
-    assert {scope for scope in SCOPES if is_writing(scope)} == {"notes:write", "files:write"}
+    assert {scope.partition(":")[2] for scope in SCOPES if is_writing(scope)} == {"write"}
+    assert {scope.partition(":")[2] for scope in SCOPES if not is_writing(scope)} == {"read"}

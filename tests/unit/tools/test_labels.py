@@ -9,7 +9,9 @@ from tests.dav_fakes import account_in, account_over, call, entry, multistatus, 
 
 @pytest.fixture
 def sandbox() -> Sandbox:
-    return Sandbox.demo()
+    made = Sandbox.demo()
+    made.state.tags.clear()
+    return made
 
 
 @pytest.fixture
