@@ -81,6 +81,11 @@ def logging_as_it_was() -> Iterator[None]:
     ours.setLevel(our_level)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Run twice as many tests at once as there are processors: half of their time is waiting for each other."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Where everything is installed, a skipped test is a hole: fail, and let `-rs` say which."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -81,8 +81,8 @@ class Track(Extension):
             told = max(round(waited, 3), told + 0.001)
             await ctx.session.report_progress(told, self._timeout_seconds, WAITING)
             # `Pending` looks after all waiters in one query, so a waiter reads nothing before it is woken.
-            if await self._pending.wait(elicitation_id, seconds=min(self._progress_seconds, left)):
-                answer = await self._answer(ctx, elicitation_id)
+            ended = await self._pending.wait(elicitation_id, seconds=min(self._progress_seconds, left))
+            answer = await self._answer(ctx, elicitation_id) if ended else None
         return answer
 
     async def _answer(

@@ -158,10 +158,13 @@ class GuardedTool(Tool):
         except ElicitationRequired as need:
             if told != need.elicitation_id:
                 return self._tell(need, call, context)
-            if not await self._state.pending.wait(need.elicitation_id, seconds=self._hold(call.form)):
-                return wire.waiting(need, call.form, round_=call.round)
-            visited = need.elicitation_id
-        return await self._after_visit(call, visited, arguments, context)
+            asked = need
+        ended = await self._state.pending.wait(asked.elicitation_id, seconds=self._hold(call.form))
+        return (
+            await self._after_visit(call, asked.elicitation_id, arguments, context)
+            if ended
+            else wire.waiting(asked, call.form, round_=call.round)
+        )
 
     async def _after_visit(
         self, call: _Call, told: str, arguments: dict[str, Any], context: Context[Any, Any]
