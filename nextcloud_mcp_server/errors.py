@@ -92,6 +92,10 @@ class ConsentDeclined(NextcloudMcpError):
     """The person said no."""
 
 
+class NotConnected(NextcloudMcpError):
+    """The visit that a client was sent on has ended, and nothing was allowed."""
+
+
 class MissingScope(NextcloudMcpError):
     """The operator's settings do not allow what the call needs, so consent cannot help."""
 

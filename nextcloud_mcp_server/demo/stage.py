@@ -27,7 +27,7 @@ _LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>
 #: The client that Alice and Bob use, as it is called at the issuer.
 ASSISTANT = "demo-assistant"
 _LOGIN_CLIENT = "nextcloud-mcp-server"
-_START_SECONDS = 30
+_START_SECONDS = 60
 _STOP_SECONDS = 5
 _LOOK_SECONDS = 0.05
 

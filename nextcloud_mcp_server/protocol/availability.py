@@ -81,11 +81,14 @@ class Availability:
             self._asked[owner] = fetch
             self._work.set()
 
-    def missing(self, owner: Hashable, tool: str) -> str | None:
-        """Name the app that the person's Nextcloud is known to lack for this tool."""
-        app = self._tools[tool].app
+    def app_of(self, tool: str) -> str | None:
+        """Name the app that must be installed for a tool."""
+        return self._tools[tool].app
+
+    def lacks(self, owner: Hashable, app: str | None) -> bool:
+        """Tell whether the person's Nextcloud is known to have no such app."""
         _, apps = self._known.get(owner, (0.0, None))
-        return app if app is not None and apps is not None and app not in apps else None
+        return app is not None and apps is not None and app not in apps
 
     async def run(self) -> None:
         """Fetch what was asked for; runs as long as the server."""
@@ -103,9 +106,9 @@ class Availability:
                     await self._learned(owner, apps)
 
     async def _learned(self, owner: Hashable, apps: frozenset[str]) -> None:
-        before = {tool for tool in self._tools if self.missing(owner, tool)}
+        before = self._hidden(owner)
         self._known[owner] = (self._monotonic() + REFRESH_SECONDS, apps)
-        if before == {tool for tool in self._tools if self.missing(owner, tool)}:
+        if before == self._hidden(owner):
             return
         for listener, session in list(self._sessions.values()):
             if listener == owner:
@@ -140,8 +143,15 @@ class Availability:
         while len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
 
+    def _hidden(self, owner: Hashable) -> set[str]:
+        return {name for name, tool in self._tools.items() if self.lacks(owner, tool.app)}
+
     def _shown(self, ctx: ServerRequestContext[Any, Any], owner: Hashable, name: str) -> bool:
-        return self._permitted(ctx, name) and self._wanted(ctx, name) and not self.missing(owner, name)
+        return (
+            self._permitted(ctx, name)
+            and self._wanted(ctx, name)
+            and not self.lacks(owner, self.app_of(name))
+        )
 
     def _permitted(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
         """Tell whether the request's token allows a tool; the same rule for the list and for the call."""

@@ -142,8 +142,8 @@ async def test_the_tools_of_a_missing_app_vanish_and_their_owner_is_told_once(gr
     await learn(availability, frozenset({"files"}))
 
     assert await shown(availability, {}) == {"connect", "read_file"}
-    assert availability.missing("alice", "read_note") == "notes"
-    assert availability.missing("bob", "read_note") is None
+    assert availability.lacks("alice", availability.app_of("read_note"))
+    assert not availability.lacks("bob", "notes")
     assert [method for method, _ in channel.sent] == ["notifications/tools/list_changed"]
 
 
@@ -181,7 +181,7 @@ async def test_apps_are_asked_for_again_after_an_hour_only(group: TaskGroup) -> 
     time.now += module.REFRESH_SECONDS + 1
     await learn(availability, frozenset())
 
-    assert availability.missing("alice", "read_note") == "notes"
+    assert availability.lacks("alice", availability.app_of("read_note"))
 
 
 async def test_of_too_many_sessions_the_oldest_are_forgotten(group: TaskGroup) -> None:
@@ -211,5 +211,5 @@ async def test_another_persons_session_is_not_told(group: TaskGroup) -> None:
 
     await learn(availability, frozenset({"files"}))
 
-    assert availability.missing("alice", "read_note") == "notes"
+    assert availability.lacks("alice", availability.app_of("read_note"))
     assert bobs.sent == []
