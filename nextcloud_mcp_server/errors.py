@@ -10,6 +10,7 @@ secret, a header, or a URL that grants something.
     ├── ElicitationRequired
     ├── ElicitationUnknown
     ├── ConsentDeclined
+    ├── NotConnected
     ├── MissingScope
     ├── TokenRefused
     ├── IssuerUnavailable

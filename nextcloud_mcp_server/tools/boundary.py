@@ -96,9 +96,7 @@ class GuardedTool(Tool):
         if spec.guarded.scopes is None:
             access = Access(call.core, call.caller, call.form, self._state, call.context)
             return answer.result(await spec.guarded.body(access, **arguments))
-        ours = {
-            name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours
-        }
+        ours = {name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours}
         job = Job(
             name=self.name,
             scopes=spec.scopes,
