@@ -31,6 +31,7 @@ TOOLSETS: dict[str, Entry] = {
     "history": Entry("history", "earlier versions of files", app="files_versions"),
     "labels": Entry("labels", "tags, favorites and comments of files"),
     "contacts": Entry("contacts", "contacts"),
+    "deck": Entry("deck", "Deck boards", app="deck"),
 }
 
 

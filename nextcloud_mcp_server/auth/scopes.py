@@ -9,6 +9,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "history": ("files:read", "files:write"),
     "labels": ("files:read", "files:write"),
     "contacts": ("contacts:read", "contacts:write"),
+    "deck": ("deck:read", "deck:write"),
 }
 
 #: Every scope, in the order in which pages and documents name them.

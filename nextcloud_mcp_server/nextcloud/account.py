@@ -28,6 +28,7 @@ from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
+    from nextcloud_mcp_server.nextcloud.deck import DeckClient
 
 _OLDEST = 28
 
@@ -86,6 +87,13 @@ class Account:
         )
 
         return ContactsClient(self._http)
+
+    @cached_property
+    def deck(self) -> "DeckClient":
+        """Boards, stacks and cards."""
+        from nextcloud_mcp_server.nextcloud.deck import DeckClient  # noqa: PLC0415 - most servers do without
+
+        return DeckClient(self._http)
 
     @property
     def changes(self) -> int:

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.dav import dav_routes
+from nextcloud_mcp_server.sandbox.deck import DeckApi
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
@@ -31,7 +32,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 
 DEFAULT_APPS = frozenset(
     {
-        "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2",
+        "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2", "deck",
     }
 )  # fmt: skip
 
@@ -121,6 +122,8 @@ class Sandbox:
 
     def _routes(self) -> list[BaseRoute]:
         routes = [
+            # Before what answers everything else below /ocs.
+            *(DeckApi(self.context, self._gate).routes() if "deck" in self.context.apps else ()),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
 from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.previews import PIXEL
@@ -82,6 +83,13 @@ _ALICE_CONTACTS = (
     ("Zoë Müller", "Müller;Zoë;;;", "", "zoe@example.test", "+49 171 5550199"),
 )
 
+_ALICE_LABELS = (("Urgent", "e9322d"), ("Later", "f1db50"))
+_ALICE_STACKS = {
+    "To do": (("Order boxes", "40 large, 25 small."), ("Label the cables", "")),
+    "Doing": (("Write to the landlord", "By the end of the month."),),
+    "Done": (),
+}
+
 
 def seed(state: State) -> None:
     """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
@@ -98,6 +106,7 @@ def seed(state: State) -> None:
         _add_file(alice, path, PIXEL)
     _add_labels(state, alice)
     _add_contacts(state, alice)
+    _add_board(state)
 
 
 def _add_labels(state: State, user: User) -> None:
@@ -131,6 +140,22 @@ def _add_contacts(state: State, user: User) -> None:
         )  # fmt: skip
         card = "".join(f"{line}\r\n" for line in lines)
         user.address_books["contacts"].put(f"contact-{number}.vcf", card, state.clock().timestamp())
+
+
+def _add_board(state: State) -> None:
+    """Let alice plan the office move with bob."""
+    deck, now = state.deck, int(state.clock().timestamp())
+    board = DeckBoard(next(deck.ids), "Office move", "alice", "0082c9", now, people=["bob"])
+    board.labels = [DeckLabel(next(deck.ids), title, color) for title, color in _ALICE_LABELS]
+    deck.boards[board.id] = board
+    for order, (title, cards) in enumerate(_ALICE_STACKS.items()):
+        stack = DeckStack(next(deck.ids), title, board.id, order, now)
+        deck.stacks[stack.id] = stack
+        for place, (card, text) in enumerate(cards):
+            number = next(deck.ids)
+            deck.cards[number] = DeckCard(
+                number, card, stack.id, "plain", "alice", place, text, None, now, now
+            )
 
 
 def _add_file(user: User, path: str, content: bytes) -> None:

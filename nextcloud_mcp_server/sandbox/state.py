@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
+from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.node import Tag
 
@@ -174,6 +175,7 @@ class State:
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     tags_by_admins_only: bool = False
+    deck: DeckStore = field(default_factory=DeckStore)
     maintenance: bool = False
     needs_db_upgrade: bool = False
     # What Nextcloud believes to be its own address, such as "https://cloud.example.org";

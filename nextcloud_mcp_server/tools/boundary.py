@@ -127,6 +127,8 @@ def _object(arguments: dict[str, Any]) -> str:
         "title",
         "book",
         "contact_id",
+        "board_id",
+        "card_id",
     )
     parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
     return " ".join(parts)[:500]

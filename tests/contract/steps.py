@@ -17,6 +17,7 @@ from tests.contract.server import Server
 
 FILES = "/remote.php/dav/files"
 NOTES = "/index.php/apps/notes/api/v1/notes"
+BOARDS = "/index.php/apps/deck/api/v1.0/boards"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _EMAIL = "alice@example.test"
 _FAVORITE = (
@@ -49,6 +50,8 @@ async def clean(server: Server) -> None:
         await send("DELETE", f"/remote.php/dav/addressbooks/users/{person}/rec-book/", person=person)
         for upload in ("rec-upload-1", "rec-upload-2"):
             await send("DELETE", f"/remote.php/dav/uploads/{person}/{upload}", person=person)
+        for board in (await send("GET", BOARDS, person=person, headers=JSON)).json():
+            await send("DELETE", f"{BOARDS}/{board['id']}", person=person, headers=JSON)
 
 
 async def learn_names(session: Session) -> None:

@@ -10,12 +10,14 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes
 from nextcloud_mcp_server.nextcloud.contacts import new_card
+from nextcloud_mcp_server.nextcloud.deck import Changes as CardChanges
+from nextcloud_mcp_server.nextcloud.deck import Place
 from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.search import Query
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.server import Server
-from tests.contract.steps import clean
+from tests.contract.steps import BOARDS, JSON, clean
 
 _NAMES = [
     "100% done.txt",
@@ -393,3 +395,36 @@ async def test_a_contact_is_made_listed_changed_and_deleted(alice: Account) -> N
     assert changed.contact.name == "Zoë Meyer"
     with pytest.raises(errors.NotFound):
         await contacts.get("contacts", made.id)
+
+
+async def test_a_card_is_made_changed_moved_and_deleted(server: Server, alice: Account) -> None:
+    board = (
+        await server.send("POST", BOARDS, headers=JSON, body=b'{"title":"Rec board","color":"ff0000"}')
+    ).json()["id"]
+    todo, done = [
+        (await server.send("POST", f"{BOARDS}/{board}/stacks", headers=JSON, body=body)).json()["id"]
+        for body in (b'{"title":"Todo","order":1}', b'{"title":"Done","order":2}')
+    ]
+    labels = [label.id for label in (await alice.deck.board(board)).labels]
+
+    made = await alice.deck.create(
+        board, todo, CardChanges(title="Card", duedate="2026-12-24T18:00:00+00:00", labels=labels[:2])
+    )
+    place = Place(board, todo, made.id)
+    changed = await alice.deck.update(
+        place,
+        CardChanges(title="Other", labels=labels[1:2], people=["alice"], comment="hi"),
+        if_match=made.etag,
+    )
+    moved = await alice.deck.move(place, done, position=0, if_match=changed.etag)
+    archived = await alice.deck.update(place, CardChanges(archived=True), if_match=moved.etag)
+    listed = await alice.deck.stacks(board, archived=True)
+    with pytest.raises(errors.EtagMismatch):
+        await alice.deck.update(place, CardChanges(title="lost"), if_match=made.etag)
+    await alice.deck.delete(place, if_match=archived.etag)
+
+    assert (changed.title, changed.duedate, changed.people) == ("Other", made.duedate, ["alice"])
+    assert ([label.id for label in changed.labels], changed.comments) == (labels[1:2], 1)
+    assert [card.id for stack in listed if stack.id == done for card in stack.cards] == [made.id]
+    with pytest.raises(errors.Forbidden):
+        await alice.deck.card(place)

@@ -1,9 +1,10 @@
 import pytest
 
-from tests.contract import account_table, contacts_table, oauth_table, webdav_table
+from tests.contract import account_table, contacts_table, deck_table, oauth_table, webdav_table
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.compare import Comparison
 from tests.contract.contacts_table import CONTACTS
+from tests.contract.deck_table import DECK
 from tests.contract.labels_table import LABELS
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
@@ -13,12 +14,13 @@ from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
 from tests.contract.webdav_table import WEBDAV
 
-TABLE: Table = {**WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS}
+TABLE: Table = {**WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK}
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,
     **oauth_table.NOT_REPLAYED,
     **contacts_table.NOT_REPLAYED,
+    **deck_table.NOT_REPLAYED,
 }
 RECORDED_AT = "http://nextcloud.test"
 

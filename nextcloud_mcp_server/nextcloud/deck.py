@@ -1,0 +1,275 @@
+"""The Deck app (API 1.0): boards, stacks, cards and their comments.
+
+Deck takes a card only as a whole: what a PUT leaves out is cleared, also `done`, and If-Match means nothing
+to it. So a card is read, compared with what the caller saw, changed, and sent back with all it had.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pydantic import ConfigDict, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.refusal import changed_since
+
+_BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
+_COMMENTS: Final = "/ocs/v2.php/apps/deck/api/v1.0/cards"
+#: What Deck's own pages send for a card that goes to the end of its stack.
+LAST: Final = 999
+_SENTENCES: Final = {
+    # Deck answers what is not there, what was deleted and what belongs to others all alike.
+    403: (
+        "Deck does not allow this{reason}: that board, stack or card is not there, was deleted, or the person "
+        "may not see or edit it. Call nc_deck_list_boards, then nc_deck_get_board, for the ids there are."
+    ),
+    500: (
+        "Deck refused this without a reason; it does so where the board or the card is archived. Look with "
+        "nc_deck_get_board, and unarchive it first."
+    ),
+}
+_BOARD = TypeAdapter(Board)
+_BOARDS = TypeAdapter(list[Board], config=ConfigDict(defer_build=True))
+_STACKS = TypeAdapter(list[Stack], config=ConfigDict(defer_build=True))
+_CARD = TypeAdapter(Card)
+_CARDS = TypeAdapter(list[Card], config=ConfigDict(defer_build=True))
+_COMMENT_LIST = TypeAdapter(ocs.Envelope[list[Comment]])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a card is."""
+
+    board_id: int
+    stack_id: int
+    card_id: int
+
+    @property
+    def path(self) -> str:
+        """Its address."""
+        return f"{_BASE}/{self.board_id}/stacks/{self.stack_id}/cards/{self.card_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What to change of a card; None leaves it. An empty due date takes it away; labels are their ids."""
+
+    title: str | None = None
+    description: str | None = None
+    duedate: str | None = None
+    done: str | None = None
+    labels: Sequence[int] | None = None
+    people: Sequence[str] | None = None
+    comment: str | None = None
+    archived: bool | None = None
+
+    def of(self, card: Card) -> dict[str, object]:
+        """List the fields of the card itself that become others."""
+        wanted = {"title": self.title, "description": self.description, "duedate": self.duedate}
+        # What is done already keeps the time when it became so.
+        if self.done is not None and bool(self.done) != bool(card.done):
+            wanted["done"] = self.done
+        return {
+            name: value or None if name in ("duedate", "done") else value
+            for name, value in wanted.items()
+            if value is not None and (value or None) != (getattr(card, name) or None)
+        }
+
+
+class DeckClient:
+    """Reads and writes one person's boards."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def list_boards(self) -> list[Board]:
+        """Fetch the boards the person can see."""
+        response = await self._http.request("GET", _BASE, sentences=_SENTENCES)
+        return [board for board in decoded(response, _BOARDS) if not board.deleted_at]
+
+    async def board(self, board_id: int) -> Board:
+        """Fetch a board with its labels, people and stacks, without cards.
+
+        Raises:
+            Forbidden: No such board, or it is not shared with the person.
+        """
+        return decoded(await self._http.request("GET", f"{_BASE}/{board_id}", sentences=_SENTENCES), _BOARD)
+
+    async def stacks(self, board_id: int, *, archived: bool = False) -> list[Stack]:
+        """Fetch the stacks of a board with their cards, or with the archived ones instead."""
+        path = f"{_BASE}/{board_id}/stacks{'/archived' if archived else ''}"
+        return decoded(await self._http.request("GET", path, sentences=_SENTENCES), _STACKS)
+
+    async def card(self, place: Place) -> Card:
+        """Fetch one card.
+
+        Raises:
+            Forbidden: No such card, it was deleted, or the person may not see it.
+        """
+        return decoded(await self._http.request("GET", place.path, sentences=_SENTENCES), _CARD)
+
+    async def comments(self, card_id: int, *, limit: int, offset: int) -> list[Comment]:
+        """Fetch the comments on a card, newest first."""
+        response = await self._http.request(
+            "GET",
+            f"{_COMMENTS}/{card_id}/comments",
+            params={"format": "json", "limit": limit, "offset": offset},
+            sentences=_SENTENCES,
+        )
+        return decoded(response, _COMMENT_LIST).ocs.data
+
+    async def create(self, board_id: int, stack_id: int, changes: Changes) -> Card:
+        """Make a card at the end of a stack, then put labels and people on it: a request for each.
+
+        Raises:
+            InvalidName: Deck does not take the title.
+        """
+        response = await self._http.request(
+            "POST",
+            f"{_BASE}/{board_id}/stacks/{stack_id}/cards",
+            json={
+                "title": changes.title,
+                "type": "plain",
+                "order": LAST,
+                "description": changes.description or "",
+                "duedate": changes.duedate or None,
+            },
+            sentences=_SENTENCES,
+        )
+        card = decoded(response, _CARD)
+        place = Place(board_id, card.stack_id, card.id)
+        steps = self._marks(place, card, changes)
+        if not steps:
+            return card
+        await _all([(f"the card {card.id} was made", None), *steps])
+        return await self.card(place)
+
+    async def update(self, place: Place, changes: Changes, *, if_match: str) -> Card:
+        """Change a card and keep all else of it. A request to read, one for each part, and one to read again.
+
+        Raises:
+            EtagMismatch: It was changed since it was read; nothing was written.
+        """
+        card, place = await self._current(place, if_match)
+        steps: list[_Step] = []
+        if changes.archived is False and card.archived:
+            steps.append(("the card was unarchived", partial(self._put, f"{place.path}/unarchive")))
+        if fields := changes.of(card):
+            steps.append(("its fields were changed", partial(self._put, place.path, _whole(card, fields))))
+        steps += self._marks(place, card, changes)
+        if changes.comment:
+            steps.append(("the comment was added", partial(self._comment, card.id, changes.comment)))
+        if changes.archived and not card.archived:
+            steps.append(("the card was archived", partial(self._put, f"{place.path}/archive")))
+        await _all(steps)
+        return await self.card(place) if steps else card
+
+    async def move(self, place: Place, stack_id: int, *, position: int, if_match: str) -> Card:
+        """Move a card to a place in a stack of its board. Two requests.
+
+        Deck's route has a stack in its address and another in its body, and which of the two wins depends on
+        when the body was read. So both name the target.
+
+        Raises:
+            EtagMismatch: It was changed since it was read; it did not move.
+            ServerFault: Deck took the request and the card is not there all the same.
+        """
+        card, _ = await self._current(place, if_match)
+        target = Place(place.board_id, stack_id, card.id)
+        response = await self._http.request(
+            "PUT",
+            f"{target.path}/reorder",
+            json={"stackId": stack_id, "order": position},
+            sentences=_SENTENCES,
+        )
+        moved = next((one for one in decoded(response, _CARDS) if one.id == card.id), None)
+        if moved is None or moved.stack_id != stack_id:
+            raise errors.ServerFault("Deck took the move, but the card did not arrive. Read it again.")
+        # The answer names neither labels nor people.
+        return card.model_copy(update={"stack_id": stack_id, "order": moved.order})
+
+    async def delete(self, place: Place, *, if_match: str) -> Card:
+        """Delete a card; Deck keeps it for a while. Two requests.
+
+        Raises:
+            EtagMismatch: It was changed since it was read; it is still there.
+        """
+        card, place = await self._current(place, if_match)
+        await self._http.request("DELETE", place.path, sentences=_SENTENCES)
+        return card
+
+    async def _current(self, place: Place, if_match: str) -> tuple[Card, Place]:
+        """Read a card, where it is now, and compare it with what the caller saw."""
+        card = await self.card(place)
+        if if_match.strip().strip('"') != card.etag:
+            raise errors.EtagMismatch(changed_since(card.etag), current_etag=card.etag)
+        # A PUT moves a card to the stack in its address.
+        return card, Place(place.board_id, card.stack_id, card.id)
+
+    def _marks(self, place: Place, card: Card, changes: Changes) -> "list[_Step]":
+        """List what puts labels and people on a card, and takes them off."""
+        steps: list[_Step] = []
+        labels, here = {label.id for label in card.labels}, card.people
+        for label in () if changes.labels is None else sorted({*changes.labels} ^ labels):
+            done, route = ("removed", "removeLabel") if label in labels else ("added", "assignLabel")
+            steps.append(
+                (f"label {label} was {done}", partial(self._put, f"{place.path}/{route}", {"labelId": label}))
+            )
+        for uid in () if changes.people is None else sorted({*changes.people} ^ {*here}):
+            done, route = ("unassigned", "unassignUser") if uid in here else ("assigned", "assignUser")
+            steps.append((f"{uid} was {done}", partial(self._put, f"{place.path}/{route}", {"userId": uid})))
+        return steps
+
+    async def _put(self, path: str, body: dict[str, object] | None = None) -> None:
+        await self._http.request("PUT", path, json=body or {}, sentences=_SENTENCES)
+
+    async def _comment(self, card_id: int, text: str) -> None:
+        await self._http.request(
+            "POST",
+            f"{_COMMENTS}/{card_id}/comments",
+            params={"format": "json"},
+            json={"message": text},
+            sentences=_SENTENCES,
+        )
+
+
+#: What is true afterwards, and what makes it so.
+_Step = tuple[str, Callable[[], Awaitable[None]] | None]
+
+
+def _whole(card: Card, fields: dict[str, object]) -> dict[str, object]:
+    """Write a card as a PUT needs it: with all that it would clear otherwise.
+
+    `archived` stays out: it is kept then, and Deck refuses to set what is set already.
+    """
+    kept: dict[str, object] = {
+        "title": card.title,
+        "type": card.type,
+        "owner": card.owner.uid,
+        "description": card.description,
+        "order": card.order,
+        "duedate": card.duedate,
+        "done": card.done,
+    }
+    newer = {name: getattr(card, name) for name in ("startdate", "color") if name in card.model_fields_set}
+    return {**kept, **newer, **fields}
+
+
+async def _all(steps: "Sequence[_Step]") -> None:
+    """Do one step after the other; a failure says which of them are done."""
+    done: list[str] = []
+    for sentence, step in steps:
+        try:
+            if step is not None:
+                await step()
+        except errors.NextcloudError as error:
+            if not done:
+                raise
+            raise type(error)(
+                f"Only a part was done: {', '.join(done)}. Then one more step failed (“{sentence}” is not so). {error}"
+            ) from None
+        done.append(sentence)

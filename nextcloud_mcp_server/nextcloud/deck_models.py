@@ -1,0 +1,134 @@
+"""What Deck answers: boards with stacks, cards and comments (API 1.0 of Deck 1.16)."""
+
+import hashlib
+import json
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from nextcloud_mcp_server.nextcloud.http import Answer
+
+
+class Participant(Answer):
+    """A person or a group; lists that cost Deck less name only the id."""
+
+    uid: str
+    name: str = Field(default="", validation_alias="displayname")
+
+
+def _participant(value: object) -> object:
+    return {"uid": value} if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    """Read null as nothing: what Deck did not look up is null, and PHP writes an empty map as a list."""
+    return value or []
+
+
+Person = Annotated[Participant, BeforeValidator(_participant)]
+
+
+class Label(Answer):
+    """A label of a board."""
+
+    id: int
+    title: str
+
+
+class Assignment(Answer):
+    """Somebody on a card; type 0 is a person, 1 a group, 7 a team."""
+
+    participant: Person
+    type: int = 0
+
+
+class Permissions(Answer):
+    """What the person may do on a board."""
+
+    edit: bool = Field(default=False, validation_alias="PERMISSION_EDIT")
+    manage: bool = Field(default=False, validation_alias="PERMISSION_MANAGE")
+
+
+class Card(Answer):
+    """One card, with everything that has to be sent back when it is changed.
+
+    Fields that a newer Deck has beside these are kept: a PUT that leaves one out clears it.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    id: int
+    title: str
+    description: Annotated[str, BeforeValidator(lambda value: value or "")] = ""  # pyright: ignore[reportUnknownLambdaType]
+    stack_id: int = Field(validation_alias="stackId")
+    type: str = "plain"
+    owner: Person
+    order: int = 0
+    archived: bool = False
+    done: str | None = None
+    duedate: str | None = None
+    startdate: str | None = None
+    color: str | None = None
+    labels: Annotated[list[Label], BeforeValidator(_listed)] = Field(default_factory=list[Label])
+    assigned: Annotated[list[Assignment], BeforeValidator(_listed)] = Field(
+        default_factory=list[Assignment], validation_alias="assignedUsers"
+    )
+    attachments: int | None = Field(default=None, validation_alias="attachmentCount")
+    comments: int = Field(default=0, validation_alias="commentsCount")
+    last_modified: int = Field(default=0, validation_alias="lastModified")
+
+    @property
+    def etag(self) -> str:
+        """Tell one state of the card from another.
+
+        Deck's own etag is the second of the last change, so it misses a change in the same second, and it
+        is another one for every card of a stack in which one was moved.
+        """
+        state = [
+            self.title, self.description, self.stack_id, self.archived, self.done, self.duedate, self.startdate,
+            self.color, sorted(label.id for label in self.labels),
+            sorted((one.type, one.participant.uid) for one in self.assigned),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
+
+    @property
+    def people(self) -> list[str]:
+        """The uids of the people on it; groups and teams are left out."""
+        return [one.participant.uid for one in self.assigned if one.type == 0]
+
+
+class Stack(Answer):
+    """A column of a board."""
+
+    id: int
+    title: str
+    order: int = 0
+    deleted_at: int = Field(default=0, validation_alias="deletedAt")
+    cards: Annotated[list[Card], BeforeValidator(_listed)] = Field(default_factory=list[Card])
+
+
+class Board(Answer):
+    """A board; lists leave out labels, people and stacks."""
+
+    id: int
+    title: str
+    owner: Person
+    archived: bool = False
+    deleted_at: int = Field(default=0, validation_alias="deletedAt")
+    permissions: Permissions = Field(default_factory=Permissions)
+    shared: int = 0
+    labels: Annotated[list[Label], BeforeValidator(_listed)] = Field(default_factory=list[Label])
+    people: Annotated[list[Person], BeforeValidator(_listed)] = Field(
+        default_factory=list[Participant], validation_alias="users"
+    )
+    stacks: Annotated[list[Stack], BeforeValidator(_listed)] = Field(default_factory=list[Stack])
+
+
+class Comment(Answer):
+    """A comment on a card."""
+
+    id: int
+    message: str
+    actor: str = Field(default="", validation_alias="actorDisplayName")
+    created_at: datetime = Field(validation_alias="creationDateTime")

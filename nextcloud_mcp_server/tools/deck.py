@@ -1,0 +1,259 @@
+"""Tools for the Deck app."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
+from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
+from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.tools import deck_result, file_page
+from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
+from nextcloud_mcp_server.tools.note_page import cut, folded
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+deck = Toolset("deck")
+
+#: With as many comments as come along, what a result may have.
+_MAX_TEXT_BYTES = 12_000
+_MAX_TITLE = 255
+_COMMENTS = 10
+_LISTED = 20
+
+Labels = Annotated[list[str] | None, Field(description="Titles of the board's labels; the whole list.")]
+Assignees = Annotated[list[str] | None, Field(description="User ids; the whole list.")]
+Due = Annotated[str | None, Field(description='ISO 8601; "" for none.')]
+
+
+@deck.tool("List boards", read_only=True)
+@require_provisioning("deck:read")
+async def nc_deck_list_boards(nc: Account, cursor: str | None = None) -> Boards:
+    """List the Deck boards the person can see; go on with cursor."""
+    rows = [deck_result.board_row(board) for board in await nc.deck.list_boards()]
+    start = _start(cursor)
+    shown = file_page.fit(rows[start:])
+    return Boards(boards=shown, cursor=_following(start + len(shown), len(rows)))
+
+
+@deck.tool("Show a board", read_only=True)
+@require_provisioning("deck:read")
+async def nc_deck_get_board(
+    nc: Account,
+    board_id: int,
+    *,
+    query: Annotated[str, Field(description="Only cards with these words.")] = "",
+    archived: Annotated[bool, Field(description="The archived cards instead.")] = False,
+    limit: Annotated[int, Field(ge=1, le=200)] = 100,
+    cursor: str | None = None,
+) -> BoardPage:
+    """Show a board's stacks, labels and members, and its cards in pages; go on with cursor."""
+    filters = (board_id, query, archived)
+    start = _start(cursor, *filters)
+    board = await nc.deck.board(board_id)
+    stacks = sorted(
+        await nc.deck.stacks(board_id, archived=archived), key=lambda stack: (stack.order, stack.id)
+    )
+    words = folded(query).split()
+    cards = [
+        card
+        for stack in stacks
+        for card in sorted(stack.cards, key=lambda card: (card.order, card.id))
+        if _matches(card, words)
+    ]
+    rows = file_page.fit([deck_result.card_row(card) for card in cards[start : start + limit]])
+    cursor = _following(start + len(rows), len(cards), *filters)
+    return deck_result.page(board, stacks, rows, total=len(cards), cursor=cursor)
+
+
+@deck.tool("Read a card", read_only=True)
+@require_provisioning("deck:read")
+async def nc_deck_get_card(
+    nc: Account,
+    board_id: int,
+    stack_id: int,
+    card_id: int,
+    *,
+    offset: Annotated[int, Field(ge=0)] = 0,
+    comments_offset: Annotated[int, Field(ge=0)] = 0,
+) -> CardText:
+    """Read a card: its description, in pages of bytes, its newest comments, and the etag a change needs."""
+    card = await nc.deck.card(Place(board_id, stack_id, card_id))
+    part = cut(card.description, offset=offset, limit=_MAX_TEXT_BYTES)
+    comments = (
+        await nc.deck.comments(card_id, limit=_COMMENTS, offset=comments_offset) if card.comments else []
+    )
+    return deck_result.text(card, part, comments)
+
+
+@deck.tool("Create a card")
+@require_provisioning("deck:write")
+async def nc_deck_create_card(
+    nc: Account,
+    board_id: int,
+    stack_id: int,
+    title: str,
+    *,
+    description: str = "",
+    due: Due = None,
+    labels: Labels = None,
+    assignees: Assignees = None,
+) -> CardWritten:
+    """Create a card at the end of a stack."""
+    changes = await _changes(
+        nc, board_id, title=title, description=description, due=due, labels=labels, assignees=assignees
+    )
+    return deck_result.written(await nc.deck.create(board_id, stack_id, changes))
+
+
+@deck.tool("Change a card", destructive=True)
+@require_provisioning("deck:write")
+async def nc_deck_update_card(
+    nc: Account,
+    board_id: int,
+    stack_id: int,
+    card_id: int,
+    *,
+    etag: str,
+    title: str | None = None,
+    description: Annotated[str | None, Field(description="Replaces the whole text.")] = None,
+    due: Due = None,
+    done: bool | None = None,
+    archived: bool | None = None,
+    labels: Labels = None,
+    assignees: Assignees = None,
+    comment: Annotated[str | None, Field(description="Adds a comment.")] = None,
+) -> CardWritten:
+    """Change only the given parts of a card, or mark it done, archive or comment it."""
+    given = (title, description, due, done, archived, labels, assignees, comment)
+    if all(one is None for one in given):
+        raise InvalidInput("Nothing to change: send at least one of 'title', 'done', 'comment' and so on.")
+    changes = await _changes(
+        nc,
+        board_id,
+        title=title,
+        description=description,
+        due=due,
+        done=done,
+        archived=archived,
+        labels=labels,
+        assignees=assignees,
+        comment=comment,
+    )
+    return deck_result.written(
+        await nc.deck.update(Place(board_id, stack_id, card_id), changes, if_match=etag)
+    )
+
+
+@deck.tool("Move a card", destructive=True, idempotent=True)
+@require_provisioning("deck:write")
+async def nc_deck_move_card(
+    nc: Account,
+    board_id: int,
+    stack_id: int,
+    card_id: int,
+    *,
+    etag: str,
+    to_stack_id: int,
+    position: Annotated[int | None, Field(ge=0, description="0 = top; default: the end.")] = None,
+) -> CardWritten:
+    """Move a card to another stack of its board, or to another place in its stack."""
+    stacks = {stack.id: stack.title for stack in (await nc.deck.board(board_id)).stacks}
+    if to_stack_id not in stacks:
+        known = ", ".join(f"{number} “{title}”" for number, title in list(stacks.items())[:_LISTED])
+        raise InvalidInput(f"'to_stack_id' is no stack of this board. Its stacks are: {known or 'none'}.")
+    place = Place(board_id, stack_id, card_id)
+    order = LAST if position is None else position
+    return deck_result.written(await nc.deck.move(place, to_stack_id, position=order, if_match=etag))
+
+
+@deck.tool("Delete a card", destructive=True)
+@require_provisioning("deck:write")
+async def nc_deck_delete_card(
+    nc: Account, board_id: int, stack_id: int, card_id: int, *, etag: str
+) -> CardDeleted:
+    """Delete a card; the answer says how to restore it. To put it away, archive it instead."""
+    return deck_result.deleted(await nc.deck.delete(Place(board_id, stack_id, card_id), if_match=etag))
+
+
+def _start(cursor: str | None, *filters: object) -> int:
+    here = file_page.unseal(cursor, *filters)
+    return 0 if here is None else max(0, here.number)
+
+
+def _following(seen: int, total: int, *filters: object) -> str | None:
+    return file_page.seal(Position.of(seen, ""), *filters) if seen < total else None
+
+
+def _matches(card: Card, words: Sequence[str]) -> bool:
+    text = folded(
+        "\n".join((card.title, card.description, *(label.title for label in card.labels), *card.people))
+    )
+    return all(word in text for word in words)
+
+
+async def _changes(
+    nc: Account,
+    board_id: int,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    due: str | None = None,
+    done: bool | None = None,
+    archived: bool | None = None,
+    labels: Sequence[str] | None = None,
+    assignees: Sequence[str] | None = None,
+    comment: str | None = None,
+) -> Changes:
+    """Check what is to be set; labels and people are looked up on the board."""
+    if title is not None and not 0 < len(title.strip()) <= _MAX_TITLE:
+        raise InvalidInput(f"'title' must have 1 to {_MAX_TITLE} characters.")
+    if comment is not None and not comment.strip():
+        raise InvalidInput("'comment' is empty: send its text.")
+    board = None if labels is None and assignees is None else await nc.deck.board(board_id)
+    finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
+    return Changes(
+        title=None if title is None else title.strip(),
+        description=description,
+        duedate=None if due is None else _moment(due),
+        done=finished[done],
+        archived=archived,
+        labels=None if labels is None or board is None else _label_ids(board, labels),
+        people=None if assignees is None or board is None else _uids(board, assignees),
+        comment=comment,
+    )
+
+
+def _moment(text: str) -> str:
+    """Read a due date; one without a zone is in UTC, as Deck stores it."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        raise InvalidInput("'due' must be a time such as 2026-12-24T18:00:00+01:00.") from None
+    if moment is None:
+        return ""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat(timespec="seconds")
+
+
+def _label_ids(board: Board, titles: Sequence[str]) -> list[int]:
+    known = {folded(label.title): label.id for label in board.labels}
+    missing = [title for title in titles if folded(title) not in known]
+    if missing:
+        listed = ", ".join(f"“{label.title}”" for label in board.labels[:_LISTED])
+        raise InvalidInput(f"The board has no label “{missing[0]}”. Its labels are: {listed or 'none'}.")
+    return [known[folded(title)] for title in titles]
+
+
+def _uids(board: Board, names: Sequence[str]) -> list[str]:
+    """Find people of the board by their ids or, where those are unknown, by their names."""
+    known = {person.name: person.uid for person in board.people} | {
+        person.uid: person.uid for person in board.people
+    }
+    missing = [name for name in names if name not in known]
+    if missing:
+        listed = ", ".join(person.uid for person in board.people[:_LISTED])
+        raise InvalidInput(f"“{missing[0]}” is no member of the board. Its members are: {listed}.")
+    return [known[name] for name in names]

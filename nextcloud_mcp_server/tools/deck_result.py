@@ -1,0 +1,210 @@
+"""What the tools for Deck answer."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
+from nextcloud_mcp_server.tools.note_page import TextPage
+from nextcloud_mcp_server.tools.result import Document, Result
+
+_MAX_NAMES = 200
+_NAMES = {0: "", 1: "group: ", 7: "team: "}
+
+
+class BoardRow(Result):
+    """One board."""
+
+    id: int
+    title: str
+    owner: str
+    can_edit: bool
+    archived: bool | None = None
+
+
+class Boards(Result):
+    """The boards the person can see."""
+
+    boards: list[BoardRow]
+    cursor: str | None = None
+
+
+class CardRow(Result):
+    """A card in a list, with what changing it needs."""
+
+    id: int
+    stack_id: int
+    title: str
+    etag: str
+    due: str | None = None
+    done: str | None = None
+    labels: list[str] | None = None
+    assignees: list[str] | None = None
+    comments: int | None = None
+    has_description: bool | None = None
+
+
+class StackRow(Result):
+    """A column of a board."""
+
+    id: int
+    title: str
+
+
+class BoardPage(Result):
+    """A board and a page of its cards, stack by stack; `total` counts the cards that were found."""
+
+    id: int
+    title: str
+    can_edit: bool
+    labels: list[str]
+    members: list[str]
+    stacks: list[StackRow]
+    cards: list[CardRow]
+    total: int
+    archived: bool | None = None
+    cursor: str | None = None
+
+
+class CommentRow(Result):
+    """One comment."""
+
+    by: str
+    at: datetime
+    text: str
+
+
+class CardText(Document):
+    """A card with its description as content, or a page of it; sizes and offsets are bytes."""
+
+    id: int
+    stack_id: int
+    title: str
+    etag: str
+    due: str | None = None
+    done: str | None = None
+    archived: bool | None = None
+    labels: list[str] | None = None
+    assignees: list[str] | None = None
+    attachments: int | None = None
+    comments: list[CommentRow] | None = None
+    comments_total: int
+    size: int
+    next_offset: int | None = None
+
+
+class CardWritten(Result):
+    """What the card is now."""
+
+    id: int
+    stack_id: int
+    title: str
+    etag: str
+    due: str | None = None
+    done: str | None = None
+    archived: bool | None = None
+    labels: list[str] | None = None
+    assignees: list[str] | None = None
+
+
+class CardDeleted(Result):
+    """What was deleted, and how to undo it."""
+
+    deleted: str
+    undo: str
+
+
+def board_row(board: Board) -> BoardRow:
+    """Describe a board."""
+    return BoardRow(
+        id=board.id,
+        title=board.title,
+        owner=board.owner.name or board.owner.uid,
+        can_edit=board.permissions.edit,
+        archived=board.archived or None,
+    )
+
+
+def card_row(card: Card) -> CardRow:
+    """Describe a card in a list."""
+    return CardRow(
+        id=card.id,
+        stack_id=card.stack_id,
+        title=card.title,
+        etag=card.etag,
+        due=card.duedate,
+        done=card.done,
+        labels=_labels(card),
+        assignees=_assignees(card),
+        comments=card.comments or None,
+        has_description=True if card.description else None,
+    )
+
+
+def page(
+    board: Board, stacks: Sequence[Stack], cards: list[CardRow], *, total: int, cursor: str | None
+) -> BoardPage:
+    """Describe a board with some of its cards."""
+    return BoardPage(
+        id=board.id,
+        title=board.title,
+        can_edit=board.permissions.edit,
+        labels=[label.title for label in board.labels[:_MAX_NAMES]],
+        members=[person.uid for person in board.people[:_MAX_NAMES]],
+        stacks=[StackRow(id=stack.id, title=stack.title) for stack in stacks],
+        cards=cards,
+        total=total,
+        archived=board.archived or None,
+        cursor=cursor,
+    )
+
+
+def text(card: Card, part: TextPage, comments: Sequence[Comment]) -> CardText:
+    """Show a card with its description and comments."""
+    return CardText(
+        content=part.text,
+        id=card.id,
+        stack_id=card.stack_id,
+        title=card.title,
+        etag=card.etag,
+        due=card.duedate,
+        done=card.done,
+        archived=card.archived or None,
+        labels=_labels(card),
+        assignees=_assignees(card),
+        attachments=card.attachments or None,
+        comments=[CommentRow(by=one.actor, at=one.created_at, text=one.message) for one in comments] or None,
+        comments_total=card.comments,
+        size=part.size,
+        next_offset=part.next_offset,
+    )
+
+
+def written(card: Card) -> CardWritten:
+    """Say what a card is now."""
+    return CardWritten(
+        id=card.id,
+        stack_id=card.stack_id,
+        title=card.title,
+        etag=card.etag,
+        due=card.duedate,
+        done=card.done,
+        archived=card.archived or None,
+        labels=_labels(card),
+        assignees=_assignees(card),
+    )
+
+
+def deleted(card: Card) -> CardDeleted:
+    """Say what is gone, and where it still is."""
+    return CardDeleted(
+        deleted=f"{card.title} ({card.id})",
+        undo="For some days the card can be restored in Deck: open the board's details, then “Deleted items”.",
+    )
+
+
+def _labels(card: Card) -> list[str] | None:
+    return [label.title for label in card.labels] or None
+
+
+def _assignees(card: Card) -> list[str] | None:
+    return [f"{_NAMES.get(one.type, '')}{one.participant.uid}" for one in card.assigned] or None
