@@ -27,8 +27,10 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 if TYPE_CHECKING:
+    from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
+    from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
 _OLDEST = 28
 
@@ -78,6 +80,24 @@ class Account:
     def comments(self) -> CommentsClient:
         """Comments on files."""
         return CommentsClient(self._http)
+
+    @cached_property
+    def calendar(self) -> "CalendarClient":
+        """The person's calendars."""
+        from nextcloud_mcp_server.nextcloud.calendar import (  # noqa: PLC0415 - many modules, for those who use it
+            CalendarClient,
+        )
+
+        return CalendarClient(self._http)
+
+    @cached_property
+    def tasks(self) -> "TasksClient":
+        """The person's tasks."""
+        from nextcloud_mcp_server.nextcloud.tasks import (  # noqa: PLC0415 - many modules, for those who use it
+            TasksClient,
+        )
+
+        return TasksClient(self._http)
 
     @cached_property
     def contacts(self) -> "ContactsClient":

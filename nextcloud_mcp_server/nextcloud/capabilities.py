@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
@@ -12,15 +12,27 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """Version and apps, such as "notes" or "files"; `notes_api_versions` such as ("0.2", "1.3", "1.4")."""
+    """Version and apps, such as "notes" or "files"; `notes_api_versions` such as ("0.2", "1.3", "1.4").
+
+    `timezone` is where the person is, such as "Europe/Berlin"; empty before Nextcloud 31.
+    """
 
     version: str
     apps: frozenset[str]
     notes_api_versions: tuple[str, ...] = ()
+    timezone: str = ""
 
 
 class _Version(Answer):
     string: str
+
+
+class _User(Answer):
+    timezone: str = ""
+
+
+class _Core(Answer):
+    user: _User = Field(default_factory=_User)
 
 
 class _Notes(Answer):
@@ -64,4 +76,16 @@ class CapabilitiesClient:
         files = data.capabilities.get("files")
         told = _Files.model_validate(files) if isinstance(files, dict) else _Files()
         apps = frozenset(data.capabilities) | ({"files_versions"} if told.versioning else set[str]())
-        return ServerCapabilities(version=data.version.string, apps=apps, notes_api_versions=tuple(versions))
+        return ServerCapabilities(
+            version=data.version.string,
+            apps=apps,
+            notes_api_versions=tuple(versions),
+            timezone=_timezone(data.capabilities.get("core")),
+        )
+
+
+def _timezone(core: object) -> str:
+    try:
+        return _Core.model_validate(core).user.timezone
+    except ValidationError:
+        return ""

@@ -30,6 +30,7 @@ _NAMESPACES: Final = {
     "d": "DAV:",
     "oc": "http://owncloud.org/ns",
     "nc": "http://nextcloud.org/ns",
+    "cal": "urn:ietf:params:xml:ns:caldav",
     "card": "urn:ietf:params:xml:ns:carddav",
 }
 #: The namespaces, for the first element of a body.

@@ -55,6 +55,7 @@ class _Element(Protocol):
     def __delitem__(self, index: slice) -> None: ...
     def getroottree(self) -> _Tree: ...
     def iterdescendants(self) -> "Iterator[_Element]": ...
+    def get(self, key: str) -> str | None: ...
 
 
 class _Parser(Protocol):
@@ -204,7 +205,11 @@ def _response(element: _Element) -> DavResponse:
                 if (text := each.text) and not text.isspace():
                     texts[each.tag] = text.strip()
                 elif len(each):
-                    inner[each.tag] = [(inside.tag, inside.text or "") for inside in each.iterdescendants()]
+                    # `<cal:comp name="VTODO"/>` says what it has to say in its name (RFC 4791 §5.2.3).
+                    inner[each.tag] = [
+                        (inside.tag, inside.text or inside.get("name") or "")
+                        for inside in each.iterdescendants()
+                    ]
         elif tag == _HREF:
             href = (child.text or "").strip()
     return DavResponse(href, texts, inner)

@@ -150,7 +150,7 @@ class VCard:
         self.add(f"{group}.X-ABLabel:", escape(label))
 
     def _written(self, head: str, value: str) -> Line:
-        return Line.read(_fold(head + value, self._newline))
+        return Line.read(fold(head + value, self._newline))
 
 
 def escape(text: str) -> str:
@@ -169,7 +169,8 @@ def split(value: str, separator: str) -> list[str]:
     return re.findall(rf"(?:^|{separator})((?:\\.|[^{separator}\\]|\\\Z)*)", value, re.DOTALL)
 
 
-def _fold(text: str, newline: str) -> str:
+def fold(text: str, newline: str) -> str:
+    """Write a line, over several where it is longer than others read."""
     parts: list[str] = []
     data, limit = text.encode(), _FOLD
     while len(data) > limit:

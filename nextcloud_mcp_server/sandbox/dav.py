@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from nextcloud_mcp_server.sandbox.calendars import CalendarRequest, answer_principal, no_home
 from nextcloud_mcp_server.sandbox.contacts import ContactsRequest
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.dav_files import FilesRequest
@@ -94,9 +95,6 @@ class DavEndpoint:
 
     async def _answer_area(self, request: Request, user: User, area: str, rest: Sequence[str]) -> Response:
         match area:
-            case "addressbooks" if rest[:2] == ["users", user.uid]:
-                base = f"{self._base}/addressbooks/users"
-                return await ContactsRequest(request, self._context.state, user, rest[2:], base).answer()
             case "uploads" if rest and rest[0] == user.uid:
                 place = self._place(user, f"{self._base}/files/{user.uid}")
                 return await UploadRequest(request, user, place, rest[1:], dict(_HEADERS)).answer()
@@ -110,6 +108,23 @@ class DavEndpoint:
                     request, user, self._context.state, base=self._base, headers=dict(_HEADERS)
                 )
                 return await labels.answer(area, rest)
+            case _:
+                return await self._answer_groupware(request, user, area, rest)
+
+    async def _answer_groupware(
+        self, request: Request, user: User, area: str, rest: Sequence[str]
+    ) -> Response:
+        match area:
+            case "calendars" if rest:
+                if rest[0] != user.uid:
+                    raise no_home(rest[0])
+                base = f"{self._base}/calendars"
+                return await CalendarRequest(request, self._context.state, user, rest[1:], base).answer()
+            case "principals" if rest == ["users", user.uid] and request.method == "PROPFIND":
+                return answer_principal(user, parse_wanted(await read_body(request)), base=self._base)
+            case "addressbooks" if rest[:2] == ["users", user.uid]:
+                base = f"{self._base}/addressbooks/users"
+                return await ContactsRequest(request, self._context.state, user, rest[2:], base).answer()
             case _:
                 raise not_found(f"File not found: {area} in 'root'")
 

@@ -12,6 +12,7 @@ OC = "http://owncloud.org/ns"
 NC = "http://nextcloud.org/ns"
 SABRE = "http://sabredav.org/ns"
 CARD = "urn:ietf:params:xml:ns:carddav"
+CAL = "urn:ietf:params:xml:ns:caldav"
 
 XML_TYPE = "application/xml; charset=utf-8"
 EMPTY_TYPE = "text/html; charset=UTF-8"
@@ -21,7 +22,7 @@ FEATURES = (
 )
 LEGACY_FEATURES = "1, 3, extended-mkcol, nextcloud-checksum-update"
 
-_PREFIXES = {DAV: "d", SABRE: "s", CARD: "card", OC: "oc", NC: "nc"}
+_PREFIXES = {DAV: "d", SABRE: "s", CAL: "cal", CARD: "card", OC: "oc", NC: "nc"}
 _STATUS_LINES = {
     200: "HTTP/1.1 200 OK",
     403: "HTTP/1.1 403 Forbidden",

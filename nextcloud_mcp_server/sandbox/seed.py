@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
 from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
@@ -107,6 +108,7 @@ def seed(state: State) -> None:
     _add_labels(state, alice)
     _add_contacts(state, alice)
     _add_board(state)
+    seed_calendars(state)
 
 
 def _add_labels(state: State, user: User) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
+from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.node import Tag
@@ -66,6 +67,7 @@ class User:
     notes_mode: str = "rich"
     # When each note was last seen to change: note id → (etag, Unix time).
     note_syncs: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]], repr=False)
+    calendars: dict[str, StoredCalendar] = field(default_factory=new_calendars, repr=False)
     address_books: dict[str, StoredBook] = field(default_factory=new_books, repr=False)
     uploads: dict[str, Upload] = field(default_factory=dict[str, Upload], repr=False)
     files_factory: Callable[["User"], FileTree] | None = field(default=None, repr=False)

@@ -127,6 +127,9 @@ def _object(arguments: dict[str, Any]) -> str:
         "title",
         "book",
         "contact_id",
+        "calendar",
+        "event_id",
+        "task_id",
         "board_id",
         "card_id",
     )

@@ -65,6 +65,8 @@ _DAV_VARIABLE = frozenset(
         "quota-available-bytes",
         "upload_time",
         "creation_time",
+        "sync-token",
+        "getctag",
         "trashbin-deletion-time",
         "has-preview",
     }

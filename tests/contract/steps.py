@@ -52,6 +52,8 @@ async def clean(server: Server) -> None:
             await send("DELETE", f"/remote.php/dav/uploads/{person}/{upload}", person=person)
         for board in (await send("GET", BOARDS, person=person, headers=JSON)).json():
             await send("DELETE", f"{BOARDS}/{board['id']}", person=person, headers=JSON)
+        no_trash = {"X-NC-CalDAV-No-Trashbin": "1"}
+        await send("DELETE", f"/remote.php/dav/calendars/{person}/rec-cal/", person=person, headers=no_trash)
 
 
 async def learn_names(session: Session) -> None:

@@ -2,6 +2,7 @@ import pytest
 
 from tests.contract import account_table, contacts_table, deck_table, oauth_table, webdav_table
 from tests.contract.account_table import ACCOUNTS
+from tests.contract.calendar_table import CALENDARS
 from tests.contract.compare import Comparison
 from tests.contract.contacts_table import CONTACTS
 from tests.contract.deck_table import DECK
@@ -14,7 +15,7 @@ from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
 from tests.contract.webdav_table import WEBDAV
 
-TABLE: Table = {**WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK}
+TABLE: Table = {**WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS}
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,

@@ -1,0 +1,380 @@
+"""Changes calendar objects: a whole series or one of its occurrences, and only what is to change."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import moments, recurrence, zones
+from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable, escape
+from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
+from nextcloud_mcp_server.nextcloud.rule import Rule
+
+PRODUCT: Final = "-//Nextcloud MCP server//EN"
+_RECURRING: Final = ("RRULE", "RDATE", "EXDATE", "EXRULE")
+_HOUR: Final = timedelta(hours=1)
+#: The parts of a rule that say on which day it falls.
+_DAY_PARTS: Final = ("BYDAY=", "BYMONTHDAY=", "BYMONTH=", "BYYEARDAY=", "BYWEEKNO=")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What to change of an event; None stays, an empty text goes. `end` is the first moment or day after it."""
+
+    title: str | None = None
+    start: Moment | None = None
+    end: Moment | None = None
+    location: str | None = None
+    description: str | None = None
+    rule: str | None = None
+    attendees: list[str] | None = None
+    categories: list[str] | None = None
+
+    @property
+    def any(self) -> bool:
+        """Tell whether anything is to change."""
+        return self != Changes()
+
+
+def new_object(kind: str, uid: str, now: datetime) -> tuple[Component, Component]:
+    """Make a calendar object with one component of a kind, and nothing in that yet."""
+    whole = Component.empty("VCALENDAR")
+    whole.set("VERSION", "2.0")
+    whole.set("PRODID", PRODUCT)
+    made = Component.empty(kind)
+    made.set("UID", uid)
+    made.set("CREATED", _utc(now))
+    whole.add(made)
+    stamp(made, now)
+    return whole, made
+
+
+def new_event(
+    uid: str, changes: Changes, *, now: datetime, organizer: str, reminder: int | None
+) -> Component:
+    """Write an event of these fields.
+
+    Raises:
+        InvalidInput: They do not fit together.
+    """
+    whole, event = new_object("VEVENT", uid, now)
+    if changes.start is None:
+        raise errors.InvalidInput("'start' is missing: an event needs one.")
+    event.add(moments.line("DTSTART", changes.start))
+    event.add(moments.line("DTEND", _after(changes.start)))
+    _apply(whole, event, changes, organizer=organizer)
+    if reminder is not None:
+        alarm = Component.empty("VALARM")
+        for name, value in (
+            ("ACTION", "DISPLAY"),
+            ("TRIGGER", f"-PT{reminder}M"),
+            ("DESCRIPTION", "Reminder"),
+        ):
+            alarm.set(name, value)
+        event.add(alarm)
+    return whole
+
+
+def change_all(whole: Component, series: Series, changes: Changes, *, now: datetime, organizer: str) -> None:
+    """Change an event that does not recur, or all of one that does.
+
+    Raises:
+        InvalidInput: The fields do not fit together, or not to it.
+    """
+    core = series.core
+    if core is None:
+        raise errors.InvalidInput("Only single occurrences of it are known here: send 'occurrence' too.")
+    before, length = series.start, len(list(core.every("RRULE")))
+    if changes.start is not None and series.recurs and changes.rule is None:
+        _check_day(core, before, changes.start)
+    exceptions = _Exceptions.of(series)
+    _apply(whole, core, changes, organizer=organizer)
+    if changes.rule == "" and length:
+        core.remove("EXDATE")
+        for one in series.exceptions():
+            whole.replace(one, None)
+    elif changes.start is not None:
+        exceptions.follow(Series(whole, "VEVENT"), whole)
+    stamp(core, now)
+    count_up(core)
+
+
+def change_one(
+    whole: Component,
+    series: Series,
+    occurrence: Occurrence,
+    changes: Changes,
+    *,
+    now: datetime,
+    organizer: str,
+) -> None:
+    """Change one occurrence of a series; it gets a component of its own unless it has one.
+
+    Raises:
+        InvalidInput: The fields do not fit together, or not to it.
+    """
+    if changes.rule is not None:
+        raise errors.InvalidInput("'rrule' belongs to the whole series: send it without 'occurrence'.")
+    one = single(whole, series, occurrence)
+    _apply(whole, one, changes, organizer=organizer)
+    stamp(one, now)
+    count_up(one)
+
+
+def single(whole: Component, series: Series, occurrence: Occurrence) -> Component:
+    """Give the component that is about one occurrence alone, and make it if there is none."""
+    core, id_ = series.core, occurrence.id
+    if id_ is None or core is None or occurrence.component is not core:
+        return occurrence.component
+    one = core.copy()
+    for name in _RECURRING:
+        one.remove(name)
+    _set_time(one, "DTSTART", occurrence.start, series)
+    if one.first("DTEND") is not None:
+        _set_time(one, "DTEND", occurrence.end, series)
+    one.add(_like_start(core, "RECURRENCE-ID", [id_]))
+    _take_back(core, series, id_)
+    whole.add(one)
+    return one
+
+
+def remove_one(whole: Component, series: Series, occurrence: Occurrence, *, now: datetime) -> None:
+    """Take one occurrence out of a series, with what was changed of it."""
+    core, id_ = series.core, occurrence.id
+    if core is None or id_ is None:
+        raise errors.InvalidInput("It does not recur: delete it without 'occurrence'.")
+    key = series.key(id_)
+    for moment, one in series.changed().items():
+        if moment == key:
+            whole.replace(one, None)
+    core.add(_like_start(core, "EXDATE", [id_]))
+    stamp(core, now)
+    count_up(core)
+
+
+def answer(components: Iterable[Component], addresses: list[str], status: str, *, now: datetime) -> None:
+    """Write the person's answer to an invitation.
+
+    Raises:
+        InvalidInput: They are not among the invited.
+    """
+    mine = {address.lower().rstrip("/") for address in addresses}
+    answered = 0
+    for one in components:
+        for line in list(one.every("ATTENDEE")):
+            if line.value.strip().lower().rstrip("/") in mine:
+                one.replace(line, line.with_parameter("PARTSTAT", status).with_parameter("RSVP", None))
+                answered += 1
+        stamp(one, now)
+    if not answered:
+        raise errors.InvalidInput(
+            "The person is not among the invited of this event, so there is nothing to answer."
+        )
+
+
+def checked_rule(text: str, start: Moment) -> str:
+    """Check a rule and write it as it is stored; a date in UNTIL is meant to the end of that day.
+
+    Raises:
+        InvalidInput: It is none, or cannot be for something that begins then.
+    """
+    try:
+        rule = Rule(text.removeprefix("RRULE:"), start)
+        next(rule.between(moments.on_clock(start), moments.on_clock(start) + 3660 * DAY), None)
+    except Unreadable as wrong:
+        raise errors.InvalidInput(
+            f"'rrule' is not accepted: {wrong}. Send one such as FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=2026-12-31."
+        ) from None
+    if rule.until is None or rule.counts:
+        if rule.until is not None:
+            raise errors.InvalidInput("'rrule' cannot hold both UNTIL and COUNT.")
+        return rule.written("")
+    if not isinstance(start, datetime):
+        return rule.written(f"{rule.until:%Y%m%d}")
+    if start.tzinfo is None:
+        return rule.written(f"{rule.until:%Y%m%dT%H%M%S}")
+    return rule.written(_utc(rule.until.replace(tzinfo=start.tzinfo)))
+
+
+def _apply(whole: Component, one: Component, changes: Changes, *, organizer: str) -> None:
+    series = Series(whole, one.name)
+    if changes.start is not None or changes.end is not None:
+        _move(whole, one, series, changes)
+    for name, text in (
+        ("SUMMARY", changes.title), ("LOCATION", changes.location), ("DESCRIPTION", changes.description),
+    ):  # fmt: skip
+        if text is not None:
+            one.set_text(name, text)
+    if changes.rule:
+        one.set("RRULE", checked_rule(changes.rule, series.times(one)[0]))
+    elif changes.rule is not None:
+        for name in ("RRULE", "RDATE"):
+            one.remove(name)
+    if changes.categories is not None:
+        set_categories(one, changes.categories)
+    if changes.attendees is not None:
+        _invite(one, changes.attendees, organizer)
+
+
+def set_categories(one: Component, categories: list[str]) -> None:
+    """Set the categories, each trimmed; without any the property goes."""
+    one.remove("CATEGORIES")
+    if names := [name.strip() for name in categories if name.strip()]:
+        one.set("CATEGORIES", ",".join(escape(name) for name in names))
+
+
+def _move(whole: Component, one: Component, series: Series, changes: Changes) -> None:
+    old_start, old_end = series.times(one)
+    start = old_start if changes.start is None else changes.start
+    if changes.end is not None:
+        end = changes.end
+    elif recurrence.is_alike(start, old_start):
+        end = recurrence.after(start, recurrence.length(old_start, old_end), old_end)
+    else:
+        end = _after(start)
+    if not recurrence.is_alike(start, end):
+        raise errors.InvalidInput("'start' and 'end' must both be dates, or both be times: send both.")
+    if end < start or (end == start and not isinstance(start, datetime)):
+        raise errors.InvalidInput("'end' is before 'start': send a later one.")
+    if changes.start is not None:
+        _set_time(one, "DTSTART", start, series)
+    if one.first("DURATION") is None or changes.end is not None or not recurrence.is_alike(start, old_start):
+        one.remove("DURATION")
+        if changes.end is not None or one.first("DTEND") is not None:
+            _set_time(one, "DTEND", end, series)
+    for moment in (start, end):
+        describe_zone(whole, moment)
+
+
+def _set_time(one: Component, name: str, moment: Moment, series: Series) -> None:
+    """Write a time; in a zone that only the object itself explains, with the name it has there."""
+    old = one.first(name)
+    if old is not None and isinstance(moment, datetime):
+        before = moments.of(old, series.zones)
+        if isinstance(before, datetime) and before.tzinfo is moment.tzinfo:
+            one.set(old.head, moments.written(moment))
+            return
+    one.set(f"{name}{moments.parameters(moment)}", moments.written(moment))
+
+
+def describe_zone(whole: Component, moment: Moment) -> None:
+    """See that the zone of a time is described in the object (RFC 5545 §3.6.5)."""
+    if not isinstance(moment, datetime) or not isinstance(moment.tzinfo, ZoneInfo):
+        return
+    zone = moment.tzinfo
+    if all(each.text("TZID") != zone.key for each in whole.components("VTIMEZONE")):
+        first = next(index for index, each in enumerate(whole.items) if isinstance(each, Component))
+        whole.items.insert(first, zones.describe(zone, moment.year))
+
+
+def _after(start: Moment) -> Moment:
+    return start + (_HOUR if isinstance(start, datetime) else DAY)
+
+
+def _check_day(core: Component, before: Moment, start: Moment) -> None:
+    moved = moments.on_clock(start).date() != moments.on_clock(before).date()
+    if moved and any(part in line.value.upper() for line in core.every("RRULE") for part in _DAY_PARTS):
+        raise errors.InvalidInput(
+            "The rule of this series names its days, so moving it to another day needs the new 'rrule' too."
+        )
+
+
+def _like_start(core: Component, name: str, values: Iterable[Moment]) -> Line:
+    """Write times as the start of the series is written: with its type and in its zone."""
+    start = core.first("DTSTART")
+    head = "" if start is None else start.parameters
+    return Line.of(f"{name}{head}", ",".join(moments.written(value) for value in values), core.newline)
+
+
+def _take_back(core: Component, series: Series, id_: Moment) -> None:
+    """Let an occurrence that was taken out be one again."""
+    for line in list(core.every("EXDATE")):
+        values = [value for value, _ in moments.every(line, series.zones)]
+        kept = [value for value in values if series.key(value) != series.key(id_)]
+        if len(kept) < len(values):
+            new = Line.of(line.head, ",".join(map(moments.written, kept)), core.newline) if kept else None
+            core.replace(line, new)
+
+
+class _Exceptions:
+    """What names single occurrences of a series, to follow it when it moves."""
+
+    def __init__(self, start: Moment, changed: dict[datetime, Component], removed: set[datetime]) -> None:
+        self._start = start
+        self._changed = changed
+        self._removed = removed
+
+    @classmethod
+    def of(cls, series: Series) -> "_Exceptions":
+        return cls(series.start, series.changed(), series.removed())
+
+    def follow(self, series: Series, whole: Component) -> None:
+        """Name them anew after the start of the series has moved; what had not been moved alone moves along."""
+        core, start = series.core, series.start
+        if core is None or not (self._changed or self._removed):
+            return
+        if not recurrence.is_alike(start, self._start):
+            raise errors.InvalidInput(
+                "Single occurrences of this series were changed or deleted, so it cannot change between all-day and "
+                "timed: create a new series and delete this one."
+            )
+        shift = moments.on_clock(start) - moments.on_clock(self._start)
+        if self._removed:
+            core.remove("EXDATE")
+            core.add(
+                _like_start(core, "EXDATE", [series.restored(key + shift) for key in sorted(self._removed)])
+            )
+        for key, one in self._changed.items():
+            old_id = one.first("RECURRENCE-ID")
+            new_id = _like_start(core, "RECURRENCE-ID", [series.restored(key + shift)])
+            if old_id is not None:
+                one.replace(old_id, new_id)
+            if moments.on_clock(moments.like(series.times(one)[0], self._start)) == key:
+                _move(whole, one, series, Changes(start=series.restored(key + shift)))
+
+
+def _invite(one: Component, attendees: list[str], organizer: str) -> None:
+    """Set who is invited; whoever was stays as they are, with their answer."""
+    if attendees and not organizer:
+        raise errors.InvalidInput(
+            "Inviting needs an e-mail address of one's own: the person sets it in Nextcloud."
+        )
+    wanted = {f"mailto:{_address(each)}": each for each in attendees}
+    for line in list(one.every("ATTENDEE")):
+        if wanted.pop(line.value.strip().lower(), None) is None:
+            one.replace(line, None)
+    for address in wanted:
+        one.add(
+            Line.of(
+                "ATTENDEE;CUTYPE=INDIVIDUAL;ROLE=REQ-PARTICIPANT;PARTSTAT=NEEDS-ACTION;RSVP=TRUE", address
+            )
+        )
+    if attendees and one.first("ORGANIZER") is None:
+        one.add(Line.of("ORGANIZER", organizer))
+
+
+def _address(text: str) -> str:
+    address = text.strip().removeprefix("mailto:").lower()
+    name, at, host = address.partition("@")
+    if not (name and at and host) or any(each in address for each in ' ,;:"<>\\\r\n\t') or "@" in host:
+        raise errors.InvalidInput("'attendees' must be e-mail addresses such as ana@example.org.")
+    return address
+
+
+def stamp(one: Component, now: datetime) -> None:
+    """Say when it was changed."""
+    for name in ("DTSTAMP", "LAST-MODIFIED"):
+        one.set(name, _utc(now))
+
+
+def count_up(one: Component) -> None:
+    """Say that this is a newer state than what others have been sent."""
+    text = one.text("SEQUENCE")
+    one.set("SEQUENCE", str(int(text) + 1 if text.isdecimal() and len(text) < len("100000000") else 1))
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"

@@ -1,0 +1,164 @@
+"""Times of calendar objects: dates that belong to no zone, moments in a zone, times that float."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.ical import Line, Unreadable
+from nextcloud_mcp_server.nextcloud.zones import Zones
+
+#: A date, a moment with its zone, or (a datetime without one) a time that floats: it is the same on every clock.
+Moment = date | datetime
+
+DAY: Final = timedelta(days=1)
+_VALUE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(Z?))?")
+_DURATION = re.compile(
+    r"([+-]?)P(?:(\d{1,6})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?"
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+#: Seconds of a clock, the last of which a leap second takes.
+_LAST_SECOND: Final = 59
+
+
+def is_timed(moment: Moment) -> bool:
+    """Tell a moment or a floating time from a date."""
+    return isinstance(moment, datetime)
+
+
+def parse(value: str, zone: tzinfo | None) -> Moment:
+    """Read one value such as `20261127` or `20261127T100000Z`.
+
+    Raises:
+        Unreadable: There is no such date or time.
+    """
+    found = _VALUE.fullmatch(value.strip())
+    if found is None:
+        raise Unreadable("a time is none")
+    year, month, day, *clock = found.groups()
+    try:
+        that_day = date(int(year), int(month), int(day))
+        if clock[0] is None:
+            return that_day
+        hour, minute, second, utc = clock
+        that_time = time(int(hour), int(minute), min(int(second), _LAST_SECOND))
+    except ValueError:
+        raise Unreadable("a time is none") from None
+    return datetime.combine(that_day, that_time, UTC if utc else zone)
+
+
+def of(line: Line, zones: Zones) -> Moment:
+    """Read a line that holds one time."""
+    tzid = line.parameter("TZID")
+    return parse(line.value, zones.get(tzid) if tzid else None)
+
+
+def every(line: Line, zones: Zones) -> list[tuple[Moment, Moment | timedelta | None]]:
+    """Read a line that holds several times; of a period the end or the length too."""
+    tzid = line.parameter("TZID")
+    zone = zones.get(tzid) if tzid else None
+    found: list[tuple[Moment, Moment | timedelta | None]] = []
+    for value in filter(None, line.value.split(",")):
+        start, slash, end = value.partition("/")
+        until = None if not slash else duration(end) if "P" in end else parse(end, zone)
+        found.append((parse(start, zone), until))
+    return found
+
+
+def duration(value: str) -> timedelta:
+    """Read a length of time such as `PT1H30M` or `-P1D`.
+
+    Raises:
+        Unreadable: It is none.
+    """
+    found = _DURATION.fullmatch(value.strip().upper())
+    if found is None:
+        raise Unreadable("a duration is none")
+    sign, *numbers = found.groups()
+    weeks, days, hours, minutes, seconds = (int(number or 0) for number in numbers)
+    length = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return -length if sign == "-" else length
+
+
+def written(moment: Moment) -> str:
+    """Write a value; its zone belongs into the head of the line."""
+    if not isinstance(moment, datetime):
+        return f"{moment:%Y%m%d}".rjust(8, "0")
+    value = f"{moment:%Y%m%dT%H%M%S}".rjust(15, "0")
+    return f"{value}Z" if moment.tzinfo is UTC else value
+
+
+def line(name: str, moment: Moment) -> Line:
+    """Write a line with one time, in its own zone."""
+    return Line.of(f"{name}{parameters(moment)}", written(moment))
+
+
+def parameters(moment: Moment) -> str:
+    """Write what belongs into the head of a line beside the name."""
+    if not isinstance(moment, datetime):
+        return ";VALUE=DATE"
+    return f";TZID={moment.tzinfo.key}" if isinstance(moment.tzinfo, ZoneInfo) else ""
+
+
+def like(moment: Moment, model: Moment) -> Moment:
+    """Say a time as another one is said: as a date, in its zone, or floating."""
+    if not isinstance(model, datetime):
+        return moment.date() if isinstance(moment, datetime) else moment
+    if not isinstance(moment, datetime):
+        return datetime.combine(moment, model.time(), model.tzinfo)
+    if moment.tzinfo is None or model.tzinfo is None:
+        return moment.replace(tzinfo=model.tzinfo)
+    return moment.astimezone(model.tzinfo)
+
+
+def on_clock(moment: Moment) -> datetime:
+    """Give what a clock at its place shows."""
+    if isinstance(moment, datetime):
+        return moment.replace(tzinfo=None)
+    return datetime.combine(moment, time())
+
+
+def instant(moment: Moment, zone: tzinfo) -> datetime:
+    """Give the moment itself; a date begins, and a floating time is, by this zone's clock."""
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment
+    return on_clock(moment).replace(tzinfo=zone)
+
+
+def plus(moment: Moment, length: timedelta) -> Moment:
+    """Go on by what the clock shows: a day later it is the same time, whatever the zone does that night."""
+    return moment + length
+
+
+def shown(moment: Moment) -> str:
+    """Write a time for a reader, in ISO 8601."""
+    return moment.isoformat()
+
+
+def given(name: str, text: str, zone: tzinfo) -> Moment:
+    """Take a date or time that somebody gave; without an offset it is by this zone's clock.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    try:
+        if _DATE.fullmatch(text.strip()):
+            return date.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip()).replace(microsecond=0)
+        found = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
+        # Everything is compared somewhere as UTC, where the first and the last day of time do not exist.
+        found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise errors.InvalidInput(
+            f"'{name}' must be a date such as 2026-11-27 or a time such as 2026-11-27T15:00."
+        ) from None
+    return found
+
+
+def offset(text: str) -> tzinfo | None:
+    """Give the offset that somebody gave with a time; None when there is none."""
+    try:
+        return datetime.fromisoformat(text.strip()).tzinfo
+    except ValueError:
+        return None

@@ -1,0 +1,256 @@
+"""Expands what recurs (RFC 5545 §3.8.5), in the zone of what recurs.
+
+Rules are run on the clock of that zone, not on UTC, so that a weekly meeting stays at its hour when the
+clocks change.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from nextcloud_mcp_server.nextcloud import moments
+from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
+from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.rule import Rule
+from nextcloud_mcp_server.nextcloud.zones import Zones
+
+#: The most that one series may add to one answer.
+MOST_OCCURRENCES: Final = 2_000
+#: The longest that one of a series may take and still be found from its end.
+_LONGEST: Final = timedelta(days=36_500)
+
+
+class Occurrence(NamedTuple):
+    """One time that something takes place; `end` is the first moment, or day, after it.
+
+    `component` says what it is about. `id` is there if it is one of a series: when it was to begin.
+    """
+
+    component: Component
+    start: Moment
+    end: Moment
+    id: Moment | None = None
+
+
+class Series:
+    """Everything that one calendar object says about its events, or its tasks."""
+
+    def __init__(self, whole: Component, kind: str) -> None:
+        self.zones = Zones(whole)
+        self.kind = kind
+        found = list(whole.components(kind))
+        cores = [each for each in found if each.first("RECURRENCE-ID") is None]
+        self.core = max(cores, key=_sequence) if cores else None
+        self._changed = [each for each in found if each.first("RECURRENCE-ID") is not None]
+        if not found:
+            raise Unreadable(f"it holds no {kind}")
+
+    @cached_property
+    def start(self) -> Moment:
+        """When the first one begins."""
+        return self.times(self.core or self._changed[0])[0]
+
+    @property
+    def recurs(self) -> bool:
+        """Tell whether there is, or was, more than one."""
+        core = self.core
+        return core is None or any(core.first(name) is not None for name in ("RRULE", "RDATE"))
+
+    def time(self, component: Component, name: str) -> Moment | None:
+        """Read one time of a component; None when it has none.
+
+        Raises:
+            Unreadable: It says what cannot be.
+        """
+        line = component.first(name)
+        return None if line is None else moments.of(line, self.zones)
+
+    def times(self, component: Component) -> tuple[Moment, Moment]:
+        """Read when a component begins, and the first moment or day after it.
+
+        Raises:
+            Unreadable: It does not say, or says what cannot be.
+        """
+        line = component.first("DTSTART") or (component.first("DUE") if self.kind == "VTODO" else None)
+        if line is None:
+            raise Unreadable("it does not say when it begins")
+        start = moments.of(line, self.zones)
+        end = self._end(component, start)
+        return start, max(start, end)
+
+    def _end(self, component: Component, start: Moment) -> Moment:
+        line = component.first("DUE" if self.kind == "VTODO" else "DTEND")
+        if line is not None:
+            end = moments.of(line, self.zones)
+            return end if is_alike(end, start) else moments.like(end, start)
+        line = component.first("DURATION")
+        if line is not None:
+            length = moments.duration(line.value)
+            return start + (length if isinstance(start, datetime) else timedelta(days=length.days))
+        return start if isinstance(start, datetime) else start + DAY
+
+    def changed(self) -> dict[datetime, Component]:
+        """Give the occurrences that were changed, by when they were to begin, on the clock of the series."""
+        return {self.key(moments.of(line, self.zones)): one for one, line in self._exceptions()}
+
+    def exceptions(self) -> list[Component]:
+        """Give the components that are about one occurrence each."""
+        return self._changed
+
+    def _exceptions(self) -> Iterator[tuple[Component, Line]]:
+        for one in self._changed:
+            if (line := one.first("RECURRENCE-ID")) is not None:
+                yield one, line
+
+    def key(self, moment: Moment) -> datetime:
+        """Say which occurrence is meant, whatever zone or type it is named in."""
+        return moments.on_clock(self.named(moment))
+
+    def named(self, moment: Moment) -> Moment:
+        """Name an occurrence as the series names its own: with its type and in its zone."""
+        return moments.like(moment, self.start)
+
+    def removed(self) -> set[datetime]:
+        """Give the occurrences that were taken out."""
+        lines: Iterable[Line] = () if self.core is None else self.core.every("EXDATE")
+        return {self.key(one) for line in lines for one, _ in moments.every(line, self.zones)}
+
+    def between(
+        self, low: datetime, high: datetime, zone: tzinfo, *, even_removed: bool = False
+    ) -> list[Occurrence]:
+        """List what takes place in a range; of what is too much the first `MOST_OCCURRENCES` and one.
+
+        `zone` is where the reader is: dates and floating times are by their clock.
+
+        Raises:
+            Unreadable: It cannot be said.
+        """
+        changed = self.changed()
+        removed = set[datetime]() if even_removed else self.removed()
+        found: list[Occurrence] = []
+        for key, one in self._regular(low, high, zone):
+            if key not in removed and key not in changed:
+                found.append(one)
+                if len(found) > MOST_OCCURRENCES:
+                    break
+        for key, component in changed.items():
+            one = Occurrence(component, *self.times(component), self.restored(key))
+            gone = key in removed or component.text("STATUS").upper() == "CANCELLED"
+            if not gone and takes_place(one, low, high, zone):
+                found.append(one)
+        return found
+
+    def restored(self, key: datetime) -> Moment:
+        """Make a name of a clock time again."""
+        start = self.start
+        return key.replace(tzinfo=start.tzinfo) if isinstance(start, datetime) else key.date()
+
+    def _regular(self, low: datetime, high: datetime, zone: tzinfo) -> Iterator[tuple[datetime, Occurrence]]:
+        """Yield what the rules give in the range, without looking at exceptions."""
+        core = self.core
+        if core is None:
+            return
+        start, end = self.times(core)
+        if not self.recurs:
+            if takes_place(one := Occurrence(core, start, end), low, high, zone):
+                yield moments.on_clock(start), one
+            return
+        long = length(start, end)
+        place = start.tzinfo if isinstance(start, datetime) and start.tzinfo is not None else zone
+        first, last = (each.astimezone(place).replace(tzinfo=None) for each in (low, high))
+        later = self._from_then_on()
+        for clock, until in self._clocks(core, start, first - min(long, _LONGEST) - DAY, last + DAY):
+            begin = self.restored(clock)
+            if later or until is not None:
+                one = self._varied(core, begin, clock, until, later)
+            else:
+                one = Occurrence(core, begin, after(begin, long, end), begin)
+                # Well inside, no zone matters; it would take as long as all the rest.
+                if first + DAY < clock < last - DAY:
+                    yield clock, one
+                    continue
+            if takes_place(one, low, high, zone):
+                yield clock, one
+
+    def _varied(
+        self,
+        core: Component,
+        begin: Moment,
+        clock: datetime,
+        until: Moment | timedelta | None,
+        later: list[tuple[datetime, Component]],
+    ) -> Occurrence:
+        """Say when one is that has a length of its own, or follows a change that holds from then on."""
+        key, component = max((each for each in later if each[0] <= clock), default=(clock, core), key=_first)
+        start, end = self.times(component)
+        long = length(start, end)
+        if until is not None:
+            long = until if isinstance(until, timedelta) else length(begin, moments.like(until, begin))
+        moved = begin if component is core else begin + (moments.on_clock(start) - key)
+        return Occurrence(component, moved, after(moved, long, end), begin)
+
+    def _from_then_on(self) -> list[tuple[datetime, Component]]:
+        """List the changes that hold for all that follow too (RFC 5545 §3.2.13)."""
+        found = [
+            (self.key(moments.of(line, self.zones)), one)
+            for one, line in self._exceptions()
+            if line.parameter("RANGE").upper() == "THISANDFUTURE"
+        ]
+        return sorted(found, key=_first)
+
+    def _clocks(
+        self, core: Component, start: Moment, low: datetime, high: datetime
+    ) -> Iterator[tuple[datetime, Moment | timedelta | None]]:
+        """Yield the clock times, each once: the start, what rules give, what is listed."""
+        clock = moments.on_clock(start)
+        seen = {clock}
+        yield clock, None
+        for line in core.every("RDATE"):
+            for one, until in moments.every(line, self.zones):
+                if (key := self.key(one)) not in seen:
+                    seen.add(key)
+                    yield key, until
+        for line in core.every("RRULE"):
+            for key in Rule(line.value, start).between(low, high):
+                if key not in seen:
+                    seen.add(key)
+                    yield key, None
+
+
+def takes_place(one: Occurrence, low: datetime, high: datetime, zone: tzinfo) -> bool:
+    """Tell whether something overlaps a range."""
+    start, end = moments.instant(one.start, zone), moments.instant(one.end, zone)
+    return start < high and (end > low or start == end == low)
+
+
+def is_alike(one: Moment, other: Moment) -> bool:
+    """Tell whether two times can be compared: both dates, both moments, or both floating."""
+    if isinstance(one, datetime) and isinstance(other, datetime):
+        return (one.tzinfo is None) == (other.tzinfo is None)
+    return not isinstance(one, datetime) and not isinstance(other, datetime)
+
+
+def _first(each: tuple[datetime, Component]) -> datetime:
+    return each[0]
+
+
+def _sequence(component: Component) -> int:
+    text = component.text("SEQUENCE")
+    return int(text) if text.isdecimal() and len(text) < len("1000000000") else 0
+
+
+def length(start: Moment, end: Moment) -> timedelta:
+    """Measure by the clock where both are in one zone (Python's rule), else by what really passes."""
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        return end - start
+    return moments.on_clock(end) - moments.on_clock(start)
+
+
+def after(begin: Moment, length: timedelta, model: Moment) -> Moment:
+    """Give the end, in the zone that the end of the series has."""
+    if isinstance(begin, datetime) and isinstance(model, datetime) and begin.tzinfo is not model.tzinfo:
+        if begin.tzinfo is not None and model.tzinfo is not None:
+            return (begin.astimezone(UTC) + length).astimezone(model.tzinfo)
+        return begin + length
+    return begin + length

@@ -1,0 +1,184 @@
+"""Changes tasks: only what is to change, and a task that recurs goes on when it is done."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import event_edit, moments, recurrence
+from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable, escape
+from nextcloud_mcp_server.nextcloud.moments import Moment
+from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.nextcloud.rule import Rule
+
+TASK: Final = "VTODO"
+#: How far ahead the next time of a task is looked for.
+_AHEAD: Final = timedelta(days=20 * 366)
+_ALL: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChanges:
+    """What to change of a task; None stays, an empty text goes. `parent` is a UID."""
+
+    title: str | None = None
+    description: str | None = None
+    start: Moment | str | None = None
+    due: Moment | str | None = None
+    priority: int | None = None
+    percent: int | None = None
+    completed: bool | None = None
+    parent: str | None = None
+    categories: list[str] | None = None
+    rule: str | None = None
+
+
+def new_task(uid: str, changes: TaskChanges, *, now: datetime) -> Component:
+    """Write a task of these fields.
+
+    Raises:
+        InvalidInput: They do not fit together.
+    """
+    whole, task = event_edit.new_object(TASK, uid, now)
+    task.set("STATUS", "NEEDS-ACTION")
+    apply(whole, task, changes, now=now)
+    return whole
+
+
+def apply(whole: Component, task: Component, changes: TaskChanges, *, now: datetime) -> None:
+    """Set the given fields.
+
+    Raises:
+        InvalidInput: They do not fit together, or not to the task.
+    """
+    for name, text in (("SUMMARY", changes.title), ("DESCRIPTION", changes.description)):
+        if text is not None:
+            task.set_text(name, text)
+    _set_times(whole, task, changes)
+    if changes.priority is not None:
+        _set_number(task, "PRIORITY", changes.priority)
+    if changes.categories is not None:
+        event_edit.set_categories(task, changes.categories)
+    if changes.parent is not None:
+        _set_parent(task, changes.parent)
+    if changes.rule is not None:
+        _set_rule(whole, task, changes.rule)
+    _set_progress(whole, task, changes, now)
+    event_edit.stamp(task, now)
+    event_edit.count_up(task)
+
+
+def parent_of(task: Component) -> str:
+    """Give the UID of the task that this one is a part of."""
+    return next((line.value.strip() for line in task.every("RELATED-TO") if _is_parent(line)), "")
+
+
+def _is_parent(line: Line) -> bool:
+    return line.parameter("RELTYPE").upper() in ("", "PARENT")
+
+
+def _set_parent(task: Component, parent: str) -> None:
+    for line in [line for line in task.every("RELATED-TO") if _is_parent(line)]:
+        task.replace(line, None)
+    if parent:
+        task.add(Line.of("RELATED-TO;RELTYPE=PARENT", escape(parent)))
+
+
+def _set_times(whole: Component, task: Component, changes: TaskChanges) -> None:
+    for name, value in (("DTSTART", changes.start), ("DUE", changes.due)):
+        if value is None:
+            continue
+        if isinstance(value, str):
+            task.remove(name)
+        else:
+            task.set(f"{name}{moments.parameters(value)}", moments.written(value))
+            event_edit.describe_zone(whole, value)
+        if name == "DUE":
+            task.remove("DURATION")
+    if changes.start is None and changes.due is None:
+        return
+    series = Series(whole, TASK)
+    times = {
+        name: moments.of(line, series.zones)
+        for name in ("DTSTART", "DUE")
+        if (line := task.first(name)) is not None
+    }
+    if len(times) > 1 and not recurrence.is_alike(times["DTSTART"], times["DUE"]):
+        # Both must be dates, or both times (RFC 5545 §3.8.2.3): the one that was not given follows.
+        given, other = ("DUE", "DTSTART") if changes.due is not None else ("DTSTART", "DUE")
+        followed = moments.like(times[other], times[given])
+        task.set(f"{other}{moments.parameters(followed)}", moments.written(followed))
+        times[other] = followed
+    if len(times) > 1 and recurrence.is_alike(*times.values()) and times["DUE"] < times["DTSTART"]:
+        raise errors.InvalidInput("'due' is before the task starts: send a later one, or change 'start' too.")
+
+
+def _set_rule(whole: Component, task: Component, rule: str) -> None:
+    if not rule:
+        task.remove("RRULE")
+        return
+    try:
+        start, _ = Series(whole, TASK).times(task)
+    except Unreadable:
+        raise errors.InvalidInput("A task that recurs needs a 'due' date: send it too.") from None
+    task.set("RRULE", event_edit.checked_rule(rule, start))
+
+
+def _set_progress(whole: Component, task: Component, changes: TaskChanges, now: datetime) -> None:
+    done = changes.completed
+    if done is None and changes.percent is not None:
+        done = changes.percent == _ALL
+        if not done and task.text("STATUS").upper() != "COMPLETED":
+            _set_number(task, "PERCENT-COMPLETE", changes.percent)
+            task.set("STATUS", "IN-PROCESS" if changes.percent else "NEEDS-ACTION")
+            return
+    if done is None:
+        return
+    if done and not _goes_on(whole, task):
+        task.set("PERCENT-COMPLETE", str(_ALL))
+        task.set("COMPLETED", f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+        task.set("STATUS", "COMPLETED")
+        return
+    task.remove("COMPLETED")
+    percent = 0 if done else changes.percent or 0
+    _set_number(task, "PERCENT-COMPLETE", percent)
+    task.set("STATUS", "IN-PROCESS" if percent else "NEEDS-ACTION")
+
+
+def _goes_on(whole: Component, task: Component) -> bool:
+    """Move a task that recurs to its next time; False when this was the last, or the only one."""
+    rules = list(task.every("RRULE"))
+    if not rules:
+        return False
+    series = Series(whole, TASK)
+    try:
+        start, end = series.times(task)
+        rule = Rule(rules[0].value, start)
+        clock = moments.on_clock(start)
+        removed = series.removed()
+        following = (
+            each for each in rule.between(clock, clock + _AHEAD) if each > clock and each not in removed
+        )
+        after = next(following, None)
+    except Unreadable as wrong:
+        raise errors.InvalidInput(
+            f"This task recurs in a way that is not understood ({wrong}): complete it in Nextcloud."
+        ) from None
+    if after is None:
+        return False
+    begin = series.restored(after)
+    due = recurrence.after(begin, recurrence.length(start, end), end)
+    for name, moment in (("DTSTART", begin), ("DUE", begin if task.first("DTSTART") is None else due)):
+        if (line := task.first(name)) is not None:
+            task.set(line.head, moments.written(moment))
+    counted = rule.without_one()
+    if counted is not None:
+        task.set("RRULE", counted)
+    return True
+
+
+def _set_number(task: Component, name: str, number: int) -> None:
+    if number:
+        task.set(name, str(number))
+    else:
+        task.remove(name)

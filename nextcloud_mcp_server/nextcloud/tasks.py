@@ -1,0 +1,182 @@
+"""The tasks of one person, which are calendar objects too."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from anyio import to_thread
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ical, task_edit, zones
+from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
+from nextcloud_mcp_server.nextcloud.calendar import side_by_side
+from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.etag import normalise
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
+from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.task_edit import TASK, TaskChanges
+
+_NO_LIST: Final = (
+    "No calendar of the person's own takes tasks. They make a list in Nextcloud's Tasks app; "
+    "nc_tasks_list_tasks then finds it."
+)
+_BROKEN: Final = "This task cannot be read ({wrong}), so it was left alone: open it in Nextcloud."
+
+
+class Task(NamedTuple):
+    """A task: which object says so, and what it says. `parent` is the id of the task it is a part of."""
+
+    stored: Stored
+    series: Series
+    component: Component
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLists:
+    """All tasks of some lists; `unreadable` counts objects that cannot be understood."""
+
+    tasks: list[Task]
+    unreadable: int
+
+
+def _clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class TasksClient:
+    """Reads and writes one person's tasks."""
+
+    def __init__(self, http: NextcloudHttp, *, clock: Callable[[], datetime] = _clock) -> None:
+        self._http = http
+        self._dav = CalDav(http)
+        self._clock = clock
+
+    async def zone(self) -> tzinfo:
+        """Ask where the person is; UTC where Nextcloud does not know."""
+        return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
+
+    async def tasks(self, calendar: str | None = None) -> TaskLists:
+        """Fetch all tasks of a list, or of all; a request each, and one for their names.
+
+        Raises:
+            NotFound: No such list.
+        """
+        names = [calendar] if calendar is not None else [each.id for each in await self._lists()]
+        found: list[TaskLists] = []
+
+        async def fetch(name: str) -> None:
+            stored = await self._dav.objects(name, TASK)
+            found.append(await to_thread.run_sync(partial(_read_all, stored)))
+
+        await side_by_side(names, fetch)
+        return TaskLists(
+            _with_parents([task for each in found for task in each.tasks]),
+            sum(each.unreadable for each in found),
+        )
+
+    async def get(self, task_id: str) -> Task:
+        """Fetch one task.
+
+        Raises:
+            NotFound: No such task.
+            ServerFault: It cannot be read.
+        """
+        return _read(await self._dav.get(task_id))
+
+    async def uid_of(self, task_id: str) -> str:
+        """Fetch the UID of a task, by which others name it as theirs."""
+        return (await self.get(task_id)).component.text("UID")
+
+    async def create(self, calendar: str | None, changes: TaskChanges) -> Task:
+        """Make a task, in the person's first list unless another is named; one request, or two.
+
+        Raises:
+            NotFound: No such list, or none at all.
+            Forbidden: It is read-only.
+        """
+        if calendar is None:
+            own = [each for each in await self._lists() if each.writable]
+            if not own:
+                raise errors.NotFound(_NO_LIST)
+            calendar = min(own, key=lambda each: bool(each.owner)).id
+        whole = task_edit.new_task(str(uuid4()), changes, now=self._clock())
+        return _read(await self._dav.create(calendar, whole.written))
+
+    async def update(
+        self, task_id: str, make: Callable[[Task], Awaitable[TaskChanges]], *, if_match: str
+    ) -> Task:
+        """Change a task; two requests. `make` says what to change, seeing what is there.
+
+        Raises:
+            EtagMismatch: It was changed since it was read; nothing was written.
+            Forbidden: The list is read-only.
+        """
+        task = _read(await self._current(task_id, if_match))
+        changes = await make(task)
+        whole = ical.read(task.stored.text)
+        component = _component(Series(whole, TASK))
+        task_edit.apply(whole, component, changes, now=self._clock())
+        return _read(await self._dav.replace(task.stored, whole.written))
+
+    async def delete(self, task_id: str, *, if_match: str) -> str:
+        """Move a task to the trash; two requests. Answers its title.
+
+        Raises:
+            EtagMismatch: It was changed since it was read; it is still there.
+            Forbidden: The list is read-only.
+        """
+        stored = await self._current(task_id, if_match)
+        await self._dav.delete(task_id, if_match=if_match)
+        try:
+            return next(ical.read(stored.text).components(TASK)).text("SUMMARY")
+        except (Unreadable, StopIteration):
+            return ""
+
+    async def _lists(self) -> list[Calendar]:
+        return [each for each in await self._dav.calendars() if TASK in each.kinds]
+
+    async def _current(self, task_id: str, if_match: str) -> Stored:
+        stored = await self._dav.get(task_id)
+        if normalise(if_match) != stored.etag:
+            raise errors.EtagMismatch(changed_since(stored.etag), current_etag=stored.etag)
+        return stored
+
+
+def _read(stored: Stored) -> Task:
+    try:
+        series = Series(ical.read(stored.text), TASK)
+    except Unreadable as wrong:
+        raise errors.ServerFault(_BROKEN.format(wrong=wrong)) from None
+    return Task(stored, series, _component(series))
+
+
+def _component(series: Series) -> Component:
+    return series.core or series.exceptions()[0]
+
+
+def _read_all(stored: list[Stored]) -> TaskLists:
+    tasks: list[Task] = []
+    unreadable = 0
+    for one in stored:
+        try:
+            series = Series(ical.read(one.text), TASK)
+            component = _component(series)
+            # What it says of times is read now, so that a broken one hides no other.
+            for name in ("DTSTART", "DUE", "COMPLETED"):
+                series.time(component, name)
+            tasks.append(Task(one, series, component))
+        except Unreadable:
+            unreadable += 1
+    return TaskLists(tasks, unreadable)
+
+
+def _with_parents(tasks: list[Task]) -> list[Task]:
+    """Say of each task which other one it is a part of: tasks name each other by UID."""
+    ids = {task.component.text("UID"): task.stored.id for task in tasks}
+    return [task._replace(parent=ids.get(task_edit.parent_of(task.component))) for task in tasks]

@@ -1,0 +1,203 @@
+"""Time zones of calendar objects: what a TZID means, and how a zone is written for others to read."""
+
+import calendar
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from io import StringIO
+from typing import Final, NamedTuple, Protocol, cast
+from zoneinfo import ZoneInfo
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.ical import Component, Line
+
+#: How often a zone of somebody's own may change, and in which rhythm: what it says is run by us.
+_MOST_CHANGES: Final = 64
+_RHYTHM: Final = "FREQ=YEARLY"
+_LONGEST_ZONE: Final = 16_384
+_UTC: Final = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal")
+_DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+#: Years in which a change must follow the same rule to be written as one.
+_YEARS: Final = 4
+#: How many years are written where they follow none.
+_SPELT_OUT: Final = 10
+
+
+class _ZoneReader(Protocol):
+    def get(self) -> tzinfo: ...
+
+
+def named(name: str) -> tzinfo:
+    """Take a zone by its name, such as `Europe/Berlin`.
+
+    Raises:
+        InvalidInput: There is no such zone.
+    """
+    zone = found(name)
+    if zone is None:
+        raise errors.InvalidInput(
+            "'timezone' must be the name of a time zone such as Europe/Berlin, America/New_York or UTC."
+        )
+    return zone
+
+
+def found(name: str) -> tzinfo | None:
+    """Find a zone by its name; what is UTC by another name is UTC."""
+    zone = _known(name)
+    return UTC if zone is not None and zone.key in _UTC else zone
+
+
+@cache
+def _known(name: str) -> ZoneInfo | None:
+    # Names are relative paths at some place of the machine's: none may leave it, and none is long.
+    if len(name) > 64 or not name or name.startswith(("/", ".")):  # noqa: PLR2004 - the longest has 32
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        return None
+
+
+class Zones:
+    """The zones that one calendar object names. What is nowhere described is None: a time that floats."""
+
+    def __init__(self, whole: Component) -> None:
+        self._described = {zone.text("TZID"): zone for zone in whole.components("VTIMEZONE")}
+        self._found: dict[str, tzinfo | None] = {}
+
+    def get(self, tzid: str) -> tzinfo | None:
+        """Find a zone by its TZID."""
+        if tzid not in self._found:
+            self._found[tzid] = self._find(tzid)
+        return self._found[tzid]
+
+    def _find(self, tzid: str) -> tzinfo | None:
+        described = self._described.get(tzid)
+        location = "" if described is None else described.text("X-LIC-LOCATION")
+        # Such as `/freeassociation.sourceforge.net/Europe/Berlin`.
+        path = tzid.strip("/").split("/")
+        for name in (tzid, location, "/".join(path[-3:]), "/".join(path[-2:])):
+            if (zone := found(name)) is not None:
+                return zone
+        return None if described is None else _own(described)
+
+
+def _own(described: Component) -> tzinfo | None:
+    """Read a zone that only its description explains, such as Outlook's."""
+    written = described.written
+    parts = list(described.components("STANDARD", "DAYLIGHT"))
+    rules = [line.value.upper() for part in parts for line in part.every("RRULE")]
+    if (
+        len(written) > _LONGEST_ZONE
+        or len(parts) > _MOST_CHANGES
+        or any(_RHYTHM not in rule or "BYHOUR" in rule or "BYMINUTE" in rule for rule in rules)
+        or any("BYSECOND" in rule or "BYSETPOS" in rule for rule in rules)
+    ):
+        return None
+    from dateutil import tz  # noqa: PLC0415 - hardly any zone needs it  # pyright: ignore[reportMissingModuleSource]
+
+    try:
+        return cast("_ZoneReader", tz.tzical(StringIO(written))).get()
+    except (ValueError, TypeError, AttributeError, IndexError):
+        return None
+
+
+def name_of(zone: tzinfo | None, tzid: str = "") -> str | None:
+    """Name a zone for a reader; None for a time that floats."""
+    if zone is None:
+        return None
+    if zone is UTC:
+        return "UTC"
+    return zone.key if isinstance(zone, ZoneInfo) else tzid or None
+
+
+class _Change(NamedTuple):
+    """A change of the clocks; `onset` is what they showed, by the time before (RFC 5545 §3.6.5)."""
+
+    onset: datetime
+    old: timedelta
+    new: timedelta
+    name: str
+    is_daylight: bool
+
+
+def describe(zone: ZoneInfo, year: int) -> Component:
+    """Write a zone as VTIMEZONE, true from the year before on.
+
+    Where its changes follow a rule they are written as one; where not (Morocco), year by year.
+    """
+    described = Component.empty("VTIMEZONE")
+    described.add(Line.of("TZID", zone.key))
+    years = [_changes(zone, each) for each in range(year - 1, year - 1 + _YEARS)]
+    alike = bool(years[0]) and all(len(each) == len(years[0]) for each in years)
+    rules = [_rule(list(each)) for each in zip(*years, strict=True)] if alike else []
+    if rules and None not in rules:
+        for change, rule in zip(years[0], rules, strict=True):
+            described.add(_observance(change, rule))
+        return described
+    described.add(_observance(_change(zone, datetime(year - 1, 1, 1, tzinfo=UTC)), None))
+    for each in range(year - 1, year + _SPELT_OUT):
+        for change in _changes(zone, each):
+            described.add(_observance(change, None))
+    return described
+
+
+def _changes(zone: ZoneInfo, year: int) -> list[_Change]:
+    """List when the zone changes in a year, to the second."""
+    found: list[_Change] = []
+    day = datetime(year, 1, 1, tzinfo=UTC)
+    while day.year == year:
+        after = day + timedelta(days=1)
+        if _state(zone, day) != _state(zone, after):
+            low, high = day, after
+            while high - low > timedelta(seconds=1):
+                middle = (low + (high - low) / 2).replace(microsecond=0)
+                low, high = (middle, high) if _state(zone, middle) == _state(zone, day) else (low, middle)
+            found.append(_change(zone, high))
+        day = after
+    return found
+
+
+def _state(zone: ZoneInfo, moment: datetime) -> tuple[timedelta | None, str | None]:
+    local = moment.astimezone(zone)
+    return local.utcoffset(), local.tzname()
+
+
+def _change(zone: ZoneInfo, moment: datetime) -> _Change:
+    old = (moment - timedelta(seconds=1)).astimezone(zone).utcoffset() or timedelta()
+    after = moment.astimezone(zone)
+    return _Change(
+        onset=moment.replace(tzinfo=None) + old,
+        old=old,
+        new=after.utcoffset() or timedelta(),
+        name=after.tzname() or zone.key,
+        is_daylight=bool(after.dst()),
+    )
+
+
+def _rule(changes: list[_Change]) -> str | None:
+    """Find the rule that these changes of successive years follow; None when there is none."""
+    onsets = [change.onset for change in changes]
+    if len({(one.month, one.weekday(), one.time()) for one in onsets}) > 1:
+        return None
+    last = all(one.day + 7 > calendar.monthrange(one.year, one.month)[1] for one in onsets)
+    weeks = {(one.day - 1) // 7 + 1 for one in onsets}
+    if not last and len(weeks) > 1:
+        return None
+    week = -1 if last else weeks.pop()
+    return f"FREQ=YEARLY;BYMONTH={onsets[0].month};BYDAY={week}{_DAYS[onsets[0].weekday()]}"
+
+
+def _observance(change: _Change, rule: str | None) -> Component:
+    made = Component.empty("DAYLIGHT" if change.is_daylight else "STANDARD")
+    made.add(Line.of("DTSTART", f"{change.onset:%Y%m%dT%H%M%S}"))
+    made.add(Line.of("TZOFFSETFROM", _offset(change.old)))
+    made.add(Line.of("TZOFFSETTO", _offset(change.new)))
+    made.add(Line.of("TZNAME", change.name))
+    if rule is not None:
+        made.add(Line.of("RRULE", rule))
+    return made
+
+
+def _offset(offset: timedelta) -> str:
+    minutes = round(abs(offset).total_seconds() / 60)
+    return f"{'-' if offset < timedelta() else '+'}{minutes // 60:02}{minutes % 60:02}"

@@ -1,0 +1,370 @@
+"""The sandbox's CalDAV, below /remote.php/dav/calendars."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nextcloud_mcp_server.sandbox.calendar_store import (
+    StoredCalendar,
+    StoredObject,
+    broken_line,
+    repaired,
+    uid_of,
+)
+from nextcloud_mcp_server.sandbox.dav_request import Element, parse_wanted, parse_xml
+from nextcloud_mcp_server.sandbox.dav_xml import (
+    CAL,
+    DAV,
+    EMPTY_TYPE,
+    FEATURES,
+    OC,
+    XML_TYPE,
+    DavFault,
+    Found,
+    Markup,
+    bad_request,
+    element,
+    escape_href,
+    forbidden,
+    multistatus,
+    not_found,
+    not_implemented,
+)
+from nextcloud_mcp_server.sandbox.propfind import http_date
+from nextcloud_mcp_server.sandbox.state import State, User
+from nextcloud_mcp_server.sandbox.transfer import check_conditions, empty, read_body
+
+_REPORTED = {"Content-Type": XML_TYPE, "Vary": "Brief,Prefer"}
+_HEADERS = {
+    **_REPORTED,
+    "DAV": FEATURES.replace(
+        " nc-paginate,",
+        " oc-resource-sharing, calendar-access, calendar-proxy, calendar-auto-schedule, nc-calendar-trashbin, "
+        "nc-calendar-webcal-cache, nc-paginate,",
+    ),
+}
+_ALLOWED = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, REPORT"
+_CALENDAR = Markup("<d:collection/><cal:calendar/>")
+_ICAL = "http://apple.com/ns/ical/"
+_READ = ("d:read", "d:read-acl", "d:read-current-user-privilege-set")
+_WRITE = ("d:write-properties", "d:write-content", "d:unlock", "d:bind", "d:unbind", "d:write-acl")
+_RIGHTS = {
+    "home": ("d:write", *_WRITE, *_READ),
+    "own": ("d:write", *_WRITE, *_READ, "cal:read-free-busy"),
+    "birthdays": ("d:write-properties", *_READ, "cal:read-free-busy"),
+    "shared": ("d:write-properties", *_READ, "cal:read-free-busy"),
+    "inbox": (
+        "cal:schedule-deliver", "cal:schedule-deliver-invite", "cal:schedule-deliver-reply",
+        "cal:schedule-query-freebusy", "d:unbind", "d:write-properties", *_READ,
+    ),
+    "outbox": (
+        "cal:schedule-send", "cal:schedule-send-invite", "cal:schedule-send-reply", "cal:schedule-send-freebusy",
+        "cal:schedule-post-vevent", *_READ,
+    ),
+    "trashbin": ("d:all", "d:read", "d:write", *_WRITE, "d:read-acl", "d:read-current-user-privilege-set"),
+}  # fmt: skip
+_BOXES = {
+    "inbox": Markup("<d:collection/><cal:schedule-inbox/>"),
+    "outbox": Markup("<d:collection/><cal:schedule-outbox/>"),
+    "trashbin": Markup('<d:collection/><x2:trash-bin xmlns:x2="http://nextcloud.com/ns"/>'),
+}
+_UNPARSABLE = (
+    "This resource only supports valid iCalendar 2.0 data. Parse error: Invalid Mimedir file. "
+    "Line starting at {line} did not follow iCalendar/vCard conventions"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A calendar as one person sees it: their own, or shared by `owner`."""
+
+    stored: StoredCalendar
+    owner: User
+    read_only: bool | None = None
+
+    @property
+    def writable(self) -> bool:
+        return self.stored.kind == "own" and not self.read_only
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarRequest:
+    """One request to a person's calendars; `names` is the path below them."""
+
+    request: Request
+    state: State
+    user: User
+    names: Sequence[str]
+    base: str
+
+    async def answer(self) -> Response:
+        """Carry the request out."""
+        body = await read_body(self.request)
+        match self.request.method, self.names:
+            case "PROPFIND", ["trashbin", "objects"]:
+                raise DavFault(501, "Sabre\\DAV\\Exception\\NotImplemented", "", headers=_HEADERS)
+            case "PROPFIND", _:
+                return multistatus(self._found(parse_wanted(body)), headers=_HEADERS)
+            case "REPORT", [name]:
+                return multistatus(self._reported(name, parse_xml(body)), headers=_REPORTED)
+            case "OPTIONS", _:
+                return empty(200, Allow=_ALLOWED, DAV=_HEADERS["DAV"])
+            case (("MKCALENDAR" | "PROPPATCH" | "DELETE" | "POST"), [name]):
+                return self._answer_calendar(name, body)
+            case (("GET" | "PUT" | "DELETE"), [name, object_name]):
+                return self._answer_object(name, object_name, body)
+            case _:
+                raise not_implemented(self.request.method)
+
+    # What is done to a calendar
+
+    def _answer_calendar(self, name: str, body: bytes) -> Response:
+        match self.request.method:
+            case "MKCALENDAR":
+                return self._make(name, parse_xml(body))
+            case "DELETE":
+                seen = self._calendar(name)
+                if self.request.headers.get("x-nc-caldav-no-trashbin") == "1":
+                    del self.user.calendars[name]
+                else:
+                    seen.stored.deleted = True
+                return empty(204)
+            case "PROPPATCH":
+                renamed = parse_xml(body).find("set", "prop", "displayname")
+                self._calendar(name).stored.display_name = "" if renamed is None else renamed.text
+                found = Found(self._href(name), {f"{{{DAV}}}displayname": None})
+                return multistatus([found], headers=_REPORTED)
+            case _:
+                return self._share(name, parse_xml(body))
+
+    def _make(self, name: str, asked: Element) -> Response:
+        if name in self.user.calendars:
+            # Also one in the trash: its name stays taken.
+            raise DavFault(
+                405,
+                "Sabre\\DAV\\Exception\\MethodNotAllowed",
+                "The resource you tried to create already exists",
+                headers={"Allow": _ALLOWED},
+            )
+        title = asked.find("set", "prop", "displayname")
+        prop = asked.find("set", "prop")
+        kinds = None if prop is None else prop.find("supported-calendar-component-set", uri=CAL)
+        color = None if prop is None else prop.find("calendar-color", uri=_ICAL)
+        self.user.calendars[name] = StoredCalendar(
+            name if title is None else title.text,
+            color="#0082C9" if color is None else color.text,
+            kinds=("VEVENT",)
+            if kinds is None
+            else tuple(one.attributes["name"] for one in kinds.every("comp", uri=CAL)),
+        )
+        return empty(201)
+
+    def _share(self, name: str, asked: Element) -> Response:
+        for one in asked.every("set", uri=OC):
+            href = one.find("href")
+            uid = "" if href is None else href.text.rpartition("/")[2]
+            self._calendar(name).stored.shared_with[uid] = one.find("read-write", uri=OC) is None
+        return Response(b"", 200, {"Content-Type": EMPTY_TYPE})
+
+    # What is done to an object
+
+    def _answer_object(self, name: str, object_name: str, body: bytes) -> Response:
+        seen = self._calendar(name)
+        found = seen.stored.objects.get(object_name)
+        unchanged = check_conditions(self.request, found)
+        if unchanged is not None:
+            return unchanged
+        if self.request.method == "PUT":
+            if not seen.writable:
+                raise forbidden("")
+            return self._put(seen.stored, object_name, body)
+        if found is None:
+            raise not_found("Calendar object not found")
+        if self.request.method == "GET":
+            return _download(object_name, found)
+        if not seen.writable:
+            raise forbidden("")
+        seen.stored.trash[object_name] = seen.stored.objects.pop(object_name)
+        seen.stored.changes += 1
+        return empty(204)
+
+    def _put(self, calendar: StoredCalendar, name: str, body: bytes) -> Response:
+        text = body.decode(errors="replace")
+        if (line := broken_line(text)) is not None:
+            message = _UNPARSABLE.format(line=line)
+            raise DavFault(415, "Sabre\\DAV\\Exception\\UnsupportedMediaType", message)
+        uid, known = uid_of(text), name in calendar.objects
+        if uid is not None and not known and calendar.holds_uid(uid, but=name):
+            raise bad_request("Calendar object with uid already exists in this calendar collection.")
+        calendar.put(name, repaired(text) if uid is None else text, self.state.clock().timestamp())
+        # What had to be repaired is not what was sent, so no etag comes back.
+        etag = f'"{calendar.objects[name].etag}"'
+        told = {} if uid is None else {"ETag": etag, "OC_ETag": etag}
+        return empty(204 if known else 201, **told)
+
+    # What PROPFIND finds
+
+    def _found(self, wanted: list[str] | None) -> list[Found]:
+        below = self.request.headers.get("depth", "1") != "0"
+        match self.names:
+            case []:
+                home = _pick(f"{self._href()}/", _values("home", Markup("<d:collection/>")), wanted)
+                if not below:
+                    return [home]
+                seen = [self._describe(name, one, wanted) for name, one in self._calendars().items()]
+                boxes = (
+                    _pick(f"{self._href(name)}/", _values(name, kind), wanted)
+                    for name, kind in _BOXES.items()
+                )
+                return [home, *seen, *boxes]
+            case [name]:
+                seen = self._calendar(name)
+                objects = seen.stored.objects if below else {}
+                found = (_pick(self._href(name, each), _object(one), wanted) for each, one in objects.items())
+                return [self._describe(name, seen, wanted), *found]
+            case [name, each] if each in self._calendar(name).stored.objects:
+                return [
+                    _pick(self._href(name, each), _object(self._calendar(name).stored.objects[each]), wanted)
+                ]
+            case _:
+                raise not_found("Calendar object not found")
+
+    def _describe(self, name: str, seen: _Seen, wanted: list[str] | None) -> Found:
+        stored, token = seen.stored, f"http://sabre.io/ns/sync/{seen.stored.changes}"
+        right = "shared" if seen.read_only else stored.kind
+        title = stored.display_name
+        shared = {} if seen.read_only is None else {f"{{{OC}}}read-only": "1" if seen.read_only else ""}
+        values: _Values = {
+            f"{{{DAV}}}displayname": title
+            if seen.read_only is None
+            else f"{title} ({seen.owner.display_name})",
+            f"{{{DAV}}}sync-token": token,
+            "{http://calendarserver.org/ns/}getctag": token,
+            f"{{{CAL}}}supported-calendar-component-set": Markup(
+                "".join(f'<cal:comp name="{kind}"/>' for kind in stored.kinds)
+            ),
+            f"{{{_ICAL}}}calendar-color": stored.color,
+            f"{{{_ICAL}}}calendar-order": stored.order,
+            f"{{{OC}}}owner-principal": f"principals/users/{seen.owner.uid}",
+            f"{{{OC}}}invite": None,
+            **shared,
+            **_values(right, _CALENDAR),
+        }
+        return _pick(f"{self._href(name)}/", values, wanted)
+
+    # What a REPORT finds
+
+    def _reported(self, name: str, asked: Element) -> list[Found]:
+        objects = self._calendar(name).stored.objects
+        prop = asked.find("prop")
+        wanted = [] if prop is None else [child.name for child in prop.children]
+        hrefs = [unquote(one.text.rpartition("/")[2]) for one in asked.every("href")]
+        if hrefs:
+            found = {each: objects[each] for each in hrefs if each in objects}
+        else:
+            found = {each: one for each, one in objects.items() if _passes(one, asked)}
+        return [_pick(self._href(name, each), _object(one), wanted) for each, one in found.items()]
+
+    # Where things are
+
+    def _calendars(self) -> dict[str, _Seen]:
+        own = {name: _Seen(one, self.user) for name, one in self.user.calendars.items() if not one.deleted}
+        for owner in self.state.users.values():
+            for name, one in owner.calendars.items():
+                if self.user.uid in one.shared_with and not one.deleted:
+                    read_only = one.shared_with[self.user.uid]
+                    own[f"{name}_shared_by_{owner.uid}"] = _Seen(one, owner, read_only)
+        return own
+
+    def _calendar(self, name: str) -> _Seen:
+        seen = self._calendars().get(name)
+        if seen is None:
+            raise not_found(f"Node with name '{name}' could not be found")
+        return seen
+
+    def _href(self, *names: str) -> str:
+        return escape_href("/".join((self.base, self.user.uid, *names)))
+
+
+_Values = dict[str, "str | Markup | None"]
+
+
+def answer_principal(user: User, wanted: list[str] | None, *, base: str) -> Response:
+    """Answer PROPFIND on a person: where their things are, and how they are invited."""
+    home = escape_href(f"{base}/principals/users/{user.uid}/")
+    mail = [f"mailto:{user.email}"] if user.email else []
+    values: _Values = {
+        f"{{{CAL}}}calendar-home-set": _href(escape_href(f"{base}/calendars/{user.uid}/")),
+        "{urn:ietf:params:xml:ns:carddav}addressbook-home-set": _href(
+            escape_href(f"{base}/addressbooks/users/{user.uid}/")
+        ),
+        f"{{{CAL}}}calendar-user-address-set": Markup("".join(_href(each) for each in (*mail, home))),
+        f"{{{CAL}}}schedule-inbox-URL": _href(escape_href(f"{base}/calendars/{user.uid}/inbox/")),
+        f"{{{DAV}}}displayname": user.display_name,
+        f"{{{DAV}}}resourcetype": Markup("<d:principal/>"),
+    }
+    return multistatus([_pick(home, values, wanted)], headers=_HEADERS)
+
+
+def no_home(uid: str) -> DavFault:
+    """Say that there is no such home, which is what the homes of others look like too."""
+    return DavFault(
+        404, "Sabre\\DAV\\Exception\\NotFound", f"Node with name '{uid}' could not be found", headers=_HEADERS
+    )
+
+
+def _href(text: str) -> Markup:
+    return Markup(element(f"{{{DAV}}}href", text))
+
+
+def _download(name: str, found: StoredObject) -> Response:
+    etag, plain = f'"{found.etag}"', quote(name, safe="")
+    headers = {
+        "Content-Type": f"text/calendar; charset=utf-8; component={found.kind.lower()}",
+        "Last-Modified": http_date(found.modified_at),
+        "ETag": etag,
+        "OC-ETag": etag,
+        "Content-Disposition": f"attachment; filename*=UTF-8''{plain}; filename=\"{plain}\"",
+    }
+    return Response(found.data, 200, headers)
+
+
+def _passes(one: StoredObject, asked: Element) -> bool:
+    """Say whether an object is of the kind that is asked for, and in the range."""
+    whole = asked.find("filter", uri=CAL)
+    outer = None if whole is None else whole.find("comp-filter", uri=CAL)
+    inner = None if outer is None else outer.find("comp-filter", uri=CAL)
+    if inner is None:
+        return True
+    span = inner.find("time-range", uri=CAL)
+    fits = span is None or one.takes_place(span.attributes["start"], span.attributes["end"])
+    return one.kind == inner.attributes["name"] and fits
+
+
+def _values(right: str, kind: Markup) -> _Values:
+    rights = "".join(f"<d:privilege><{each}/></d:privilege>" for each in _RIGHTS[right])
+    return {f"{{{DAV}}}resourcetype": kind, f"{{{DAV}}}current-user-privilege-set": Markup(rights)}
+
+
+def _object(one: StoredObject) -> _Values:
+    return {
+        f"{{{DAV}}}getlastmodified": http_date(one.modified_at),
+        f"{{{DAV}}}getcontentlength": str(len(one.data.encode())),
+        f"{{{DAV}}}resourcetype": None,
+        f"{{{DAV}}}getetag": f'"{one.etag}"',
+        f"{{{DAV}}}getcontenttype": f"text/calendar; charset=utf-8; component={one.kind.lower()}",
+        # Without the carriage returns that a GET gives.
+        f"{{{CAL}}}calendar-data": one.data.replace("\r", ""),
+    }
+
+
+def _pick(href: str, values: _Values, wanted: list[str] | None) -> Found:
+    """Pick what is asked for; without a question the properties that are cheap."""
+    cheap = [name for name in values if name.startswith((f"{{{DAV}}}get", f"{{{DAV}}}resource"))]
+    names = cheap if wanted is None else wanted
+    missing = [name for name in names if name not in values]
+    found = {name: values[name] for name in names if name in values}
+    return Found(href, found, {404: missing} if missing else {})

@@ -1,0 +1,307 @@
+"""Tools for calendars."""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import moments, zones
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.calendar import Agenda, Event
+from nextcloud_mcp_server.nextcloud.event_edit import Changes
+from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.tools import calendar_results, file_page, free_time
+from nextcloud_mcp_server.tools.calendar_results import (
+    CalendarList,
+    EventDeleted,
+    EventDetails,
+    EventList,
+    EventWritten,
+    FreeSlot,
+    FreeTime,
+)
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+calendar = Toolset("calendar")
+
+_LONGEST_RANGE: Final = timedelta(days=1830)
+_ANSWERS: Final = {"accepted": "ACCEPTED", "declined": "DECLINED", "tentative": "TENTATIVE"}
+_IN_TRASH: Final = (
+    "It is in the trash of Nextcloud's Calendar app, which restores it; what is in there is kept for 30 days "
+    "unless the administrator set another time."
+)
+_ONE_BACK: Final = (
+    "nc_calendar_update_event with this occurrence and its title makes it take place again; what had been "
+    "changed of it alone is lost."
+)
+
+Text = Annotated[str | None, Field(max_length=100_000)]
+Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
+Occurrence = Annotated[str | None, Field(description="As listed; without it: the whole series.")]
+
+
+@calendar.tool("List calendars", read_only=True)
+@require_provisioning("calendar:read")
+async def nc_calendar_list_calendars(nc: Account) -> CalendarList:
+    """List the person's calendars and task lists, shared and subscribed ones too, and which can be written to."""
+    found = await nc.calendar.calendars()
+    return CalendarList(calendars=[calendar_results.calendar_row(each) for each in found])
+
+
+@calendar.tool("List events", read_only=True)
+@require_provisioning("calendar:read")
+async def nc_calendar_list_events(
+    nc: Account,
+    start: Annotated[str, Field(description="ISO 8601 date or time.")],
+    end: Annotated[str, Field(description="A date is included.")],
+    *,
+    calendar: str | None = None,
+    query: Annotated[str | None, Field(description="In title, place or description.")] = None,
+    timezone: Zone = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    cursor: str | None = None,
+) -> EventList:
+    """List what takes place between two dates in one calendar or all, each occurrence of a series by itself."""
+    zone = await _zone(nc, timezone, start)
+    low, high = _range(start, end, zone)
+    after = file_page.unseal(cursor, "events", start, end, calendar, query, timezone)
+    found = await nc.calendar.between(low, high, zone=zone, calendar=calendar)
+    window = Window[Event](lambda event: _position(event, zone), limit=limit, after=after)
+    for event in found.events:
+        if _matches(event, query):
+            window.offer(event)
+    page, more = window.page()
+    asked = any(event.at.component.first("ATTENDEE") is not None for event in page)
+    mine = await _mine(nc) if asked else frozenset[str]()
+    rows = file_page.fit([calendar_results.row(event, mine) for event in page])
+    more = more or len(rows) < len(page)
+    last = _position(page[len(rows) - 1], zone) if more else None
+    return EventList(
+        events=rows,
+        total=window.total,
+        cursor=last and file_page.seal(last, "events", start, end, calendar, query, timezone),
+        note=_note(found),
+    )
+
+
+@calendar.tool("Read an event", read_only=True)
+@require_provisioning("calendar:read")
+async def nc_calendar_get_event(nc: Account, event_id: str, occurrence: Occurrence = None) -> EventDetails:
+    """Tell all about an event, or one occurrence of a series: description, who is invited, recurrence, etag."""
+    return calendar_results.details(await nc.calendar.get(event_id, occurrence))
+
+
+@calendar.tool("Create an event", open_world=True)
+@require_provisioning("calendar:write")
+async def nc_calendar_create_event(
+    nc: Account,
+    title: str,
+    start: Annotated[str, Field(description="ISO 8601; a date makes it all-day.")],
+    *,
+    end: Annotated[str | None, Field(description="All-day: the last day. Default: 1 hour or day.")] = None,
+    timezone: Zone = None,
+    calendar: str = "personal",
+    location: Text = None,
+    description: Text = None,
+    rrule: Annotated[str | None, Field(description="Such as FREQ=WEEKLY;BYDAY=MO;UNTIL=2026-12-31.")] = None,
+    attendees: Annotated[list[str] | None, Field(description="E-mail addresses.")] = None,
+    categories: list[str] | None = None,
+    reminder_minutes: Annotated[int | None, Field(ge=0, le=40_320)] = None,
+) -> EventWritten:
+    """Create an event, once or recurring; Nextcloud sends invitations to the attendees."""
+    zone = await _zone(nc, timezone, start)
+    changes = Changes(
+        title=_title(title),
+        start=moments.given("start", start, zone),
+        end=None if end is None else _last(moments.given("end", end, zone)),
+        location=location,
+        description=description,
+        rule=rrule or None,
+        attendees=attendees,
+        categories=categories,
+    )
+    return _written(await nc.calendar.create(calendar, changes, reminder=reminder_minutes))
+
+
+@calendar.tool("Change an event", destructive=True, open_world=True)
+@require_provisioning("calendar:write")
+async def nc_calendar_update_event(
+    nc: Account,
+    event_id: str,
+    etag: str,
+    *,
+    occurrence: Occurrence = None,
+    title: str | None = None,
+    start: str | None = None,
+    end: Annotated[str | None, Field(description="All-day: the last day.")] = None,
+    timezone: Annotated[str | None, Field(description="Of start and end; default: the event's.")] = None,
+    location: Text = None,
+    description: Text = None,
+    rrule: Annotated[str | None, Field(description='"" ends the recurrence.')] = None,
+    attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
+    categories: list[str] | None = None,
+    answer: Literal["accepted", "declined", "tentative"] | None = None,
+) -> EventWritten:
+    """Change the given fields of an event, a series or one occurrence, or answer its invitation.
+
+    Nextcloud tells the others who are invited.
+    """
+
+    async def make(event: Event) -> Changes:
+        return Changes(
+            title=None if title is None else _title(title),
+            start=await _given(nc, event, "start", start, timezone),
+            end=_last(await _given(nc, event, "end", end, timezone)),
+            location=location,
+            description=description,
+            rule=rrule,
+            attendees=attendees,
+            categories=categories,
+        )
+
+    fields = (title, start, end, location, description, rrule, attendees, categories, answer)
+    if all(field is None for field in fields):
+        raise InvalidInput("Nothing to change: send at least one field, or 'answer'.")
+    status = None if answer is None else _ANSWERS[answer]
+    return _written(
+        await nc.calendar.update(event_id, make, if_match=etag, occurrence=occurrence, answer=status)
+    )
+
+
+@calendar.tool("Delete an event", destructive=True, open_world=True)
+@require_provisioning("calendar:write")
+async def nc_calendar_delete_event(
+    nc: Account, event_id: str, etag: str, occurrence: Occurrence = None
+) -> EventDeleted:
+    """Delete an event or series, or take one occurrence out of it; the answer says how to bring it back."""
+    if occurrence is None:
+        title = await nc.calendar.delete(event_id, if_match=etag)
+        return EventDeleted(event_id=event_id, title=title or None, undo=_IN_TRASH)
+    left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
+    return EventDeleted(event_id=event_id, occurrence=occurrence, etag=left.stored.etag, undo=_ONE_BACK)
+
+
+@calendar.tool("Find free time", read_only=True)
+@require_provisioning("calendar:read")
+async def nc_calendar_find_free_time(
+    nc: Account,
+    start: str,
+    end: Annotated[str, Field(description="A date is included.")],
+    *,
+    minutes: Annotated[int, Field(ge=5, le=1440)] = 60,
+    day_from: str = "09:00",
+    day_to: str = "17:00",
+    weekends: bool = False,
+    calendar: str | None = None,
+    timezone: Zone = None,
+    limit: Annotated[int, Field(ge=1, le=100)] = 20,
+) -> FreeTime:
+    """Find times of at least so many minutes in which the person has no event, within certain hours of the day."""
+    zone = await _zone(nc, timezone, start)
+    low, high = _range(start, end, zone)
+    hours = free_time.Hours.of(day_from, day_to, weekends=weekends)
+    found = await nc.calendar.between(low, high, zone=zone, calendar=calendar)
+    asked = any(event.at.component.first("ATTENDEE") is not None for event in found.events)
+    mine = await _mine(nc) if asked else frozenset[str]()
+    busy = [
+        (moments.instant(event.at.start, zone), moments.instant(event.at.end, zone))
+        for event in found.events
+        if free_time.takes_time(event.at.component, mine)
+    ]
+    slots = free_time.slots(low, high, busy, hours=hours, zone=zone, shortest=timedelta(minutes=minutes))
+    return FreeTime(
+        timezone=zones.name_of(zone) or str(zone),
+        free=[FreeSlot(start=moments.shown(begin), end=moments.shown(stop)) for begin, stop in slots[:limit]],
+        note=_note(found),
+    )
+
+
+async def _zone(nc: Account, timezone: str | None, text: str) -> tzinfo:
+    """Find whose clock counts: that of the zone that was named, of the offset that was given, or the person's."""
+    if timezone is not None:
+        return zones.named(timezone)
+    given = moments.offset(text)
+    return await nc.calendar.zone() if given is None else given
+
+
+async def _given(
+    nc: Account, event: Event, name: str, text: str | None, timezone: str | None
+) -> Moment | None:
+    """Take a time for an event that exists: by its own clock, unless another is named."""
+    if text is None:
+        return None
+    before = event.at.start if name == "start" else event.at.end
+    own = before.tzinfo if isinstance(before, datetime) else None
+    if timezone is not None or own is None:
+        own = await _zone(nc, timezone, text)
+    return moments.given(name, text, own)
+
+
+def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:
+    low = moments.instant(moments.given("start", start, zone), zone)
+    last = _last(moments.given("end", end, zone))
+    high = moments.instant(last if last is not None else low, zone)
+    if high <= low:
+        raise InvalidInput("'end' is before 'start': send a later one.")
+    if high - low > _LONGEST_RANGE:
+        raise InvalidInput("That is more than five years: ask for less at once.")
+    # As UTC: times of one zone are compared by their clocks, which show an hour twice in autumn.
+    return low.astimezone(UTC), high.astimezone(UTC)
+
+
+def _last(moment: Moment | None) -> Moment | None:
+    """Turn the last day into the first day after it."""
+    if moment is None or isinstance(moment, datetime):
+        return moment
+    try:
+        return moment + DAY
+    except OverflowError:
+        raise InvalidInput("'end' is later than any calendar goes: send an earlier one.") from None
+
+
+def _position(event: Event, zone: tzinfo) -> Position:
+    begin = moments.instant(event.at.start, zone)
+    name = f"{event.stored.id} {calendar_results.occurrence(event) or ''}"
+    return Position.of(int(begin.astimezone(UTC).timestamp()), name)
+
+
+def _matches(event: Event, query: str | None) -> bool:
+    if not query:
+        return True
+    one = event.at.component
+    text = " ".join(one.text(name) for name in ("SUMMARY", "LOCATION", "DESCRIPTION")).casefold()
+    return all(word in text for word in query.casefold().split())
+
+
+async def _mine(nc: Account) -> frozenset[str]:
+    return frozenset(each.lower().rstrip("/") for each in await nc.calendar.addresses())
+
+
+def _note(found: Agenda) -> str | None:
+    parts = (
+        f"{found.unreadable} calendar objects could not be read and are missing here."
+        if found.unreadable
+        else "",
+        f"{found.cut} series recur so often that not all of their occurrences are here." if found.cut else "",
+    )
+    return " ".join(filter(None, parts)) or None
+
+
+def _title(text: str) -> str:
+    title = " ".join(text.split())
+    if not title:
+        raise InvalidInput("'title' is empty: an event needs one.")
+    return title
+
+
+def _written(event: Event) -> EventWritten:
+    one = event.at.component
+    return EventWritten(
+        **calendar_results.times(event).model_dump(),
+        event_id=event.stored.id,
+        etag=event.stored.etag,
+        title=one.text("SUMMARY")[: calendar_results.MAX_TEXT],
+        occurrence=calendar_results.occurrence(event),
+    )

@@ -1,0 +1,259 @@
+"""What the tools for calendars answer."""
+
+from datetime import datetime
+from typing import Final
+
+from nextcloud_mcp_server.nextcloud import ical, moments, zones
+from nextcloud_mcp_server.nextcloud.caldav import Calendar
+from nextcloud_mcp_server.nextcloud.calendar import Event
+from nextcloud_mcp_server.nextcloud.ical import Component, Line
+from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.tools.result import Result
+
+#: The longest description that is told whole.
+MAX_TEXT: Final = 20_000
+_MAX_ROW_TEXT: Final = 200
+_LISTED: Final = 50
+
+
+class CalendarRow(Result):
+    """A calendar or task list; `owner` is somebody else who shares it."""
+
+    calendar: str
+    name: str
+    description: str | None = None
+    holds: list[str]
+    read_only: bool | None = None
+    owner: str | None = None
+
+
+class CalendarList(Result):
+    """The calendars of a person."""
+
+    calendars: list[CalendarRow]
+
+
+class Times(Result):
+    """When something is: `start` to `end`, or all day from `start` to `last_day`, which belongs to it."""
+
+    start: str
+    end: str | None = None
+    last_day: str | None = None
+    timezone: str | None = None
+    end_timezone: str | None = None
+
+
+class EventRow(Times):
+    """An event in a list, or one occurrence of one that recurs."""
+
+    event_id: str
+    title: str
+    occurrence: str | None = None
+    location: str | None = None
+    status: str | None = None
+    awaits_answer: bool | None = None
+    etag: str
+
+
+class EventList(Result):
+    """A page of what takes place, in order; `note` says what is missing."""
+
+    events: list[EventRow]
+    total: int
+    cursor: str | None = None
+    note: str | None = None
+
+
+class Invited(Result):
+    """Somebody who is invited, with their answer."""
+
+    email: str
+    name: str | None = None
+    answer: str
+
+
+class EventDetails(Times):
+    """All about an event."""
+
+    event_id: str
+    etag: str
+    title: str
+    occurrence: str | None = None
+    rrule: str | None = None
+    more_dates: list[str] | None = None
+    changed_occurrences: list[str] | None = None
+    deleted_occurrences: list[str] | None = None
+    location: str | None = None
+    description: str | None = None
+    truncated: bool | None = None
+    url: str | None = None
+    status: str | None = None
+    free: bool | None = None
+    categories: list[str] | None = None
+    organizer: str | None = None
+    attendees: list[Invited] | None = None
+    reminders: list[str] | None = None
+
+
+class EventWritten(Times):
+    """What was stored."""
+
+    event_id: str
+    etag: str
+    title: str
+    occurrence: str | None = None
+
+
+class EventDeleted(Result):
+    """What happened, and how to undo it."""
+
+    event_id: str
+    title: str | None = None
+    occurrence: str | None = None
+    etag: str | None = None
+    undo: str
+
+
+class FreeSlot(Result):
+    """A time without events."""
+
+    start: str
+    end: str
+
+
+class FreeTime(Result):
+    """Times without events, in the zone that is named."""
+
+    timezone: str
+    free: list[FreeSlot]
+    note: str | None = None
+
+
+def calendar_row(calendar: Calendar) -> CalendarRow:
+    """Describe a calendar."""
+    kinds = (("VEVENT", "events"), ("VTODO", "tasks"), ("VJOURNAL", "journals"))
+    return CalendarRow(
+        calendar=calendar.id,
+        name=calendar.name,
+        description=calendar.description or None,
+        holds=[word for kind, word in kinds if kind in calendar.kinds],
+        read_only=None if calendar.writable else True,
+        owner=calendar.owner or None,
+    )
+
+
+def times(event: Event) -> Times:
+    """Say when something is."""
+    _, start, end, _ = event.at
+    if not isinstance(start, datetime):
+        return Times(start=moments.shown(start), last_day=moments.shown(max(start, end - DAY)))
+    place, other = _place(event, "DTSTART", start), _place(event, "DTEND", end)
+    return Times(
+        start=moments.shown(start),
+        end=moments.shown(end),
+        timezone=place or "floating",
+        end_timezone=None if other in (None, place) else other,
+    )
+
+
+def _place(event: Event, name: str, moment: Moment) -> str | None:
+    line = event.at.component.first(name)
+    tzid = "" if line is None else line.parameter("TZID")
+    return zones.name_of(moment.tzinfo, tzid) if isinstance(moment, datetime) else None
+
+
+def row(event: Event, mine: frozenset[str]) -> EventRow:
+    """Describe an event for a list."""
+    one = event.at.component
+    return EventRow(
+        **times(event).model_dump(),
+        event_id=event.stored.id,
+        title=_short(one.text("SUMMARY")),
+        occurrence=occurrence(event),
+        location=_short(one.text("LOCATION")) or None,
+        status=_status(one),
+        awaits_answer=True if awaits(one, mine) else None,
+        etag=event.stored.etag,
+    )
+
+
+def occurrence(event: Event) -> str | None:
+    """Name the occurrence, if it is one of a series."""
+    return None if event.at.id is None else moments.shown(event.at.id)
+
+
+def details(event: Event) -> EventDetails:
+    """Tell all about an event."""
+    one, series = event.at.component, event.series
+    description = one.text("DESCRIPTION")
+    rules = [line.value for line in one.every("RRULE")]
+    whole = event.at.id is None
+    dates = [value for line in one.every("RDATE") for value, _ in moments.every(line, series.zones)]
+    return EventDetails(
+        **times(event).model_dump(),
+        event_id=event.stored.id,
+        etag=event.stored.etag,
+        title=one.text("SUMMARY")[:MAX_TEXT],
+        occurrence=occurrence(event),
+        rrule="; ".join(rules) or None,
+        more_dates=[moments.shown(each) for each in dates[:_LISTED]] or None,
+        changed_occurrences=_names(series, series.changed()) if whole else None,
+        deleted_occurrences=_names(series, series.removed()) if whole else None,
+        location=one.text("LOCATION")[:MAX_TEXT] or None,
+        description=description[:MAX_TEXT] or None,
+        truncated=True if len(description) > MAX_TEXT else None,
+        url=one.text("URL") or None,
+        status=_status(one),
+        free=True if is_free(one) else None,
+        categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
+        organizer=_mail(line) if (line := one.first("ORGANIZER")) is not None else None,
+        attendees=[_invited(line) for line in list(one.every("ATTENDEE"))[:_LISTED]] or None,
+        reminders=[alarm.text("TRIGGER") for alarm in one.components("VALARM")][:_LISTED] or None,
+    )
+
+
+def is_free(one: Component) -> bool:
+    """Tell whether an event takes no time, as birthdays do not."""
+    return one.text("TRANSP").upper() == "TRANSPARENT"
+
+
+def awaits(one: Component, mine: frozenset[str]) -> bool:
+    """Tell whether an invitation of the person is unanswered."""
+    return bool(mine) and answer_of(one, mine) in ("", "NEEDS-ACTION")
+
+
+def answer_of(one: Component, mine: frozenset[str]) -> str | None:
+    """Give how the person answered; None when they are not invited."""
+    return next(
+        (line.parameter("PARTSTAT").upper() for line in one.every("ATTENDEE") if address(line) in mine), None
+    )
+
+
+def address(line: Line) -> str:
+    """Give the address of somebody who is invited, to compare."""
+    return line.value.strip().lower().rstrip("/")
+
+
+def _names(series: Series, keys: "set[datetime] | dict[datetime, Component]") -> list[str] | None:
+    return [moments.shown(series.restored(key)) for key in sorted(keys)[:_LISTED]] or None
+
+
+def _status(one: Component) -> str | None:
+    status = one.text("STATUS").lower()
+    return status[:_LISTED] if status not in ("", "confirmed") else None
+
+
+def _mail(line: Line) -> str:
+    value = line.value.strip()
+    return value[7:] if value.lower().startswith("mailto:") else value
+
+
+def _invited(line: Line) -> Invited:
+    answer = line.parameter("PARTSTAT").lower() or "needs-action"
+    return Invited(email=_mail(line), name=line.parameter("CN") or None, answer=answer)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_ROW_TEXT else f"{text[:_MAX_ROW_TEXT]}…"

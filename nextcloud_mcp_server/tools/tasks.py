@@ -1,0 +1,298 @@
+"""Tools for tasks."""
+
+from datetime import UTC, datetime, tzinfo
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import ical, moments, zones
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.moments import Moment
+from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
+from nextcloud_mcp_server.nextcloud.tasks import Task
+from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.tools import file_page
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+tasks = Toolset("tasks")
+
+_MAX_TEXT: Final = 20_000
+_MAX_ROW_TEXT: Final = 300
+_LISTED: Final = 20
+#: Where tasks without a date stand: behind all others.
+_NO_DATE: Final = 253_402_300_800
+_DONE: Final = ("COMPLETED", "CANCELLED")
+
+Text = Annotated[str | None, Field(max_length=100_000)]
+Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
+Priority = Annotated[int | None, Field(ge=0, le=9, description="1 high, 5 medium, 9 low, 0 none.")]
+
+
+class TaskRow(Result):
+    """A task; `parent` is the task it is a part of."""
+
+    task_id: str
+    etag: str
+    title: str
+    status: str
+    due: str | None = None
+    start: str | None = None
+    timezone: str | None = None
+    completed: str | None = None
+    percent: int | None = None
+    priority: int | None = None
+    rrule: str | None = None
+    parent: str | None = None
+    categories: list[str] | None = None
+    description: str | None = None
+
+
+class TaskList(Result):
+    """A page of tasks, first due first."""
+
+    tasks: list[TaskRow]
+    total: int
+    cursor: str | None = None
+    note: str | None = None
+
+
+class TaskWritten(Result):
+    """What was stored; `note` says what happened to a task that recurs."""
+
+    task_id: str
+    etag: str
+    title: str
+    status: str
+    due: str | None = None
+    note: str | None = None
+
+
+class TaskDeleted(Result):
+    """What happened, and how to undo it."""
+
+    task_id: str
+    title: str | None = None
+    undo: str
+
+
+@tasks.tool("List tasks", read_only=True)
+@require_provisioning("tasks:read")
+async def nc_tasks_list_tasks(
+    nc: Account,
+    *,
+    status: Literal["open", "done", "all"] = "open",
+    due_before: Annotated[str | None, Field(description="ISO 8601; a date is included.")] = None,
+    calendar: Annotated[str | None, Field(description="One list; default: all.")] = None,
+    query: str | None = None,
+    task_id: Annotated[str | None, Field(description="One task, with its whole description.")] = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    cursor: str | None = None,
+) -> TaskList:
+    """List tasks of the person's lists, first due first, with what changing them needs."""
+    if task_id is not None:
+        return TaskList(tasks=[_row(await nc.tasks.get(task_id), _MAX_TEXT)], total=1)
+    zone = UTC if due_before is None else moments.offset(due_before) or await nc.tasks.zone()
+    limit_at = None if due_before is None else _end_of(moments.given("due_before", due_before, zone), zone)
+    after = file_page.unseal(cursor, "tasks", status, due_before, calendar, query)
+    found = await nc.tasks.tasks(calendar)
+    window = Window[Task](lambda task: _position(task, zone), limit=limit, after=after)
+    for task in found.tasks:
+        due = _position(task, zone).number
+        timely = limit_at is None or (due != _NO_DATE and due < limit_at)
+        if timely and _is(task, status) and _matches(task, query):
+            window.offer(task)
+    page, more = window.page()
+    rows = file_page.fit([_row(task, _MAX_ROW_TEXT) for task in page])
+    more = more or len(rows) < len(page)
+    last = _position(page[len(rows) - 1], zone) if more else None
+    unreadable = f"{found.unreadable} tasks could not be read and are missing here."
+    return TaskList(
+        tasks=rows,
+        total=window.total,
+        cursor=last and file_page.seal(last, "tasks", status, due_before, calendar, query),
+        note=unreadable if found.unreadable else None,
+    )
+
+
+@tasks.tool("Create a task")
+@require_provisioning("tasks:write")
+async def nc_tasks_create_task(
+    nc: Account,
+    title: str,
+    *,
+    calendar: Annotated[str | None, Field(description="Default: the first list.")] = None,
+    due: Annotated[str | None, Field(description="ISO 8601 date or time.")] = None,
+    start: str | None = None,
+    timezone: Zone = None,
+    description: Text = None,
+    priority: Priority = None,
+    percent: Annotated[int | None, Field(ge=0, le=100)] = None,
+    parent: Annotated[str | None, Field(description="task_id it is a part of.")] = None,
+    categories: list[str] | None = None,
+    rrule: Annotated[str | None, Field(description="Such as FREQ=WEEKLY;BYDAY=MO.")] = None,
+) -> TaskWritten:
+    """Create a task, or a part of another one; a due date without a time is that whole day."""
+    changes = TaskChanges(
+        title=_title(title),
+        description=description,
+        start=await _given(nc, "start", start or None, timezone, None),
+        due=await _given(nc, "due", due or None, timezone, None),
+        priority=priority,
+        percent=percent,
+        parent=await nc.tasks.uid_of(parent) if parent else None,
+        categories=categories,
+        rule=rrule or None,
+    )
+    if parent and calendar is None:
+        calendar = parent.partition("/")[0]
+    return _written(await nc.tasks.create(calendar, changes))
+
+
+@tasks.tool("Change a task", destructive=True)
+@require_provisioning("tasks:write")
+async def nc_tasks_update_task(
+    nc: Account,
+    task_id: str,
+    etag: str,
+    *,
+    title: str | None = None,
+    completed: bool | None = None,
+    percent: Annotated[int | None, Field(ge=0, le=100)] = None,
+    due: Annotated[str | None, Field(description='"" = no date.')] = None,
+    start: str | None = None,
+    timezone: Annotated[str | None, Field(description="Default: the task's.")] = None,
+    description: Text = None,
+    priority: Priority = None,
+    parent: Annotated[str | None, Field(description='task_id; "" = none.')] = None,
+    categories: list[str] | None = None,
+    rrule: str | None = None,
+) -> TaskWritten:
+    """Change the given fields of a task, or complete it; one that recurs moves on to its next date then."""
+    fields = (title, completed, percent, due, start, description, priority, parent, categories, rrule)
+    if all(field is None for field in fields):
+        raise InvalidInput("Nothing to change: send at least one field.")
+    before: list[Task] = []
+
+    async def make(task: Task) -> TaskChanges:
+        before.append(task)
+        if parent == task_id:
+            raise InvalidInput("A task cannot be a part of itself: send another 'parent'.")
+        return TaskChanges(
+            title=None if title is None else _title(title),
+            description=description,
+            start=await _given(nc, "start", start, timezone, task.series.time(task.component, "DTSTART")),
+            due=await _given(nc, "due", due, timezone, task.series.time(task.component, "DUE")),
+            priority=priority,
+            percent=percent,
+            completed=completed,
+            parent=await nc.tasks.uid_of(parent) if parent else parent,
+            categories=categories,
+            rule=rrule,
+        )
+
+    after = _written(await nc.tasks.update(task_id, make, if_match=etag))
+    went_on = (completed or percent == 100) and after.status != "completed"  # noqa: PLR2004 - all of it
+    note = "It recurs: this time is done, and it stands at its next date now." if went_on else None
+    return after.model_copy(update={"note": note})
+
+
+@tasks.tool("Delete a task", destructive=True)
+@require_provisioning("tasks:write")
+async def nc_tasks_delete_task(nc: Account, task_id: str, etag: str) -> TaskDeleted:
+    """Delete a task but not its parts; to say that it is done, change it. The answer says how to bring it back."""
+    title = await nc.tasks.delete(task_id, if_match=etag)
+    return TaskDeleted(
+        task_id=task_id,
+        title=title or None,
+        undo="It is in the trash of Nextcloud's Calendar and Tasks apps, which restore it; what is in there is kept "
+        "for 30 days unless the administrator set another time.",
+    )
+
+
+async def _given(
+    nc: Account, name: str, text: str | None, timezone: str | None, before: Moment | None
+) -> Moment | str | None:
+    """Take a time: by the clock of the zone that is named, else that of the task, else the person's."""
+    if not text:
+        return text
+    zone: tzinfo | None = before.tzinfo if isinstance(before, datetime) else None
+    if timezone is not None:
+        zone = zones.named(timezone)
+    elif zone is None:
+        # A date has no zone, so nobody needs to be asked for theirs.
+        is_date = not isinstance(moments.given(name, text, UTC), datetime)
+        zone = UTC if is_date else await nc.tasks.zone()
+    return moments.given(name, text, zone)
+
+
+def _end_of(moment: Moment, zone: tzinfo) -> int:
+    end = moment if isinstance(moment, datetime) else moments.plus(moment, moments.DAY)
+    return int(moments.instant(end, zone).timestamp())
+
+
+def _position(task: Task, zone: tzinfo) -> Position:
+    due = task.series.time(task.component, "DUE")
+    number = _NO_DATE if due is None else int(moments.instant(due, zone).timestamp())
+    return Position.of(number, f"{_number(task, 'PRIORITY') or 10:02} {task.stored.id}")
+
+
+def _is(task: Task, status: str) -> bool:
+    done = task.component.text("STATUS").upper() in _DONE or task.component.first("COMPLETED") is not None
+    return status == "all" or done == (status == "done")
+
+
+def _matches(task: Task, query: str | None) -> bool:
+    text = f"{task.component.text('SUMMARY')} {task.component.text('DESCRIPTION')}".casefold()
+    return all(word in text for word in (query or "").casefold().split())
+
+
+def _row(task: Task, longest: int) -> TaskRow:
+    one = task.component
+    due, start, completed = (task.series.time(one, name) for name in ("DUE", "DTSTART", "COMPLETED"))
+    timed = due if isinstance(due, datetime) else start
+    description = one.text("DESCRIPTION")
+    return TaskRow(
+        task_id=task.stored.id,
+        etag=task.stored.etag,
+        title=one.text("SUMMARY")[:longest],
+        status=_status(task),
+        due=None if due is None else moments.shown(due),
+        start=None if start is None else moments.shown(start),
+        timezone=zones.name_of(timed.tzinfo) if isinstance(timed, datetime) else None,
+        completed=None if completed is None else moments.shown(completed),
+        percent=_number(task, "PERCENT-COMPLETE") or None,
+        priority=_number(task, "PRIORITY") or None,
+        rrule=one.text("RRULE") or None,
+        parent=task.parent,
+        categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
+        description=(f"{description[:longest]}…" if len(description) > longest else description) or None,
+    )
+
+
+def _status(task: Task) -> str:
+    return task.component.text("STATUS").lower()[:_LISTED] or "needs-action"
+
+
+def _number(task: Task, name: str) -> int:
+    text = task.component.text(name)
+    return int(text) if text.isdecimal() and len(text) <= len("100") else 0
+
+
+def _title(text: str) -> str:
+    title = " ".join(text.split())
+    if not title:
+        raise InvalidInput("'title' is empty: a task needs one.")
+    return title
+
+
+def _written(task: Task) -> TaskWritten:
+    due = task.series.time(task.component, "DUE")
+    return TaskWritten(
+        task_id=task.stored.id,
+        etag=task.stored.etag,
+        title=task.component.text("SUMMARY")[:_MAX_TEXT],
+        status=_status(task),
+        due=None if due is None else moments.shown(due),
+    )
