@@ -262,6 +262,8 @@ def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
         component = series.core or series.exceptions()[0]
         start, end = series.times(component)
         return Event(stored, series, Occurrence(component, start, end))
+    if not series.recurs:
+        raise errors.InvalidInput("It does not recur: leave 'occurrence' out.")
     start = series.start
     place = start.tzinfo if isinstance(start, datetime) and start.tzinfo is not None else UTC
     named = series.named(moments.given("occurrence", occurrence, place))

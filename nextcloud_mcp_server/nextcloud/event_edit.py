@@ -145,7 +145,9 @@ def remove_one(whole: Component, series: Series, occurrence: Occurrence, *, now:
     """Take one occurrence out of a series, with what was changed of it."""
     core, id_ = series.core, occurrence.id
     if core is None or id_ is None:
-        raise errors.InvalidInput("It does not recur: delete it without 'occurrence'.")
+        raise errors.InvalidInput(
+            "Nothing else of this series is known here: delete it without 'occurrence'."
+        )
     key = series.key(id_)
     for moment, one in series.changed().items():
         if moment == key:

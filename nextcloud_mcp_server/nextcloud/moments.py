@@ -22,11 +22,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _LAST_SECOND: Final = 59
 
 
-def is_timed(moment: Moment) -> bool:
-    """Tell a moment or a floating time from a date."""
-    return isinstance(moment, datetime)
-
-
 def parse(value: str, zone: tzinfo | None) -> Moment:
     """Read one value such as `20261127` or `20261127T100000Z`.
 

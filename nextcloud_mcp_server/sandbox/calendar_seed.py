@@ -23,7 +23,8 @@ def seed_calendars(state: State) -> None:
         ),
         "budget": (
             f"DTSTART;TZID={_BERLIN}:{day(8)}T100000", f"DTEND;TZID={_BERLIN}:{day(8)}T113000", "SUMMARY:Budget 2027",
-            "DESCRIPTION:The draft is in Documents/Budget 2027.csv.", "ORGANIZER;CN=Bob Builder:mailto:bob@example.test",
+            "DESCRIPTION:The draft is in Documents/Budget 2027.csv.",
+            "ORGANIZER;CN=Bob Builder:mailto:bob@example.test",
             "ATTENDEE;CN=Alice Example;PARTSTAT=NEEDS-ACTION;RSVP=TRUE:mailto:alice@example.test",
         ),
         "lisbon": (

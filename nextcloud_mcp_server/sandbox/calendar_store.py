@@ -8,6 +8,7 @@ from uuid import uuid4
 
 BIRTHDAYS = "contact_birthdays"
 
+_KINDS = ("VEVENT", "VTODO", "VJOURNAL")
 _FOLDS = re.compile(r"\r?\n[ \t]")
 _LINE = re.compile(r"[A-Za-z0-9-]+(?:;[^:]*)?:")
 _DIGITS = re.compile(r"\d{8}(?:T\d{6})?")
@@ -29,14 +30,8 @@ class StoredObject:
     @property
     def kind(self) -> str:
         """What it holds: VEVENT, VTODO."""
-        return next(
-            (
-                value
-                for name, value in _properties(self.data)
-                if name == "BEGIN" and value not in ("VCALENDAR", "VTIMEZONE")
-            ),
-            "",
-        )
+        begun = (value for name, value in _properties(self.data) if name == "BEGIN")
+        return next((value for value in begun if value in _KINDS), "")
 
     def takes_place(self, start: str, end: str) -> bool:
         """Say whether it may fall into a range; what recurs does from its start on, wherever its end is.

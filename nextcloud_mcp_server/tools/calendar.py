@@ -37,7 +37,6 @@ _ONE_BACK: Final = (
     "changed of it alone is lost."
 )
 
-Text = Annotated[str | None, Field(max_length=100_000)]
 Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
 Occurrence = Annotated[str | None, Field(description="As listed; without it: the whole series.")]
 
@@ -103,8 +102,8 @@ async def nc_calendar_create_event(
     end: Annotated[str | None, Field(description="All-day: the last day. Default: 1 hour or day.")] = None,
     timezone: Zone = None,
     calendar: str = "personal",
-    location: Text = None,
-    description: Text = None,
+    location: str | None = None,
+    description: str | None = None,
     rrule: Annotated[str | None, Field(description="Such as FREQ=WEEKLY;BYDAY=MO;UNTIL=2026-12-31.")] = None,
     attendees: Annotated[list[str] | None, Field(description="E-mail addresses.")] = None,
     categories: list[str] | None = None,
@@ -137,8 +136,8 @@ async def nc_calendar_update_event(
     start: str | None = None,
     end: Annotated[str | None, Field(description="All-day: the last day.")] = None,
     timezone: Annotated[str | None, Field(description="Of start and end; default: the event's.")] = None,
-    location: Text = None,
-    description: Text = None,
+    location: str | None = None,
+    description: str | None = None,
     rrule: Annotated[str | None, Field(description='"" ends the recurrence.')] = None,
     attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
     categories: list[str] | None = None,

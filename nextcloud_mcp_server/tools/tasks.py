@@ -25,7 +25,6 @@ _LISTED: Final = 20
 _NO_DATE: Final = 253_402_300_800
 _DONE: Final = ("COMPLETED", "CANCELLED")
 
-Text = Annotated[str | None, Field(max_length=100_000)]
 Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
 Priority = Annotated[int | None, Field(ge=0, le=9, description="1 high, 5 medium, 9 low, 0 none.")]
 
@@ -126,9 +125,8 @@ async def nc_tasks_create_task(
     due: Annotated[str | None, Field(description="ISO 8601 date or time.")] = None,
     start: str | None = None,
     timezone: Zone = None,
-    description: Text = None,
+    description: str | None = None,
     priority: Priority = None,
-    percent: Annotated[int | None, Field(ge=0, le=100)] = None,
     parent: Annotated[str | None, Field(description="task_id it is a part of.")] = None,
     categories: list[str] | None = None,
     rrule: Annotated[str | None, Field(description="Such as FREQ=WEEKLY;BYDAY=MO.")] = None,
@@ -140,7 +138,6 @@ async def nc_tasks_create_task(
         start=await _given(nc, "start", start or None, timezone, None),
         due=await _given(nc, "due", due or None, timezone, None),
         priority=priority,
-        percent=percent,
         parent=await nc.tasks.uid_of(parent) if parent else None,
         categories=categories,
         rule=rrule or None,
@@ -163,7 +160,7 @@ async def nc_tasks_update_task(
     due: Annotated[str | None, Field(description='"" = no date.')] = None,
     start: str | None = None,
     timezone: Annotated[str | None, Field(description="Default: the task's.")] = None,
-    description: Text = None,
+    description: str | None = None,
     priority: Priority = None,
     parent: Annotated[str | None, Field(description='task_id; "" = none.')] = None,
     categories: list[str] | None = None,
