@@ -204,15 +204,18 @@ class Series:
     ) -> Iterator[tuple[datetime, Moment | timedelta | None]]:
         """Yield the clock times, each once: the start, what rules give, what is listed."""
         clock = moments.on_clock(start)
+        rules = [Rule(line.value, start) for line in core.every("RRULE")]
         seen = {clock}
-        yield clock, None
+        # A series that ended before it began never takes place, for Nextcloud neither.
+        if not rules or any(rule.until is None or rule.until >= clock for rule in rules):
+            yield clock, None
         for line in core.every("RDATE"):
             for one, until in moments.every(line, self.zones):
                 if (key := self.key(one)) not in seen:
                     seen.add(key)
                     yield key, until
-        for line in core.every("RRULE"):
-            for key in Rule(line.value, start).between(low, high):
+        for rule in rules:
+            for key in rule.between(low, high):
                 if key not in seen:
                     seen.add(key)
                     yield key, None
