@@ -183,7 +183,9 @@ def _keys(settings: Settings) -> Finding:
     try:
         if settings.token_encryption_keys:
             KeyRing.parse(settings.token_encryption_keys)
-            return Finding(Verdict.OK, "keys", "given by TOKEN_ENCRYPTION_KEYS")
+            name = "TOKEN_ENCRYPTION_KEYS"
+            given = f"{name}_FILE" if f"{name}_FILE" in settings.secret_files else name
+            return Finding(Verdict.OK, "keys", f"given by {given}")
         if not settings.key_file.exists():
             return Finding(Verdict.OK, "keys", f"{settings.key_file} is made at first use")
         KeyRing.parse(load_or_create_key_file(settings.key_file)[0])

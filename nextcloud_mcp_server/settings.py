@@ -45,6 +45,14 @@ class _Environment(PydanticBaseSettingsSource):
         return {name: value for name, value in values.items() if value is not None}
 
 
+class _EnvironmentWithoutSecrets(_Environment):
+    """Read no secret and no file: the files can be the very ones that are to be written."""
+
+    def __call__(self) -> dict[str, Any]:
+        fields = self.settings_cls.model_fields.keys() - SECRETS
+        return {name: text for name in fields if (text := read_text(os.environ, name)) is not None}
+
+
 class _FromEnvironment(Fields):
     """The fields, read from the environment."""
 
@@ -106,6 +114,18 @@ class Settings(_FromEnvironment):
 
 class Draft(_FromEnvironment):
     """The settings before they are complete: what `setup nextcloud` works from. Build it with `load_draft`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what was given, then what the environment says openly."""
+        return init_settings, _EnvironmentWithoutSecrets(settings_cls)
 
     @model_validator(mode="after")
     def _refuse_wrong_addresses(self) -> Self:

@@ -50,6 +50,8 @@ def refuse_draft(settings: Fields) -> None:
     settings.require_nextcloud()
     _check_addresses(settings)
     _check_own_address(settings)
+    if settings.mode == "builtin":
+        _check_own_root(settings)
 
 
 def looks_wrong(settings: Fields) -> list[str]:
@@ -83,14 +85,29 @@ def _looks_wrong_for_many(settings: Fields) -> list[str]:
     found = (
         _looks_wrong_with_issuer(settings) if oidc else _without_effect(settings, OIDC, "it is for MODE=oidc")
     )
-    if oidc:
-        found += _without_effect(settings, BUILTIN, "it is for MODE=builtin")
+    found += (
+        _without_effect(settings, BUILTIN, "it is for MODE=builtin") if oidc else _no_whole_names(settings)
+    )
     if not settings.trusted_proxies and settings.server_url.startswith("https://"):
         found.append(
             "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
             "rate limit: name the proxy's address."
         )
     return found
+
+
+def _no_whole_names(settings: Fields) -> list[str]:
+    """Find names of clients where hosts are wanted: nobody would notice that a denied one comes in all the same."""
+    return [
+        f"{name} holds {word!r}, which is taken for a host: write its whole name ({word}.ai, say), or {word}: for a "
+        "scheme."
+        for name, words in (
+            ("ALLOWED_CLIENTS", settings.allowed_clients),
+            ("DENIED_CLIENTS", settings.denied_clients),
+        )
+        for word in words
+        if not re.search(r"[.:]", word) and word != "localhost"
+    ]
 
 
 def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
@@ -329,13 +346,7 @@ def _check_nextcloud_client(settings: Fields) -> None:
 def _check_builtin(settings: Fields) -> None:
     """Refuse what the built-in authorization server cannot work with, or must never allow."""
     _check_nextcloud_client(settings)
-    own = urlsplit(settings.server_url)
-    if own.path:
-        # RFC 8414 has clients look at the host's root, and many guess /authorize and /token there.
-        raise ConfigurationError(
-            f"NEXTCLOUD_MCP_SERVER_URL holds the path {own.path}: with MODE=builtin this server needs a host name "
-            "of its own, such as https://mcp.example.org."
-        )
+    _check_own_root(settings)
     for scheme in settings.private_schemes:
         if not acceptable(f"{scheme}:/callback", private_schemes=settings.private_schemes):
             raise ConfigurationError(
@@ -349,10 +360,24 @@ def _check_builtin(settings: Fields) -> None:
     ):
         for word in words:
             if not (_HOST if name == "PLAIN_HOSTS" else _CLIENT).fullmatch(word):
-                raise ConfigurationError(
-                    f"{name} holds {word!r}: write a host without its scheme, such as claude.ai"
-                    f"{'' if name == 'PLAIN_HOSTS' else ', *.example.org, or a scheme such as cursor:'}."
+                meant = (
+                    "chat.example.org"
+                    if name == "PLAIN_HOSTS"
+                    else "claude.ai, *.example.org, or a scheme such as cursor:"
                 )
+                raise ConfigurationError(
+                    f"{name} holds {word!r}: write a host without its scheme, such as {meant}."
+                )
+
+
+def _check_own_root(settings: Fields) -> None:
+    own = urlsplit(settings.server_url)
+    if own.path:
+        # RFC 8414 has clients look at the host's root, and many guess /authorize and /token there.
+        raise ConfigurationError(
+            f"NEXTCLOUD_MCP_SERVER_URL holds the path {own.path}: with MODE=builtin this server needs a host name "
+            "of its own, such as https://mcp.example.org."
+        )
 
 
 def _need_https(name: str, parts: SplitResult) -> None:

@@ -228,8 +228,9 @@ class Fields(PeopleFields):
             ConfigurationError: None is set.
         """
         if self.nextcloud_host is None:
+            built_in = "" if self.many_people else ", or try the built-in one with serve --sandbox"
             raise ConfigurationError(
-                "No Nextcloud is set: start with --nextcloud https://cloud.example.org (or NEXTCLOUD_HOST), "
-                "or try the built-in one with serve --sandbox."
+                "No Nextcloud is set: name yours with --nextcloud https://cloud.example.org (or NEXTCLOUD_HOST)"
+                f"{built_in}."
             )
         return self.nextcloud_host

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import ConfigurationError
 
@@ -98,7 +99,7 @@ _PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
 #: Set for the tests against a real Nextcloud; they are no settings of the server.
 _TEST_PREFIX = "NEXTCLOUD_TEST_"
 #: Names without our prefixes are other programs' unless they are this similar to one of ours.
-_NEAR_MISS = 0.88
+_NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
 
 
@@ -133,12 +134,29 @@ def read_text(environ: Mapping[str, str], field: str) -> str | None:
         return text
     if text is not None:
         raise ConfigurationError(f"{name} and {name}_FILE are both set: keep one of them.")
+    return _read_file(f"{name}_FILE", Path(file))
+
+
+def _read_file(name: str, path: Path) -> str:
+    # The path stays unsaid: somebody may have put the secret itself where its file belongs.
     try:
-        return Path(file).read_text(encoding="utf-8").strip() or None
+        text = path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        writer = (
+            "'nextcloud-mcp-server setup nextcloud --into' its folder writes it"
+            if name.startswith("NEXTCLOUD_OAUTH_CLIENT")
+            else "check the path"
+        )
+        raise ConfigurationError(f"{name} names a file that does not exist: {writer}.") from None
     except (OSError, UnicodeDecodeError):
         raise ConfigurationError(
-            f"{name}_FILE names a file that cannot be read as text: check path and rights."
+            f"{name} names a file that cannot be read as text: check path and rights."
         ) from None
+    if not text:
+        raise ConfigurationError(
+            f"{name} names a file that is empty: what was to write it has failed, so make it again."
+        )
+    return text
 
 
 def closest(name: str) -> str:
@@ -154,13 +172,26 @@ def explain(error: ValidationError) -> str:
         name = str(problem["loc"][0]) if problem["loc"] else ""
         if problem["type"] == "extra_forbidden":
             sentences.append(f"There is no setting {env_name(name)}{closest(env_name(name))}.")
-        elif problem["type"] == "bool_parsing":
-            sentences.append(f"{env_name(name)} is not right: use true or false.")
         else:
-            sentences.append(
-                f"{env_name(name)} is not right: {problem['msg'][:1].lower()}{problem['msg'][1:]}."
-            )
+            sentences.append(f"{env_name(name)} is not right: {_wanted(problem)}.")
     return " ".join(sentences)
+
+
+def _wanted(problem: ErrorDetails) -> str:
+    """Say what a value should be, in an operator's words where pydantic's are a programmer's."""
+    match problem["type"], problem.get("ctx", {}):
+        case "bool_parsing", _:
+            return "use true or false"
+        case "int_parsing", _:
+            return "use a whole number"
+        case "greater_than_equal", {"ge": least}:
+            return f"use {least} or more"
+        case "less_than_equal", {"le": most}:
+            return f"use {most} or less"
+        case "literal_error", {"expected": choices}:
+            return f"use {str(choices).replace(chr(39), '')}"
+        case _:
+            return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:

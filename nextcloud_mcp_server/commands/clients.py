@@ -54,7 +54,8 @@ def line(client: Client, people: int) -> str:
 def _require(settings: Settings) -> None:
     if settings.mode != "builtin":
         raise ConfigurationError(
-            f"clients is for MODE=builtin: with MODE={settings.mode} this server registers no clients."
+            f"clients is for MODE=builtin: with MODE={settings.mode} this server registers no clients. Run it with the "
+            "environment that the server has."
         )
 
 

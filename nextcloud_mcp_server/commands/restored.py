@@ -37,14 +37,20 @@ async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> Non
         forgotten = await database.restored.forget()
         grants = {grant.credential.id: grant for grant in await database.grants.all()}
     result(
-        f"Ended {forgotten.clients} sign-ins of apps and {forgotten.browsers} of browsers: people sign in once more, "
-        "and what they allowed stays."
+        f"Sign-ins that were ended: {forgotten.clients} of apps, {forgotten.browsers} of browsers. People sign in once "
+        "more, and what they allowed stays."
     )
+    if not settings.many_people:
+        # Without MODE, as in a new terminal, the rest would be left out without a word.
+        say(
+            "MODE=personal has nothing to renew. For a server of many people, run this again with the environment that "
+            "it has."
+        )
     renewable = [one for one in grants.values() if _is_renewable(settings, one.credential)]
     if not renewable:
         return
     say(
-        f"{len(renewable)} accesses to Nextcloud are renewed now, one after the other; the server may be started "
+        f"Accesses to Nextcloud that are renewed now, one after the other: {len(renewable)}. The server may be started "
         "meanwhile. Those that were renewed after the backup are worth nothing any more, and their people are asked "
         "again. Stop this at any time: what is left is looked at when it is used."
     )
@@ -87,7 +93,7 @@ async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -
 
 
 def _told(kept: int, dead: int, *, left: int) -> str:
-    told = f"{kept} of {kept + dead + left} accesses work and were kept; {dead} people are asked again."
+    told = f"Accesses that work and were kept: {kept} of {kept + dead + left}. People who are asked again: {dead}."
     if not left:
         return told
-    return f"{told} {left} could not be looked at now, and are when they are used."
+    return f"{told} Looked at only when they are used, because that was not possible now: {left}."

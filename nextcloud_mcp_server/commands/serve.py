@@ -1,5 +1,6 @@
 """Starts the server."""
 
+import errno
 import gc
 import logging
 import socket
@@ -105,6 +106,11 @@ def claim_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigurationError(
+                    f"Cannot listen on {host}, port {port}: something does already, perhaps this server itself. Stop "
+                    "it, or choose another port with --port."
+                ) from error
             raise ConfigurationError(
                 f"Cannot listen on {host}, port {port} ({error.strerror or error}): choose another "
                 "with --port (0 takes a free one) or --host."

@@ -65,9 +65,9 @@ def setup_nextcloud(
         f"This registers the client “{client_name(settings)}” at {settings.require_nextcloud()}, "
         f"with the redirect URI {settings.grant_callback_url}."
     )
-    credential = (ask or ask_for_credential)()
     if into is not None:
         _try_to_write(into)
+    credential = (ask or ask_for_credential)()
     outcome = anyio.run(_run, settings, credential, transport)
     if into is None:
         _print(outcome)

@@ -110,7 +110,7 @@ class Draft(Dialect):
         params = notice.get("params", {})
         self.narrator.say(
             f"← notifications/progress: {params.get('message')} "
-            f"({params.get('progress')} of {params.get('total')} s)"
+            f"({params.get('progress', 0):.0f} of {params.get('total', 0):.0f} s)"
         )
 
 

@@ -40,7 +40,7 @@ class WireClient(ABC):
         url: str,
         *,
         capabilities: Mapping[str, Any],
-        name: str = "Demo client",
+        name: str = "Demo assistant",
     ) -> None:
         self._http = http
         self._url = url
@@ -115,7 +115,7 @@ class HandshakeClient(WireClient):
         url: str,
         *,
         capabilities: Mapping[str, Any],
-        name: str = "Demo client",
+        name: str = "Demo assistant",
     ) -> None:
         super().__init__(http, url, capabilities=capabilities, name=name)
         self._session: dict[str, str] = {}

@@ -153,7 +153,7 @@ class BearerLayer:
 
     def _no_token(self) -> Response:
         # RFC 6750 §3.1: who sent nothing is told no error code.
-        message = "This server needs an access token; its identity provider is named in resource_metadata."
+        message = "This server needs an access token; who gives one is named in resource_metadata."
         challenge = self._challenge(scope=" ".join(self._resource.scopes))
         return _error(401, "unauthorized", message, challenge)
 

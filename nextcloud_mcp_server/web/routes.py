@@ -85,7 +85,7 @@ def people_routes(
         callbacks = _authorize_routes(pages, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
     return _with_the_rest(
         [
-            _page_route("/", _people_home(mcp_url), "GET"),
+            _page_route("/", _people_home(mcp_url, signs_in_here=authorizations is not None), "GET"),
             *callbacks,
             *_sign_in_routes(door, sign_in),
             *_visit_routes(door, visit),
@@ -201,10 +201,10 @@ def _home(*, sandbox: bool) -> Endpoint:
     return home
 
 
-def _people_home(mcp_url: str) -> Endpoint:
+def _people_home(mcp_url: str, *, signs_in_here: bool) -> Endpoint:
     async def home(request: Request) -> Response:
         """Say what runs here and how to connect to it; holds nothing secret."""
-        return page(request.headers, "people_home.html", mcp_url=mcp_url)
+        return page(request.headers, "people_home.html", mcp_url=mcp_url, signs_in_here=signs_in_here)
 
     return home
 

@@ -171,8 +171,8 @@ async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_k
         page = await alice.consent(f"{house.url}/account")
 
     told = capsys.readouterr()
-    assert "Ended 2 sign-ins of apps and 1 of browsers" in told.out
-    assert "1 of 2 accesses work and were kept; 1 people are asked again.\n" in told.out
+    assert "Sign-ins that were ended: 2 of apps, 1 of browsers." in told.out
+    assert "Accesses that work and were kept: 1 of 2. People who are asked again: 1.\n" in told.out
     assert not await works(house, http, hers)
     assert not await works(house, http, his)
     assert "Read your notes" in page.text
@@ -192,7 +192,7 @@ async def test_dead_accesses_are_looked_at_so_slowly_that_nextcloud_goes_on_answ
 
     await run(restored.restored, settings_of(house), allow_listed=False, sleep=sleep)
 
-    assert "6 people are asked again" in capsys.readouterr().out
+    assert "People who are asked again: 6." in capsys.readouterr().out
     assert paused == [1_800]
 
 
@@ -207,10 +207,7 @@ async def test_a_nextcloud_that_is_down_ends_nothing(
     await run(restored.restored, settings_of(house), allow_listed=True)
 
     told = capsys.readouterr()
-    assert (
-        "0 of 1 accesses work and were kept; 0 people are asked again. 1 could not be looked at now"
-        in told.out
-    )
+    assert "kept: 0 of 1. People who are asked again: 0. Looked at only when they are used" in told.out
     assert "alice: " in told.err
     assert [grant.credential.needs_reauth for grant in await grants_of(house)] == [False]
 
@@ -225,7 +222,7 @@ async def test_a_nextcloud_that_is_down_is_not_asked_about_everybody(
     await run(restored.restored, settings_of(house), allow_listed=True)
 
     told = capsys.readouterr()
-    assert "5 could not be looked at now, and are when they are used." in told.out
+    assert "Looked at only when they are used, because that was not possible now: 5." in told.out
     assert told.err.count("person") == 3
 
 
@@ -241,13 +238,17 @@ async def test_an_access_that_was_refused_before_is_not_sent_again(
 
     await run(restored.restored, settings_of(house), allow_listed=True)
 
-    assert capsys.readouterr().out.count("people are asked again") == 1
+    assert capsys.readouterr().out.count("People who are asked again") == 1
     assert house.sandbox.token_throttle.delay_ms("127.0.0.1") == failures > 0
 
 
-async def test_one_persons_server_has_nothing_to_renew(tmp_path: Path, capsys: Capture) -> None:
+async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operator_of_another(
+    tmp_path: Path, capsys: Capture
+) -> None:
     settings = load(nextcloud_host="https://cloud.example.org", data_dir=tmp_path / "one")
 
     await run(restored.restored, settings, allow_listed=False)
 
-    assert "Ended 0 sign-ins of apps and 0 of browsers" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "Sign-ins that were ended: 0 of apps, 0 of browsers." in told.out
+    assert "run this again with the environment that it has" in told.err

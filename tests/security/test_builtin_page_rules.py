@@ -132,6 +132,15 @@ async def test_every_page_on_the_way_carries_them_and_leaves_the_client_in_touch
     assert {response.headers["cross-origin-opener-policy"] for response in answers} == {"unsafe-none"}
 
 
+async def test_the_first_page_promises_what_comes_where_people_sign_in_with_nextcloud(
+    browser: httpx2.AsyncClient,
+) -> None:
+    page = (await browser.get("/")).text
+
+    assert "choose what it may do, and sign in to Nextcloud." in page
+    assert "The first time, it gives you a link" not in page
+
+
 async def test_the_pages_of_people_are_in_touch_with_nobody(browser: httpx2.AsyncClient) -> None:
     pages = [await browser.get(path) for path in ("/", "/account", "/healthz", "/oauth/consent")]
 

@@ -92,7 +92,7 @@ def test_serving_without_a_nextcloud_says_how_to_name_one(monkeypatch: Patch, ca
     code, _, err = run(["serve"], monkeypatch, capsys)
 
     assert code == 2
-    assert err.startswith("Error: No Nextcloud is set: start with --nextcloud https://cloud.example.org")
+    assert err.startswith("Error: No Nextcloud is set: name yours with --nextcloud https://cloud.example.org")
 
 
 def test_a_failure_on_the_way_is_one_sentence_and_exit_code_1(
@@ -331,7 +331,7 @@ def test_a_port_in_use_is_refused_with_the_fix() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
-        with pytest.raises(ConfigurationError, match="choose another with --port"):
+        with pytest.raises(ConfigurationError, match="something does already, perhaps this server itself"):
             claim_port("127.0.0.1", port)
 
 

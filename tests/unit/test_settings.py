@@ -102,10 +102,30 @@ def test_a_secret_given_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert "TOKEN_ENCRYPTION_KEYS_FILE are both set" in refused()
 
 
-def test_a_secret_file_that_is_missing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEXTCLOUD_MCP_SECRET_FILE", "/nowhere/secret")
+@pytest.mark.parametrize(
+    ("name", "file", "wrong"),
+    [
+        ("NEXTCLOUD_MCP_SECRET_FILE", "nowhere", "does not exist: check the path."),
+        (
+            "NEXTCLOUD_OAUTH_CLIENT_ID_FILE",
+            "nowhere",
+            "does not exist: 'nextcloud-mcp-server setup nextcloud --into' its folder writes it.",
+        ),
+        ("TOKEN_ENCRYPTION_KEYS_FILE", ".", "cannot be read as text: check path and rights."),
+        (
+            "TOKEN_ENCRYPTION_KEYS_FILE",
+            "empty",
+            "is empty: what was to write it has failed, so make it again.",
+        ),
+    ],
+)
+def test_a_secret_file_that_holds_no_secret_is_refused_by_name(
+    name: str, file: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    monkeypatch.setenv(name, str(tmp_path / file))
 
-    assert refused().startswith("NEXTCLOUD_MCP_SECRET_FILE names a file that cannot be read")
+    assert refused() == f"{name} names a file that {wrong}"
 
 
 def test_several_keys_are_split_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +172,7 @@ def test_two_different_addresses_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         ("READONLY", "READONLY is not read: did you mean READ_ONLY?"),
         ("TOOLSET", "TOOLSET is not read: did you mean TOOLSETS?"),
         ("OIDC_CLIENT", "OIDC_CLIENT is not read: did you mean OIDC_CLIENT_ID?"),
+        ("TRUSTED_PROXY", "TRUSTED_PROXY is not read: did you mean TRUSTED_PROXIES?"),
         ("INTROSPECTION_SECRET", "INTROSPECTION_SECRET is not read: did you mean it?"),
     ],
 )
@@ -178,7 +199,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
     ("overrides", "sentence"),
     [
         ({"mode": "builtin"}, "NEXTCLOUD_MCP_SERVER_URL is missing"),
-        ({"mode": "many"}, "MODE is not right"),
+        ({"mode": "many"}, "MODE is not right: use personal, oidc or builtin."),
         ({"nextcloud_host": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://"}, "NEXTCLOUD_HOST is not a web address"),
@@ -197,8 +218,8 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
         ({"database_url": "mysql://db/x"}, "DATABASE_URL names another database than SQLite or PostgreSQL"),
         ({"nextcloud_host": "https://*.example.org"}, "NEXTCLOUD_HOST holds a wildcard"),
         ({"toolsets": "notes,note"}, "TOOLSETS names 'note'"),
-        ({"hold_seconds": 900}, "HOLD_SECONDS is not right: input should be less than or equal to 300."),
-        ({"port": "http"}, "NEXTCLOUD_MCP_PORT is not right"),
+        ({"hold_seconds": 900}, "HOLD_SECONDS is not right: use 300 or less."),
+        ({"port": "http"}, "NEXTCLOUD_MCP_PORT is not right: use a whole number."),
         ({"read_only": "maybe"}, "READ_ONLY is not right: use true or false."),
         ({"transport": "sse"}, "--transport is not right"),
         ({"tool_sets": "notes"}, "There is no setting TOOL_SETS: did you mean TOOLSETS?"),
@@ -286,7 +307,7 @@ def test_all_toolsets_are_spelled_out() -> None:
 
 def test_the_address_is_required_only_where_it_is_used() -> None:
     assert load(nextcloud_host=CLOUD).require_nextcloud() == CLOUD
-    with pytest.raises(ConfigurationError, match="start with --nextcloud"):
+    with pytest.raises(ConfigurationError, match="name yours with --nextcloud"):
         load().require_nextcloud()
     assert load().operator_credential is None
 

@@ -99,7 +99,7 @@ def test_everything_about_clients_can_be_narrowed() -> None:
         ({"denied_clients": "*"}, "DENIED_CLIENTS holds '*'"),
         ({"plain_hosts": "chat.lan:3000"}, "PLAIN_HOSTS holds 'chat.lan:3000'"),
         ({"plain_hosts": "*.lan"}, "PLAIN_HOSTS holds '*.lan'"),
-        ({"refresh_grace_seconds": "-1"}, "REFRESH_GRACE_SECONDS is not right"),
+        ({"refresh_grace_seconds": "-1"}, "REFRESH_GRACE_SECONDS is not right: use 0 or more."),
     ],
 )
 def test_what_cannot_work_or_be_safe_is_refused_by_its_name(
@@ -114,6 +114,16 @@ def test_settings_of_an_identity_provider_are_said_to_have_no_effect() -> None:
     assert settings.warnings == (
         "OIDC_ISSUER has no effect with MODE=builtin: it is for MODE=oidc.",
         "GRANT_PROVIDER has no effect with MODE=builtin: it is for MODE=oidc.",
+    )
+
+
+def test_a_client_that_is_named_by_no_host_and_no_scheme_is_pointed_out() -> None:
+    settings = given(allowed_clients="claude.ai,localhost,cursor:", denied_clients="cursor")
+
+    (warning,) = settings.warnings
+    assert warning == (
+        "DENIED_CLIENTS holds 'cursor', which is taken for a host: write its whole name (cursor.ai, say), or cursor: "
+        "for a scheme."
     )
 
 

@@ -299,6 +299,11 @@ def test_a_listed_client_is_read_as_nextcloud_writes_it() -> None:
     assert (client.id, client.name, client.redirect_uri) == (2, "rec oauth2", "http://client.test/callback")
 
 
+def test_an_address_at_which_this_server_could_never_start_is_not_registered() -> None:
+    with pytest.raises(ConfigurationError, match="NEXTCLOUD_MCP_SERVER_URL holds the path /mcp"):
+        load_draft(mode="builtin", nextcloud_host=CLOUD, nextcloud_mcp_server_url=f"{MCP}/mcp")
+
+
 def test_the_client_can_be_written_into_files_once_and_is_not_printed(
     sandbox: Sandbox, tmp_path: Path, capsys: Capture
 ) -> None:
