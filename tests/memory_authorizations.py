@@ -1,9 +1,11 @@
 """A state machine in memory behind the pages between a chat client and its code."""
 
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from secrets import token_urlsafe
 from urllib.parse import urlencode
 
@@ -159,7 +161,9 @@ class MemoryAuthorizations:
         arrival, uid = self._find(arrival_id, browser)
         asked = await self.asked(arrival)
         self.connected[arrival_id] = uid
-        code = f"code-{token_urlsafe(24)}"
+        # The same at each run: it is in a picture of the documentation.
+        digest = sha256(f"{uid} {len(self.connected)}".encode()).digest()
+        code = f"code-{urlsafe_b64encode(digest[:24]).decode()}"
         url = back_to(asked.request, self.issuer, {"code": code})
         return Sent(asked, url, SecretStr(code))
 

@@ -176,6 +176,14 @@ def _account_apps(stage: PeopleStage, page: Page) -> None:
     page.goto(f"{stage.origin}/account")
 
 
+def _account_of_a_household(stage: PeopleStage, page: Page) -> None:
+    stage.visits.client(client_id=DOCUMENT)
+    stage.visits.app(client_id=DOCUMENT)
+    stage.visits.app(client_id="mcp-1", name="ChatGPT", last_used_at=stage.visits.now - timedelta(days=3))
+    stage.sign_in(page.context)
+    page.goto(f"{stage.origin}/account")
+
+
 def _account_app_out(stage: PeopleStage, page: Page) -> None:
     _account_apps(stage, page)
     page.locator("form[action='/account/sign-out-app'] button").first.click()
@@ -210,3 +218,5 @@ CLIENT_SCENES: dict[str, Callable[[PeopleStage, Page], None]] = {
     "account-apps": _account_apps,
     "account-app-out": _account_app_out,
 }
+#: What is pictured in the documentation: the same, and what is too usual to be looked at for mistakes.
+PICTURED_SCENES = {**CLIENT_SCENES, "account-of-a-household": _account_of_a_household}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.e2e.client_scenes import CLIENT_SCENES
+from tests.e2e.client_scenes import PICTURED_SCENES
 from tests.e2e.people_scenes import PEOPLE_SCENES
 from tests.e2e.people_stage import raised_people
 from tests.e2e.scenes import SCENES
@@ -35,7 +35,7 @@ CLIENT_SHOTS: dict[str, tuple[str, WindowOptions]] = {
     "authorize-phone": ("authorize-cursor", window_options(size=PHONE)),
     "signed-in-as": ("signed-in-as", window_options(size=_PAPER)),
     "sent": ("sent-copied", window_options(size=_PAPER)),
-    "account-apps": ("account-apps", window_options(size=(760, 700), scheme="dark")),
+    "account-apps": ("account-of-a-household", window_options(size=(760, 700), scheme="dark")),
 }
 
 
@@ -65,7 +65,7 @@ def take(folder: Path) -> None:
             clients.visits.forget()
             clients.clients.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
-                CLIENT_SCENES[scene](clients, page)
+                PICTURED_SCENES[scene](clients, page)
         browser.close()
 
 
