@@ -75,7 +75,7 @@ class MemoryAuthorizations:
         """Begin again, for the next thing to look at."""
         for kept in (
             *(self.clients, self.forms, self.away, self.here),
-            *(self.connected, self.allowed, self.names, self.faults),
+            *(self.connected, self.allowed, self.names, self.faults, self.calls),
         ):
             kept.clear()
 
@@ -162,7 +162,7 @@ class MemoryAuthorizations:
         asked = await self.asked(arrival)
         self.connected[arrival_id] = uid
         # The same at each run: it is in a picture of the documentation.
-        digest = sha256(f"{uid} {len(self.connected)}".encode()).digest()
+        digest = sha256(f"{uid} {self.calls.count('go_on')}".encode()).digest()
         code = f"code-{urlsafe_b64encode(digest[:24]).decode()}"
         url = back_to(asked.request, self.issuer, {"code": code})
         return Sent(asked, url, SecretStr(code))

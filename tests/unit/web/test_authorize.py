@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
+from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -33,6 +34,7 @@ from tests.memory_authorizations import (
 from tests.memory_visits import NEXTCLOUD, ORIGIN, state_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
+READING = [scope for scope in SCOPES if not is_writing(scope)]
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
     assert "nobody vouches for it" in page.text
     assert "<dd><bdi>claude.ai</bdi></dd>" in page.text
     assert 'class="notice"' not in page.text
-    assert ticked(page) == ["notes:read", "files:read"]
+    assert ticked(page) == READING
 
 
 async def test_a_client_with_a_document_comes_from_the_host_of_the_document(
@@ -267,7 +269,7 @@ async def test_who_has_a_problem_with_the_answer_may_ask_the_same_again(
     (again,) = links(page)
 
     assert page.status_code == 502
-    assert ticked(await browser.get(again)) == ["notes:read", "files:read"]
+    assert ticked(await browser.get(again)) == READING
     assert httpx2.URL(again).params["state"] == "of the client"
 
 
