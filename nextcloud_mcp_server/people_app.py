@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from nextcloud_mcp_server import core as cores
+from nextcloud_mcp_server import server
 from nextcloud_mcp_server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app, select
 from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, asked
@@ -89,12 +90,11 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
 
 
 def _bearer(app: "ASGIApp", settings: Settings, way: Way) -> BearerLayer:
-    needs = {spec.name: spec.scopes for spec in select(settings)}
     return BearerLayer(
         app,
         resource=way.resource,
         verify=way.verify,
-        needs=lambda tool: needs.get(tool, frozenset()),
+        needs=server.needs(select(settings)),
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
     )

@@ -13,15 +13,24 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.prompts import Prompts
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.track import Track
+from nextcloud_mcp_server.resources.capabilities import Capabilities
+from nextcloud_mcp_server.resources.files import Files
+from nextcloud_mcp_server.resources.handlers import Resources
+from nextcloud_mcp_server.resources.kind import Kind
+from nextcloud_mcp_server.resources.notes import Notes
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS, load
 
 NAME = "nextcloud-mcp-server"
+
+#: In the order in which they are listed.
+KINDS: tuple[Kind, ...] = (Capabilities(), Notes(), Files())
 
 _INSTRUCTIONS = """\
 Tools for the person's own Nextcloud: {about}.
@@ -82,8 +91,47 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
     }
 
 
+def kinds(specs: Iterable[ToolSpec]) -> list[tuple[Kind, Facts]]:
+    """List the kinds of resources whose toolset is on, with what their availability depends on."""
+    on = {CONNECTION, *(spec.toolset for spec in specs)}
+    return [
+        (
+            kind,
+            Facts(
+                toolset=kind.about.toolset,
+                app=TOOLSETS[kind.about.toolset].app,
+                read_only=True,
+                always=kind.about.toolset == CONNECTION,
+                scopes=kind.about.scopes,
+            ),
+        )
+        for kind in KINDS
+        if kind.about.toolset in on
+    ]
+
+
+def needs(specs: Sequence[ToolSpec]) -> Callable[[str], frozenset[str]]:
+    """Make a function that tells which scopes a tool, or the address of a resource, needs."""
+    tools = {spec.name: spec.scopes for spec in specs}
+    resources = [kind.about for kind, _ in kinds(specs)]
+
+    def of(name: str) -> frozenset[str]:
+        if name in tools:
+            return tools[name]
+        return next((one.scopes for one in resources if one.value(name) is not None), frozenset[str]())
+
+    return of
+
+
 class Server(MCPServer[Any]):
-    """The SDK's server, with our stdout."""
+    """The SDK's server, with our stdout, and with resources and prompts of each person."""
+
+    def offer(self, specs: Sequence[ToolSpec], state: State) -> None:
+        """Answer what is asked about resources and prompts."""
+        resources = Resources(kinds(specs), state, self)
+        resources.install(self._lowlevel_server)
+        toolsets = {spec.toolset for spec in specs}
+        Prompts(sorted(toolsets), state.availability, resources).install(self._lowlevel_server)
 
     async def run_stdio_async(self) -> None:
         """Serve one client over stdin and stdout."""
@@ -102,7 +150,7 @@ def create(
     state_keys: Callable[[], Sequence[bytes]],
 ) -> MCPServer[Any]:
     """Put the server together."""
-    return Server(
+    server = Server(
         NAME,
         title="Nextcloud",
         instructions=instructions(specs),
@@ -116,6 +164,8 @@ def create(
         ),
         log_level="WARNING",
     )
+    server.offer(specs, state)
+    return server
 
 
 def _principal(caller: Caller) -> str:

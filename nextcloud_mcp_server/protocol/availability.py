@@ -119,18 +119,18 @@ class Availability:
         """Filter the list, refuse what it does not show, and advertise elicitation."""
         if ctx.method == "tools/call":
             name = str((ctx.params or {}).get("name"))
-            if name in self._tools and not self._permitted(ctx, name):
+            facts = self._tools.get(name)
+            if facts and not self._permitted(ctx, facts):
                 raise MCPError(INVALID_PARAMS, f"The token of this request does not allow {name[:64]}.")
-            if name in self._tools and not self._wanted(ctx, name):
+            if facts and not self._wanted(ctx, facts):
                 raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
         result = await call_next(ctx)
         if not isinstance(result, dict):
             return result
         if ctx.method == "tools/list":
             self._remember(ctx)
-            owner = self._owner(ctx)
             tools = cast("list[dict[str, Any]]", result["tools"])
-            shown = [t for t in tools if self._shown(ctx, owner, t["name"])]
+            shown = [tool for tool in tools if self.shows(ctx, self._tools[tool["name"]])]
             return {**result, "tools": shown}
         return wire.advertise(ctx.method, result)
 
@@ -146,21 +146,21 @@ class Availability:
     def _hidden(self, owner: Hashable) -> set[str]:
         return {name for name, tool in self._tools.items() if self.lacks(owner, tool.app)}
 
-    def _shown(self, ctx: ServerRequestContext[Any, Any], owner: Hashable, name: str) -> bool:
+    def shows(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
+        """Tell whether whoever asks may see something: token, headers and what their Nextcloud has."""
         return (
-            self._permitted(ctx, name)
-            and self._wanted(ctx, name)
-            and not self.lacks(owner, self.app_of(name))
+            self._permitted(ctx, facts)
+            and self._wanted(ctx, facts)
+            and not self.lacks(self._owner(ctx), facts.app)
         )
 
-    def _permitted(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
-        """Tell whether the request's token allows a tool; the same rule for the list and for the call."""
+    def _permitted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
+        """Tell whether the request's token allows it; the same rule for the list and for the call."""
         scopes = self._scopes(ctx)
-        return scopes is None or self._tools[name].scopes <= scopes
+        return scopes is None or facts.scopes <= scopes
 
-    def _wanted(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
+    def _wanted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
         headers: Mapping[str, str] = getattr(ctx.request, "headers", None) or {}
-        facts = self._tools[name]
         if facts.always:
             return True
         if (

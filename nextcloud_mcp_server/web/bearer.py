@@ -42,7 +42,7 @@ class _Refused(Exception):
 class BearerLayer:
     """Lets requests for the MCP path in with a verified token, and all others through as they are.
 
-    `needs` names the scopes of a tool, none for one that it does not know.
+    `needs` names the scopes of a tool or of a resource's address, none for one that it does not know.
     """
 
     def __init__(
@@ -188,15 +188,20 @@ class BearerLayer:
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items())
 
 
+#: What is refused without a scope, and the parameter that names it.
+_NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
+
+
 def _called(value: object) -> list[str]:
-    """List the tools that a JSON-RPC message calls, or each message of a batch."""
+    """List the tools that a JSON-RPC message calls and the resources it reads, or each message of a batch."""
     messages = cast("list[object]", value) if isinstance(value, list) else [value]
     names: list[str] = []
     for message in messages:
         fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         params: object = fields.get("params")
-        name = cast("dict[str, Any]", params).get("name") if isinstance(params, dict) else None
-        if fields.get("method") == "tools/call" and isinstance(name, str):
+        called = _NAMED_BY.get(str(fields.get("method")), "")
+        name = cast("dict[str, Any]", params).get(called) if isinstance(params, dict) else None
+        if isinstance(name, str):
             names.append(name)
     return names
 

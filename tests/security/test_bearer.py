@@ -392,6 +392,21 @@ async def test_a_refused_call_names_every_scope_it_needs_at_once(served: Served)
             assert not scopes or expected in answer.headers["WWW-Authenticate"]
 
 
+@pytest.mark.parametrize(
+    ("uri", "needed"), [("nc://files/a.md", "files:read"), ("nc://notes/1", "notes:read")]
+)
+async def test_a_resource_whose_scope_a_token_lacks_is_refused_with_the_scope_it_needs(
+    served: Served, uri: str, needed: str
+) -> None:
+    read: Message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
+    async with served.http(token(scope="files:write")) as http:
+        answer = await http.post("/mcp", json=read)
+
+    assert answer.status_code == 403
+    assert 'error="insufficient_scope"' in answer.headers["WWW-Authenticate"]
+    assert needed in answer.headers["WWW-Authenticate"]
+
+
 async def test_scopes_limit_nothing_where_the_operator_says_so(stage: Stage, process: Process) -> None:
     async with (
         serving(stage, process, token_scopes="ignore") as served,

@@ -1,0 +1,69 @@
+"""Files as resources: `nc://files/Documents/plan.md`."""
+
+from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.files import position
+from nextcloud_mcp_server.resources.kind import MAX_BYTES, MAX_VALUES, About, Contents, Listed, Page
+from nextcloud_mcp_server.tools import file_page
+
+_PAGE = 100
+
+
+class Files:
+    """Each file by its path. Those in the top folder are listed; completion leads to the others."""
+
+    about = About(
+        toolset="files",
+        scopes=frozenset({"files:read"}),
+        template="nc://files/{+path}",
+        argument="path",
+        name="file",
+        title="File",
+        description="A file as it is, by its path.",
+        mime_type=None,
+        action="nc_files_read_file",
+        listing="nc_files_list_folder",
+    )
+
+    async def page(self, nc: Account, cursor: str | None) -> Page:
+        """List the files of the top folder; a page may have none when it is all folders."""
+        after = file_page.unseal(cursor, "resources")
+        listing = await nc.files.list_folder("/", limit=_PAGE, after=after)
+        rows = [
+            Listed(
+                uri=self.about.uri(entry.path.lstrip("/")),
+                name=entry.name,
+                mime_type=entry.content_type or "application/octet-stream",
+                size=entry.size,
+                modified=entry.modified_at,
+            )
+            for entry in listing.entries
+            if not entry.is_folder
+        ]
+        last = listing.entries[-1] if listing.entries and listing.more else None
+        return Page(rows, file_page.seal(position(last, "name"), "resources") if last else None)
+
+    async def read(self, nc: Account, value: str) -> Contents:
+        """Read a whole file: as text where it is text."""
+        chunk = await nc.files.read(value, length=MAX_BYTES)
+        if not chunk.is_last:
+            raise TooLarge("The file is too large for one resource; nc_files_read_file reads it in parts.")
+        mime_type = chunk.content_type.partition(";")[0].strip() or "application/octet-stream"
+        try:
+            return Contents(chunk.data.decode(), mime_type)
+        except UnicodeDecodeError:
+            return Contents(chunk.data, mime_type)
+
+    async def complete(self, nc: Account, value: str) -> list[str]:
+        """List what is in the folder typed so far and begins like the rest; folders end in a slash."""
+        folder, _, start = value.rpartition("/")
+        try:
+            listing = await nc.files.list_folder(folder or "/", limit=1000)
+        except (NotFound, InvalidInput):
+            return []
+        found = [
+            entry.path.lstrip("/") + ("/" if entry.is_folder else "")
+            for entry in listing.entries
+            if entry.name.casefold().startswith(start.casefold())
+        ]
+        return found[: MAX_VALUES + 1]

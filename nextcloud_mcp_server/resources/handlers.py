@@ -1,0 +1,213 @@
+"""Answers what clients ask about resources; reading one asks for consent like a tool.
+
+Listing and completing never do: clients list at their start, and nobody has asked for anything then.
+"""
+
+import base64
+import json
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    Annotations,
+    BlobResourceContents,
+    CallToolResult,
+    CompleteResult,
+    Completion,
+    InputRequiredResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextContent,
+    TextResourceContents,
+)
+
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
+from nextcloud_mcp_server.protocol.availability import Facts
+from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, no_such
+from nextcloud_mcp_server.tools.answer import defang
+from nextcloud_mcp_server.tools.guard import Call, Guard, Job
+from nextcloud_mcp_server.tools.state import State
+
+logger = logging.getLogger(__name__)
+
+Ctx = ServerRequestContext[Any, Any]
+
+
+class Resources:
+    """The resources of whoever asks."""
+
+    def __init__(self, kinds: Sequence[tuple[Kind, Facts]], state: State, mcp: MCPServer[Any]) -> None:
+        self._kinds = kinds
+        self._state = state
+        self._guard = Guard(state)
+        self._context = partial(Context[Any, Any], mcp_server=mcp)
+
+    def install(self, server: Server[Any]) -> None:
+        """Take the place of the SDK's handlers, which know neither persons nor pages."""
+        server.add_request_handler("resources/list", PaginatedRequestParams, self.listed)
+        server.add_request_handler("resources/templates/list", PaginatedRequestParams, self.templates)
+        server.add_request_handler("resources/read", ReadResourceRequestParams, self.read)
+
+    async def templates(self, ctx: Ctx, _: PaginatedRequestParams) -> ListResourceTemplatesResult:
+        """List how addresses are made."""
+        return ListResourceTemplatesResult(
+            resource_templates=[
+                ResourceTemplate(
+                    uri_template=kind.about.template,
+                    name=kind.about.name,
+                    title=kind.about.title,
+                    description=kind.about.description,
+                    mime_type=kind.about.mime_type,
+                )
+                for kind in self._shown(ctx)
+                if kind.about.argument
+            ]
+        )
+
+    async def listed(self, ctx: Ctx, params: PaginatedRequestParams) -> ListResourcesResult:
+        """List one page: of the kind where the last one ended, or of the next that has any."""
+        name, inner = _read_cursor(params.cursor)
+        call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
+        usable = await self._usable(ctx, call)
+        names = [kind.about.name for kind in usable]
+        if name is not None and name not in names:
+            raise _bad_cursor()
+        for kind in usable[names.index(name) if name else 0 :]:
+            page = await self._page(call, kind, inner)
+            inner = None
+            following = page.cursor and _write_cursor(kind.about.name, page.cursor)
+            if not following and kind is not usable[-1]:
+                following = _write_cursor(names[names.index(kind.about.name) + 1], None)
+            if page.rows or page.cursor or not following:
+                return ListResourcesResult(resources=[_row(one) for one in page.rows], next_cursor=following)
+        return ListResourcesResult(resources=[])
+
+    async def read(
+        self, ctx: Ctx, params: ReadResourceRequestParams
+    ) -> ReadResourceResult | InputRequiredResult:
+        """Read one resource, or ask for the access it needs.
+
+        Raises:
+            MCPError: With a sentence; a client that can show no page finds the link in it.
+        """
+        uri, request_id = str(params.uri), uuid4().hex[:12]
+        try:
+            kind, value = self._find(ctx, uri)
+            context = self._context(request_context=ctx, input_params=params)
+            call = await self._guard.call(context, request_id)
+            job = self._job(kind, kind.about.action, uri, partial(kind.read, value=value))
+            answer = await self._guard.through(call, partial(self._guard.run, call, job))
+        except NextcloudMcpError as error:
+            code = INVALID_PARAMS if isinstance(error, (NotFound, InvalidInput)) else INTERNAL_ERROR
+            raise MCPError(code, defang(str(error)), {"uri": uri}) from None
+        except MCPError:
+            raise
+        except Exception:
+            logger.exception("reading a resource failed; reference %s", request_id)
+            sentence = (
+                f"Something went wrong inside the server; it is logged under {request_id}. Try once more."
+            )
+            raise MCPError(INTERNAL_ERROR, sentence, {"uri": uri}) from None
+        if isinstance(answer, CallToolResult):
+            raise MCPError(INTERNAL_ERROR, _words(answer), {"uri": uri})
+        return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer)
+
+    async def complete(self, ctx: Ctx, template: str, value: str) -> CompleteResult:
+        """Find what goes on from a value typed so far; nothing for somebody who has allowed nothing."""
+        call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
+        for kind in await self._usable(ctx, call):
+            if kind.about.template == template:
+                job = self._job(kind, kind.about.listing, "", partial(kind.complete, value=value))
+                found: list[str] = []
+                try:
+                    found += await self._guard.run(call, job)
+                except NextcloudMcpError as error:
+                    logger.info("nothing to complete with: %s", error)
+                more = len(found) > MAX_VALUES
+                return CompleteResult(completion=Completion(values=found[:MAX_VALUES], has_more=more))
+        return CompleteResult(completion=Completion(values=[], has_more=False))
+
+    async def _page(self, call: Call, kind: Kind, cursor: str | None) -> Page:
+        job = self._job(kind, kind.about.listing, "", partial(kind.page, cursor=cursor))
+        try:
+            return await self._guard.run(call, job)
+        except InvalidInput:
+            raise _bad_cursor() from None
+        except NextcloudMcpError as error:
+            # One app that does not answer must not hide the others.
+            logger.info("resources are left out of a list: %s", error)
+            return Page([])
+
+    def _job(self, kind: Kind, name: str, detail: str, body: Any) -> Job[Any]:  # noqa: ANN401 - of each kind its own
+        facts = next(facts for one, facts in self._kinds if one is kind)
+        return Job(
+            name=name, scopes=kind.about.scopes, app=facts.app, read_only=True, detail=detail[:500], body=body
+        )
+
+    def _shown(self, ctx: Ctx) -> list[Kind]:
+        return [kind for kind, facts in self._kinds if self._state.availability.shows(ctx, facts)]
+
+    async def _usable(self, ctx: Ctx, call: Call) -> list[Kind]:
+        """List the kinds that need nobody's consent any more."""
+        known = await call.core.accounts.connection(call.caller)
+        if not known.connected or not known.scopes:
+            return []
+        return [kind for kind in self._shown(ctx) if kind.about.scopes <= known.scopes]
+
+    def _find(self, ctx: Ctx, uri: str) -> tuple[Kind, str]:
+        for kind in self._shown(ctx):
+            value = kind.about.value(uri)
+            if value is not None:
+                return kind, value
+        raise no_such(uri)
+
+
+def _row(one: Listed) -> Resource:
+    modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
+    return Resource(uri=one.uri, name=one.name, mime_type=one.mime_type, size=one.size, annotations=modified)
+
+
+def _contents(uri: str, found: Contents) -> ReadResourceResult:
+    if isinstance(found.data, bytes):
+        blob = base64.b64encode(found.data).decode("ascii")
+        return ReadResourceResult(
+            contents=[BlobResourceContents(uri=uri, blob=blob, mime_type=found.mime_type)]
+        )
+    text = defang(found.data)
+    return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=found.mime_type)])
+
+
+def _words(answer: CallToolResult) -> str:
+    return "".join(block.text for block in answer.content if isinstance(block, TextContent))
+
+
+def _write_cursor(name: str, inner: str | None) -> str:
+    return base64.urlsafe_b64encode(json.dumps([name, inner]).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
+    if cursor is None:
+        return None, None
+    try:
+        name, inner = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, TypeError):
+        raise _bad_cursor() from None
+    return str(name), None if inner is None else str(inner)
+
+
+def _bad_cursor() -> MCPError:
+    return MCPError(INVALID_PARAMS, "That cursor does not belong to this list; list again without one.")

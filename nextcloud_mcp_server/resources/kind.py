@@ -1,0 +1,111 @@
+"""What a kind of resource is: an address, a way to list, read and complete, and what it needs."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from urllib.parse import quote, unquote
+
+from nextcloud_mcp_server.errors import NotFound
+from nextcloud_mcp_server.nextcloud.account import Account
+
+SCHEME = "nc://"
+
+#: Texts and pictures alike: about 25,000 tokens, the same as for the answer of a tool.
+MAX_BYTES = 80_000
+
+#: MCP allows a hundred values in one answer.
+MAX_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One row of a list: `name` is what a person sees, sizes are bytes."""
+
+    uri: str
+    name: str
+    mime_type: str
+    size: int | None = None
+    modified: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a resource holds: a text, or bytes."""
+
+    data: str | bytes
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows of a list, and the kind's own word for where the next ones begin."""
+
+    rows: list[Listed]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is known of a kind before anybody is connected.
+
+    `template` is an RFC 6570 template, or the whole address where there is but one resource of the
+    kind; `action` and `listing` are how the audit names reading one and listing them.
+    """
+
+    toolset: str
+    scopes: frozenset[str]
+    template: str
+    argument: str
+    name: str
+    title: str
+    description: str
+    mime_type: str | None
+    action: str
+    listing: str
+
+    @property
+    def prefix(self) -> str:
+        """The address up to the argument."""
+        return self.template.partition("{")[0]
+
+    def uri(self, value: str) -> str:
+        """Write the address of one resource."""
+        return self.prefix + quote(value, safe="/" if "{+" in self.template else "")
+
+    def value(self, uri: str) -> str | None:
+        """Read the argument out of an address; None when it is none of this kind."""
+        if not self.argument:
+            return "" if uri == self.template else None
+        return unquote(uri[len(self.prefix) :]) if uri.startswith(self.prefix) else None
+
+
+class Kind(Protocol):
+    """A kind of resource of one person."""
+
+    about: About
+
+    async def page(self, nc: Account, cursor: str | None) -> Page:
+        """List some.
+
+        Raises:
+            InvalidInput: The cursor is none of this kind.
+        """
+        ...
+
+    async def read(self, nc: Account, value: str) -> Contents:
+        """Read one.
+
+        Raises:
+            NotFound: There is none.
+            TooLarge: It does not fit into one answer.
+        """
+        ...
+
+    async def complete(self, nc: Account, value: str) -> list[str]:
+        """Find values that go on from what somebody has typed."""
+        ...
+
+
+def no_such(uri: str) -> NotFound:
+    """Say that nothing is there, whoever asks: foreign and unknown look the same."""
+    return NotFound(f"There is no resource {uri[:200]!r} that you can read.")

@@ -1,0 +1,63 @@
+"""Notes as resources: `nc://notes/12`, also written `nc://notes/12 Shopping list`."""
+
+import re
+from datetime import UTC, datetime
+
+from nextcloud_mcp_server.errors import TooLarge
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.resources.kind import MAX_BYTES, MAX_VALUES, About, Contents, Listed, Page, no_such
+
+_MARKDOWN = "text/markdown"
+_PAGE = 100
+_NUMBER = re.compile(r"(\d{1,18})(?: .*)?", re.DOTALL | re.ASCII)
+
+
+class Notes:
+    """Each note by its number. A title behind it is for people: completion offers `12 Shopping list`."""
+
+    about = About(
+        toolset="notes",
+        scopes=frozenset({"notes:read"}),
+        template="nc://notes/{id}",
+        argument="id",
+        name="note",
+        title="Note",
+        description="A note in Markdown, by its number.",
+        mime_type=_MARKDOWN,
+        action="nc_notes_get_note",
+        listing="nc_notes_list_notes",
+    )
+
+    async def page(self, nc: Account, cursor: str | None) -> Page:
+        """List notes by title."""
+        found = await nc.notes.page(size=_PAGE, cursor=cursor)
+        rows = [
+            Listed(
+                uri=self.about.uri(str(note.id)),
+                name=note.title,
+                mime_type=_MARKDOWN,
+                modified=datetime.fromtimestamp(note.modified, UTC),
+            )
+            for note in found.notes
+        ]
+        return Page(rows, found.cursor)
+
+    async def read(self, nc: Account, value: str) -> Contents:
+        """Read a note's text."""
+        number = _NUMBER.fullmatch(value)
+        if number is None:
+            raise no_such(self.about.uri(value))
+        note = await nc.notes.get(int(number[1]))
+        if len(note.text.encode()) > MAX_BYTES:
+            raise TooLarge("The note is too long for one resource; nc_notes_get_note reads it in parts.")
+        return Contents(note.text, _MARKDOWN)
+
+    async def complete(self, nc: Account, value: str) -> list[str]:
+        """Find notes whose number begins so, or whose title has all these words."""
+        words = value.casefold().split()
+        found = [
+            f"{note.id} {note.title}"
+            async for note in nc.notes.list_all()
+            if str(note.id).startswith(value.strip()) or all(w in note.title.casefold() for w in words)
+        ]
+        return found[: MAX_VALUES + 1]
