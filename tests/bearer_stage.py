@@ -17,7 +17,7 @@ from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
-from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.core import Core
@@ -43,6 +43,9 @@ from tests.issuer_stage import (
     rsa_key,
     signed,
 )
+
+#: What the toolsets that are on by default can be allowed.
+SCOPES = sorted(offered(("notes", "files"), read_only=False))
 
 ORIGIN = "https://mcp.test"
 
@@ -150,7 +153,6 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         clock=stage.clock,
     )
     specs = server.select(("notes", "files"), exclude=(), read_only=False)
-    needed = {spec.name: spec.scopes for spec in specs}
     bus = InMemorySubscriptionBus()
 
     async def woken(elicitation_id: str) -> None:
@@ -209,7 +211,7 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         inner,
         resource=resource,
         verify=verifier.verify,
-        needs=lambda name: needed.get(name, frozenset()),
+        needs=server.needs(specs),
     )
     web = WebConfig(
         allowed_hosts=frozenset({"mcp.test"}),
