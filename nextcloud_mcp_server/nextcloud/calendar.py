@@ -230,7 +230,8 @@ def agenda(stored: list[Stored], low: datetime, high: datetime, zone: tzinfo) ->
         try:
             series = Series(ical.read(one.text), EVENT)
             found = series.between(low, high, zone)
-        except Unreadable:
+        except (Unreadable, OverflowError):
+            # Also what would end after the last day that there is.
             unreadable += 1
             continue
         cut += len(found) > MOST_OCCURRENCES
@@ -282,7 +283,7 @@ def _read(stored: Stored, read: Callable[[Component], _T]) -> _T:
     """Read one object that must be readable."""
     try:
         return read(ical.read(stored.text))
-    except Unreadable as wrong:
+    except (Unreadable, OverflowError) as wrong:
         raise errors.ServerFault(_BROKEN.format(wrong=wrong)) from None
 
 

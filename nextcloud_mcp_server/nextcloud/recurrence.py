@@ -4,6 +4,7 @@ Rules are run on the clock of that zone, not on UTC, so that a weekly meeting st
 clocks change.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
@@ -182,7 +183,8 @@ class Series:
         later: list[tuple[datetime, Component]],
     ) -> Occurrence:
         """Say when one is that has a length of its own, or follows a change that holds from then on."""
-        key, component = max((each for each in later if each[0] <= clock), default=(clock, core), key=_first)
+        index = bisect_right(later, clock, key=_first)
+        key, component = later[index - 1] if index else (clock, core)
         start, end = self.times(component)
         long = length(start, end)
         if until is not None:

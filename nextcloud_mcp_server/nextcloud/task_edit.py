@@ -160,7 +160,7 @@ def _goes_on(whole: Component, task: Component) -> bool:
             each for each in rule.between(clock, clock + _AHEAD) if each > clock and each not in removed
         )
         after = next(following, None)
-    except Unreadable as wrong:
+    except (Unreadable, OverflowError) as wrong:
         raise errors.InvalidInput(
             f"This task recurs in a way that is not understood ({wrong}): complete it in Nextcloud."
         ) from None

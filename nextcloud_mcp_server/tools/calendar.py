@@ -263,7 +263,7 @@ def _last(moment: Moment | None) -> Moment | None:
 def _position(event: Event, zone: tzinfo) -> Position:
     begin = moments.instant(event.at.start, zone)
     name = f"{event.stored.id} {calendar_results.occurrence(event) or ''}"
-    return Position.of(int(begin.astimezone(UTC).timestamp()), name)
+    return Position.of(int(begin.timestamp()), name)
 
 
 def _matches(event: Event, query: str | None) -> bool:

@@ -95,6 +95,9 @@ async def test_calendars_say_whose_they_are_and_what_may_be_done(world: World) -
 async def test_a_list_goes_on_with_its_cursor_and_says_what_it_could_not_read(world: World) -> None:
     world.store("a.ics", SERIES)
     world.store("broken.ics", SERIES.replace("20261021T141000", "soon"))
+    endless = world.store(
+        "endless.ics", SERIES.replace("DTEND;TZID=America/New_York:20261021T150000", "DURATION:P999999W")
+    )
     world.store("often.ics", SERIES.replace("WEEKLY;BYDAY=WE;COUNT=5", "HOURLY").replace("Weekly", "Often"))
     asked = {"start": "2026-10-01", "end": "2027-12-31", "query": "week ROOM"}
 
@@ -104,8 +107,10 @@ async def test_a_list_goes_on_with_its_cursor_and_says_what_it_could_not_read(wo
     assert [each.occurrence for each in first.events] == [FIRST, SECOND]
     assert [each.title for each in second.events] == ["Weekly"] * 3
     assert (first.total, second.cursor) == (5, None)
-    assert "1 calendar objects could not be read" in first.note
+    assert "2 calendar objects could not be read" in first.note
     assert "1 series recur so often" in first.note
+    with pytest.raises(errors.ServerFault, match="cannot be read"):
+        await world.call("get_event", event_id=endless)
     with pytest.raises(errors.InvalidInput, match="cursor"):
         await world.call("list_events", **{**asked, "query": "other"}, cursor=first.cursor)
 
