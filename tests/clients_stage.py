@@ -16,7 +16,9 @@ from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.storage.oauth_records import Client
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
-SCOPES = frozenset({"notes:read", "notes:write", "files:read", "files:write"})
+#: What the toolsets that are on by default can be allowed, in the order of the pages.
+IN_ORDER = ("notes:read", "notes:write", "files:read", "files:write")
+SCOPES = frozenset(IN_ORDER)
 RULES = ClientRules(scopes=SCOPES)
 PUBLIC = "93.184.216.34"
 

@@ -12,12 +12,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.visit import Visit
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import routes
+from tests.clients_stage import IN_ORDER
 
 SECRET = "a-secret-for-programs"
 HOST = "127.0.0.1:8000"
@@ -42,7 +42,7 @@ class MemoryConsent:
         client_name: str = "Claude Code",
         host: str = "cloud.example.org",
         needed: Sequence[str] = ("notes:read",),
-        offered: Sequence[str] = tuple(SCOPES),
+        offered: Sequence[str] = IN_ORDER,
         granted: Sequence[str] = (),
     ) -> str:
         visit_id = str(uuid4())

@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.visit import (
     AccountView,
     ClientView,
@@ -31,6 +30,7 @@ from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import people_routes
 from nextcloud_mcp_server.web.visits import Params
+from tests.clients_stage import IN_ORDER
 from tests.memory_consent import broken, echo
 
 HOST = "mcp.example.org"
@@ -86,7 +86,7 @@ class MemoryVisits:
         *,
         client_name: str = "Claude Code",
         needed: Sequence[str] = ("notes:read",),
-        offered: Sequence[str] = tuple(SCOPES),
+        offered: Sequence[str] = IN_ORDER,
         granted: Sequence[str] = (),
     ) -> str:
         elicitation_id = str(uuid4())
@@ -117,7 +117,7 @@ class MemoryVisits:
             client_id=client_id,
             name="Claude Code",
             scopes=frozenset({"notes:read", "files:read", "notes:write"}),
-            offered=frozenset(SCOPES),
+            offered=frozenset(IN_ORDER),
             granted_at=self.now - timedelta(days=100),
             last_used_at=self.now - timedelta(minutes=4),
             paused=False,

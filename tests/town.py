@@ -15,7 +15,6 @@ from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
-from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.demo.wire_client import StatelessClient
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -30,11 +29,12 @@ from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission, Principal
 from tests.auth_stage import page_url
+from tests.clients_stage import IN_ORDER
 from tests.integration.world import Clock
 
 LIST = "nc_notes_list_notes"
 CLIENT_ID = "assistant"
-EVERYTHING = " ".join(SCOPES)
+EVERYTHING = " ".join(IN_ORDER)
 #: Declared by a client whom a link is told at once, in every call anew.
 URL_MODE: dict[str, Any] = {"elicitation": {"url": {}}}
 
@@ -74,7 +74,7 @@ async def connect(
                 client_id=CLIENT_ID,
                 client_name="Test",
                 kind="page",
-                scopes=frozenset(SCOPES),
+                scopes=frozenset(IN_ORDER),
                 ttl=LIFETIME,
                 new_url=page_url,
             )
@@ -99,7 +99,7 @@ async def connect(
                 flow=None,
                 account=account,
                 credential=credential,
-                permission=Permission(who, CLIENT_ID, "Test", frozenset(SCOPES), now),
+                permission=Permission(who, CLIENT_ID, "Test", frozenset(IN_ORDER), now),
                 audit=AuditEntry(now, who, CLIENT_ID, "consent", "granted"),
             )
 
@@ -182,7 +182,7 @@ async def open_town(
     `front` stands before the Nextcloud.
     """
     clock = Clock()
-    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=tuple(SCOPES), clock=clock)
+    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=IN_ORDER, clock=clock)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     callback = f"http://127.0.0.1:{port}/oauth/callback"

@@ -12,7 +12,7 @@ import anyio
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.auth.scopes import SCOPES
+from tests.clients_stage import IN_ORDER
 from tests.conformance.clients_table import ALL, CHALLENGED, CLIENTS, Refresh, Row, ScopeAtRefresh
 from tests.integration.house import House, code_in, open_house, query_of
 from tests.tokens_stage import VERIFIER, challenge_of
@@ -100,8 +100,8 @@ class Replay:
     def possible(self) -> set[str]:
         """List what it may be allowed: what it asks for and registered for, or everything."""
         asked = set(self.asked().split())
-        registered = set(str(self.registered.get("scope") or " ".join(SCOPES)).split())
-        return asked & registered & set(SCOPES) or registered & set(SCOPES)
+        registered = set(str(self.registered.get("scope") or " ".join(IN_ORDER)).split())
+        return asked & registered & set(IN_ORDER) or registered & set(IN_ORDER)
 
     async def sign_in(self, redirect_uri: str, name: str = "alice") -> dict[str, Any]:
         """Have its person sign in, and take the tokens."""

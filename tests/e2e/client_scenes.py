@@ -43,8 +43,9 @@ def _long_names(stage: PeopleStage, page: Page) -> None:
 
 def _nothing_ticked(stage: PeopleStage, page: Page) -> None:
     _claude(stage, page)
-    for scope in ("notes:read", "files:read"):
-        page.locator(f"input[value='{scope}']").uncheck()
+    ticked = page.locator("input[name=allow]:checked")
+    while ticked.count():
+        ticked.first.uncheck()
     page.locator("button[value=allow]").click()
 
 

@@ -14,7 +14,6 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from nextcloud_mcp_server import app, settings
-from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -22,9 +21,10 @@ from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.sandbox.state import OAuthClient
 from nextcloud_mcp_server.storage.crypto import new_key
+from tests.clients_stage import IN_ORDER
 from tests.integration.world import Clock, People, served
 
-EVERYTHING = " ".join(SCOPES)
+EVERYTHING = " ".join(IN_ORDER)
 
 
 @dataclass
@@ -147,7 +147,7 @@ class Crowd(People):
 async def open_crowd(folder: Path, **overrides: object) -> AsyncGenerator[Crowd]:
     """Serve a Nextcloud and an identity provider, and our server beside them."""
     clock = Clock()
-    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=tuple(SCOPES), clock=clock)
+    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=IN_ORDER, clock=clock)
     async with (
         serving(sandbox) as nextcloud_url,
         serving(issuer),

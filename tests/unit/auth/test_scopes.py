@@ -11,7 +11,7 @@ from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing, offered
         (("notes",), False, {"notes:read", "notes:write"}),
         (("notes",), True, {"notes:read"}),
         ((), False, set[str]()),
-        (("calendar",), False, set[str]()),
+        (("unheard-of",), False, set[str]()),
     ],
 )
 def test_settings_bound_what_can_be_permitted(

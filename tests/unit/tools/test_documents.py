@@ -278,3 +278,11 @@ async def test_an_old_office_file_is_told_apart() -> None:
         "This is a Word document of the old format of 6 bytes; its text can't be read. "
         "Saved in the present format, it can."
     )
+
+
+async def test_a_document_whose_name_says_nothing_is_known_by_its_first_bytes() -> None:
+    account, _ = sandbox_with("/letter", b"{\\rtf1 Dear Bob}")
+
+    found = await reading(account, "/letter", Documents(Reader()))
+
+    assert found.content == "Dear Bob\n"
