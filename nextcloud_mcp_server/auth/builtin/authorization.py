@@ -102,9 +102,9 @@ class Authorization:
         self._clock = clock
         self._on_changed = on_changed
 
-    async def read(self, params: Params) -> Asked:
+    async def read(self, params: Params, *, sender: str = "") -> Asked:
         """Check what a client asks for; see `Requests.read`."""
-        return await self._requests.read(params)
+        return await self._requests.read(params, sender=sender)
 
     def seal(self, asked: Asked) -> str:
         """Write a request that was checked into a form, so that nobody can change it there."""
