@@ -51,6 +51,7 @@ class MemoryAuthorizations:
     calls: list[str] = field(default_factory=list[str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     faults: dict[str, Exception] = field(default_factory=dict[str, Exception])
+    senders: list[str] = field(default_factory=list[str])
 
     # What tests arrange
 
@@ -84,8 +85,9 @@ class MemoryAuthorizations:
 
     # What the pages ask
 
-    async def read(self, params: Params) -> Asked:
+    async def read(self, params: Params, *, sender: str) -> Asked:
         self._call("read")
+        self.senders.append(sender)
         values = {name: each[0] for name, each in params.items() if len(each) == 1}
         client = self._known(values.get("client_id", ""))
         uri = values.get("redirect_uri", client.redirect_uris[0])

@@ -20,7 +20,7 @@ from nextcloud_mcp_server.auth.oauth_client import OAuthClient
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed
+from nextcloud_mcp_server.auth.provider import Identity, LeftBehind, Note, Redeemed
 from nextcloud_mcp_server.auth.provisioning import Policy
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
@@ -96,11 +96,18 @@ class Nextclouds:
         return params
 
     async def redeem(
-        self, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
+        self,
+        *,
+        code: SecretStr,
+        verifier: SecretStr | None,
+        nonce: SecretStr | None,
+        note: Note | None = None,
     ) -> Redeemed:
         self.redeemed.append(text := code.get_secret_value())
         self.secrets.append((verifier, nonce))
         if self.failure is not None:
+            if isinstance(self.failure, LeftBehind) and note is not None:
+                await note(self.failure.tokens)
             raise self.failure
         if self.meanwhile is not None:
             await self.meanwhile()
@@ -110,6 +117,8 @@ class Nextclouds:
         tokens = Tokens(
             SecretStr(f"access-{text}"), SecretStr(f"refresh-{text}"), self.clock() + timedelta(hours=1)
         )
+        if note is not None:
+            await note(tokens)
         home_id, groups = self.homes.get(uid, f"home-{uid}"), self.groups.get(uid, frozenset())
         identity = Identity(uid, self.names.get(uid, uid.title()), home_id, groups)
         return Redeemed(tokens, identity, self.subject)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import anyio
 
-from nextcloud_mcp_server.auth.exchange import LEASE, REQUEST_SECONDS, Exchange, Outcome
+from nextcloud_mcp_server.auth.exchange import LEASE, REQUEST_SECONDS, Exchange, Outcome, is_pause
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.errors import Unavailable
 from nextcloud_mcp_server.storage.records import Credential, Grant
@@ -128,7 +128,7 @@ class Broker:
         if credential.needs_reauth and credential.alternate is None:
             return True
         now, works = self._clock(), self._works(credential, refused)
-        if credential.retry_at is not None and now < credential.retry_at:
+        if is_pause(credential.retry_at, now):
             if not works:
                 raise Unavailable(_NOT_NOW)
             return True

@@ -36,6 +36,8 @@ LEASE = timedelta(seconds=35)
 RETRY = timedelta(seconds=20)
 #: After ten failures from one address Nextcloud refuses every token request from it for this long.
 THROTTLED = timedelta(minutes=30)
+#: Nobody waits longer than this, whatever a `Retry-After` says.
+LONGEST_PAUSE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,14 @@ class Outcome:
 
     credential: Credential | None
     error: NextcloudError | None = None
+
+
+def is_pause(until: datetime | None, now: datetime) -> bool:
+    """Tell whether to wait until then.
+
+    What lies further ahead than anybody waits was written by a clock that has been put right since.
+    """
+    return until is not None and now < until <= now + LONGEST_PAUSE
 
 
 class Exchange:
@@ -82,11 +92,11 @@ class Exchange:
         return await self._keep(provider, current, owner, tokens)
 
     async def _request(self, provider: RedirectProvider, current: Credential) -> Tokens:
-        until = self._throttled_until.get(current.provider)
-        if until is not None and self._clock() < until:
+        until, now = self._throttled_until.get(current.provider), self._clock()
+        if until is not None and is_pause(until, now):
             raise Throttled(
                 "Nextcloud holds off this server's address, so the access cannot be renewed yet.",
-                retry_after_seconds=(until - self._clock()).total_seconds(),
+                retry_after_seconds=(until - now).total_seconds(),
             )
         try:
             with anyio.fail_after(self._request_seconds):
@@ -140,8 +150,9 @@ class Exchange:
         retry_at = now + RETRY
         if isinstance(error, Throttled):
             retry_at = self._throttled_until.get(current.provider, now)
-            if retry_at <= now:
-                retry_at = now + max(THROTTLED, timedelta(seconds=error.retry_after_seconds or 0))
+            if not is_pause(retry_at, now):
+                asked = min(error.retry_after_seconds or 0, LONGEST_PAUSE.total_seconds())
+                retry_at = now + max(THROTTLED, timedelta(seconds=asked))
                 self._throttled_until[current.provider] = retry_at
         await self._database.grants.release(current.id, owner=owner, retry_at=retry_at)
         return Outcome(replace(current, retry_at=retry_at), error)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed, end_unused
+from nextcloud_mcp_server.auth.provider import Identity, Note, Redeemed, end_unused
 from nextcloud_mcp_server.errors import GrantRefused, NextcloudError, WrongAccount
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BearerCredential
@@ -64,6 +64,7 @@ class NextcloudOAuth2:
         code: SecretStr,
         verifier: SecretStr | None,  # noqa: ARG002 - see `uses_pkce`
         nonce: SecretStr | None,  # noqa: ARG002 - see `uses_nonce`
+        note: Note | None = None,
     ) -> Redeemed:
         """Exchange the code, and ask Nextcloud itself whose account its tokens open."""
         asked_at = self._clock()
@@ -71,6 +72,8 @@ class NextcloudOAuth2:
             client_id=self._client_id, client_secret=self._client_secret, code=code
         )
         tokens = _tokens(answer, asked_at)
+        if note is not None:
+            await note(tokens)
         try:
             if tokens.refresh_token is None:
                 raise GrantRefused(

@@ -16,7 +16,7 @@ from nextcloud_mcp_server.auth.id_token import IdTokenCheck
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed, end_unused
+from nextcloud_mcp_server.auth.provider import Identity, Note, Redeemed, end_unused
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     GrantRefused,
@@ -108,7 +108,12 @@ class OidcRefresh:
         )
 
     async def redeem(
-        self, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
+        self,
+        *,
+        code: SecretStr,
+        verifier: SecretStr | None,
+        nonce: SecretStr | None,
+        note: Note | None = None,
     ) -> Redeemed:
         """Exchange the code, check who confirmed, and ask Nextcloud whose account the tokens open."""
         with _translated():
@@ -123,6 +128,8 @@ class OidcRefresh:
                 now=self._clock,
                 extra=self._resource,
             )
+        if note is not None:
+            await note(answer.tokens)
         try:
             if answer.tokens.refresh_token is None:
                 raise GrantRefused(_NOT_LASTING)

@@ -105,7 +105,7 @@ class Outbox:
             seconds = min(FIRST_RETRY_SECONDS * 2.0 ** min(item.attempts, 20), SLOWEST_RETRY_SECONDS)
             if isinstance(error, Throttled):
                 least = THROTTLED.total_seconds() if of_tokens else THROTTLED_SECONDS
-                seconds = max(seconds, error.retry_after_seconds or least)
+                seconds = max(seconds, min(error.retry_after_seconds or least, SLOWEST_RETRY_SECONDS))
             await self._database.outbox.retry(item.id, self._clock() + timedelta(seconds=seconds))
         else:
             await self._database.outbox.done(item.id)

@@ -1,5 +1,6 @@
 """Where a person's Nextcloud credential comes from, as one interface."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +79,10 @@ class Redeemed:
     subject: Principal | None = None
 
 
+#: Hears of tokens as soon as there are some.
+Note = Callable[[Tokens], Awaitable[object]]
+
+
 class LeftBehind(Exception):
     """Tokens were given, cannot be used (`reason`), and could not be ended at once: that is left to the caller."""
 
@@ -137,9 +142,16 @@ class RedirectProvider(Protocol):
         ...
 
     async def redeem(
-        self, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
+        self,
+        *,
+        code: SecretStr,
+        verifier: SecretStr | None,
+        nonce: SecretStr | None,
+        note: Note | None = None,
     ) -> Redeemed:
         """Exchange the code, and ask whose account was given.
+
+        `note` is told of the tokens before anything else is asked; what it raises ends this.
 
         Raises:
             GrantRefused: The code is not accepted; it counts against the budget of failures.

@@ -1,7 +1,9 @@
 """Exchanges codes at the grant provider; what comes of one is stored by somebody, or ended there."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import anyio
@@ -9,12 +11,29 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import LeftBehind, Redeemed, RedirectProvider
-from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.errors import NextcloudError, StorageError
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
+
+
+#: Longer than Nextcloud can take to say whose tokens are; then what was noted and not stored is ended.
+NOTED = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What was redeemed, and the note by which it is ended unless whoever stores it takes that away."""
+
+    redeemed: Redeemed
+    note: str
+
+    @property
+    def tokens(self) -> Tokens:
+        """What opens the account."""
+        return self.redeemed.tokens
 
 
 class Redeeming:
@@ -41,24 +60,62 @@ class Redeeming:
             await self.give_back(owner, left.tokens)
             raise left.reason from None
 
+    async def exchange_noted(self, owner: Principal, *, code: SecretStr) -> Noted:
+        """Exchange a code that needs nothing else, and note at once what it gave.
+
+        From Nextcloud's answer to the moment at which we know whose it is, seconds may pass; were the
+        server killed in them, it would work on, known to nobody. It is for the caller to store what was
+        given in the place of the note, or to `end_noted` it.
+        """
+        notes: list[str] = []
+
+        async def note(tokens: Tokens) -> None:
+            notes.append(await self._note(owner, tokens))
+
+        try:
+            redeemed = await self._provider.redeem(code=code, verifier=None, nonce=None, note=note)
+        except LeftBehind as left:
+            await self._end(notes)
+            raise left.reason from None
+        except NextcloudError:
+            # It was ended, or never given. A note that stays costs one refresh in vain.
+            with suppress(StorageError):
+                for done in notes:
+                    await self._database.outbox.done(done)
+            raise
+        return Noted(redeemed, notes[0])
+
+    async def end_noted(self, noted: Noted) -> None:
+        """Have what was noted ended at Nextcloud now."""
+        await self._end([noted.note])
+
+    async def _end(self, notes: list[str]) -> None:
+        for note in notes:
+            await self._database.outbox.due_now(note)
+        self._outbox.wake()
+
     async def give_back(self, owner: Principal, tokens: Tokens) -> None:
         """Have tokens ended at Nextcloud that nobody needs.
 
         Raises:
             StorageError: They could not be kept for that, so it was tried at once.
         """
+        await self._note(owner, tokens, after=timedelta())
+        self._outbox.wake()
+
+    async def _note(self, owner: Principal, tokens: Tokens, *, after: timedelta = NOTED) -> str:
         try:
-            await self._database.outbox.add_tokens(
+            return await self._database.outbox.add_tokens(
                 principal=owner,
                 nextcloud_url=self._nextcloud_url,
                 provider=self._provider.name,
                 tokens=tokens,
+                after=after,
             )
         except StorageError:
             # It cannot be kept for later (a full disk, say), and left alone it would work for ever.
             await self._provider.revoke(tokens)
             raise
-        self._outbox.wake()
 
 
 @contextmanager

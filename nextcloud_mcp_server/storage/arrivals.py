@@ -14,7 +14,7 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
 from nextcloud_mcp_server.storage.models import arrivals
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CameBack, ClientRequest
-from nextcloud_mcp_server.storage.outbox import insert_tokens
+from nextcloud_mcp_server.storage.outbox import insert_tokens, take_back
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -32,7 +32,9 @@ class ArrivalRepository:
     async def create(self, arrival: Arrival, *, state: str, browser: str) -> None:
         """Store a trip that begins. Its id and its `state` are new and random."""
         details = {"arrival": _dump(arrival)}
-        await self._insert(arrival, details, browser, state_hash=hash_of(state))
+        values = self._values(arrival, details, browser, state_hash=hash_of(state))
+        async with self._transactions.writing() as connection:
+            await connection.execute(insert(arrivals).values(values))
 
     async def take(self, state: str, *, browser: str) -> Arrival | None:
         """Take the trip that comes back; of all who try, one gets it.
@@ -59,11 +61,20 @@ class ArrivalRepository:
         except Unsealable:
             return None
 
-    async def hold(self, arrived: Arrived, *, browser: str) -> None:
-        """Store who came back and what Nextcloud gave, until they decide about it in this browser."""
-        await self._insert(
+    async def hold(self, arrived: Arrived, *, browser: str, note: str | None = None) -> bool:
+        """Store who came back and what Nextcloud gave, until they decide about it in this browser.
+
+        It takes the place of the outbox's `note` about it. False, and nothing stored, when that is being
+        worked off already.
+        """
+        values = self._values(
             arrived.arrival, _details(arrived), browser, state_hash=None, principal=arrived.principal
         )
+        async with self._transactions.writing() as connection:
+            held = await take_back(connection, note, now=self._transactions.now())
+            if held:
+                await connection.execute(insert(arrivals).values(values))
+        return held
 
     async def find(self, arrival_id: str, *, browser: str) -> Arrived | None:
         """Read who came back in this browser; None when it is old, or another's.
@@ -93,7 +104,7 @@ class ArrivalRepository:
             await connection.execute(delete(arrivals).where(never))
         return await self._release(and_(over, arrivals.c.state_hash.is_(None)), nextcloud_url)
 
-    async def _insert(
+    def _values(
         self,
         arrival: Arrival,
         details: dict[str, Any],
@@ -101,10 +112,10 @@ class ArrivalRepository:
         *,
         state_hash: str | None,
         principal: Principal | None = None,
-    ) -> None:
+    ) -> dict[str, object]:
         id_hash, browser_hash = hash_of(arrival.id), hash_of(browser)
         seal = _place(self._transactions.keys, id_hash, browser_hash, state_hash)
-        values = {
+        return {
             "id_hash": id_hash,
             "state_hash": state_hash,
             "browser_hash": browser_hash,
@@ -115,8 +126,6 @@ class ArrivalRepository:
             "connected": False,
             "expires_at": arrival.expires_at,
         }
-        async with self._transactions.writing() as connection:
-            await connection.execute(insert(arrivals).values(values))
 
     async def _release(self, which: ColumnElement[bool], nextcloud_url: str) -> int:
         keys, released = self._transactions.keys, 0

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import active, elicitations, held_grants, kept, owned_by
-from nextcloud_mcp_server.storage.outbox import insert_tokens
+from nextcloud_mcp_server.storage.outbox import insert_tokens, take_back
 from nextcloud_mcp_server.storage.records import HeldGrant, Principal
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -28,10 +28,12 @@ class HeldGrantRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def hold(self, held: HeldGrant, *, sign_in: str) -> None:
+    async def hold(self, held: HeldGrant, *, sign_in: str, note: str | None = None) -> bool:
         """Store a grant for the browser with this sign-in; one that is held already is discarded.
 
-        When the visit has ended meanwhile, or is not this person's, it is discarded from the start.
+        When the visit has ended meanwhile, or is not this person's, it is discarded from the start. It
+        takes the place of the outbox's `note` about it; False, and nothing stored, when that is being
+        worked off already.
         """
         elicitation_hash, now = hash_of(held.elicitation_id), self._transactions.now()
         is_open = select(elicitations.c.id_hash).where(
@@ -41,6 +43,8 @@ class HeldGrantRepository:
             elicitations.c.expires_at > now,
         )
         async with self._transactions.writing() as connection:
+            if not await take_back(connection, note, now=now):
+                return False
             waits = await connection.scalar(is_open) is not None
             if waits:
                 await discard_held(connection, [elicitation_hash])
@@ -48,6 +52,7 @@ class HeldGrantRepository:
             await connection.execute(
                 insert(held_grants).values({**values, "sign_in_hash": hash_of(sign_in), "discard": not waits})
             )
+        return True
 
     async def find(self, elicitation_id: str, *, sign_in: str) -> HeldGrant | None:
         """Read the grant that waits in this browser.

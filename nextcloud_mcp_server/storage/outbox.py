@@ -19,6 +19,7 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 #: A kind of work; it needs the login name and the app password. `REVOKE_TOKENS` is the other one.
 DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
+_AT_ONCE = timedelta()
 
 
 class OutboxRepository:
@@ -44,18 +45,31 @@ class OutboxRepository:
             )
 
     async def add_tokens(
-        self, *, principal: Principal, nextcloud_url: str, provider: str, tokens: Tokens
-    ) -> None:
-        """Have tokens ended at Nextcloud that were never stored anywhere else."""
+        self,
+        *,
+        principal: Principal,
+        nextcloud_url: str,
+        provider: str,
+        tokens: Tokens,
+        after: timedelta = _AT_ONCE,
+    ) -> str:
+        """Have tokens ended at Nextcloud that were never stored anywhere else; the answer is the work's id."""
         async with self._transactions.writing() as connection:
-            await insert_tokens(
+            return await insert_tokens(
                 connection,
                 self._transactions.keys,
                 principal=principal,
                 nextcloud_url=nextcloud_url,
                 provider=provider,
                 tokens=tokens,
-                due_at=self._transactions.now(),
+                due_at=self._transactions.now() + after,
+            )
+
+    async def due_now(self, item_id: str) -> None:
+        """Have work done at once that was put off; without effect when it is done already."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(
+                update(outbox).where(outbox.c.id == item_id).values(due_at=self._transactions.now())
             )
 
     async def lease_due(
@@ -128,8 +142,8 @@ async def insert_item(
     login_name: str,
     secret: SecretStr,
     due_at: datetime,
-) -> None:
-    """Store work within the caller's transaction."""
+) -> str:
+    """Store work within the caller's transaction; the answer is its id."""
     item_id = uuid.uuid4().hex
     seal = keys.at("outbox", principal, item_id)
     await connection.execute(
@@ -145,6 +159,15 @@ async def insert_item(
             due_at=due_at,
         )
     )
+    return item_id
+
+
+async def take_back(connection: AsyncConnection, item_id: str | None, *, now: datetime) -> bool:
+    """Take work back that was put off, within the caller's transaction; False when it may have been begun."""
+    if item_id is None:
+        return True
+    taken = await connection.execute(delete(outbox).where(outbox.c.id == item_id, outbox.c.due_at > now))
+    return taken.rowcount == 1
 
 
 async def insert_tokens(
@@ -156,9 +179,9 @@ async def insert_tokens(
     provider: str,
     tokens: Tokens,
     due_at: datetime,
-) -> None:
-    """Have tokens ended at Nextcloud, within the caller's transaction."""
-    await insert_item(
+) -> str:
+    """Have tokens ended at Nextcloud, within the caller's transaction; the answer is the work's id."""
+    return await insert_item(
         connection,
         keys,
         principal=principal,

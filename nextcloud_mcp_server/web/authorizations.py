@@ -12,8 +12,8 @@ from nextcloud_mcp_server.web.visits import Params
 class Authorizations(Protocol):
     """From what a client asks for to the answer it gets. `browser` is a random value of one browser."""
 
-    async def read(self, params: Params) -> Asked:
-        """Check what a client asks for.
+    async def read(self, params: Params, *, sender: str) -> Asked:
+        """Check what a client asks for; `sender` is the browser's address.
 
         Raises:
             AuthorizeRefused: It cannot be put to a person.

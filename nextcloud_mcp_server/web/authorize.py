@@ -9,12 +9,14 @@ from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, ReturnToClient
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
-from nextcloud_mcp_server.errors import FormRefused, NotAMember, SignInRefused
+from nextcloud_mcp_server.errors import AuthorizeRefused, FormRefused, NotAMember, SignInRefused
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, in_order, page
+from nextcloud_mcp_server.web.proxies import client_address
 from nextcloud_mcp_server.web.visitor import params_of, see
+from nextcloud_mcp_server.web.visits import Params
 
 AUTHORIZE = "/authorize"
 CONFIRM_CLIENT = "/authorize/confirm"
@@ -42,7 +44,7 @@ class AuthorizePages:
         """Say who asks for what; nothing is stored."""
         authorizations = await self._authorizations()
         try:
-            asked = await authorizations.read(params_of(request))
+            asked = await authorizations.read(_question(request), sender=client_address(request.scope))
         except ReturnToClient as error:
             return _back_page(request, "not_possible", error.asked, error.url, status=400)
         return self._consent(request, authorizations, asked, ticked=asked.preticked)
@@ -191,6 +193,14 @@ def again_path(asked: Asked) -> str:
     if request.state is not None:
         fields["state"] = request.state
     return f"{AUTHORIZE}?{urlencode(fields)}"
+
+
+def _question(request: Request) -> Params:
+    try:
+        return params_of(request)
+    except SignInRefused:
+        # Nobody was signing in yet: the app is at fault, and not the person or their browser.
+        raise AuthorizeRefused("The app's question is longer than any that is expected.") from None
 
 
 def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str = "") -> Response:

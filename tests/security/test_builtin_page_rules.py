@@ -72,7 +72,7 @@ async def every_answer(browser: httpx2.AsyncClient, known: MemoryAuthorizations)
     back = await come_back(browser)
     answers += [back, await browser.get(back.headers["location"])]
     answers += [await confirm(browser), await confirm(browser, "not-mine"), await confirm(browser, "none")]
-    asked = await known.read({"client_id": ["mcp-claude"]})
+    asked = await known.read({"client_id": ["mcp-claude"]}, sender="")
     for name, fault, walk in (
         ("read", ReturnToClient("No.", url=f"{HOSTED}?error=x", asked=asked), answer),
         ("read", AuthorizeRefused("Odd."), answer),

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.redeeming import Noted
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     FormRefused,
@@ -102,9 +103,9 @@ class Authorization:
         self._clock = clock
         self._on_changed = on_changed
 
-    async def read(self, params: Params) -> Asked:
+    async def read(self, params: Params, *, sender: str = "") -> Asked:
         """Check what a client asks for; see `Requests.read`."""
-        return await self._requests.read(params)
+        return await self._requests.read(params, sender=sender)
 
     def seal(self, asked: Asked) -> str:
         """Write a request that was checked into a form, so that nobody can change it there."""
@@ -166,9 +167,11 @@ class Authorization:
             GrantRefused, Throttled, NextcloudError: Nextcloud did not say who it is.
         """
 
-        async def keep(arrived: Arrived, _given: Given) -> str:
+        async def keep(arrived: Arrived, given: Noted) -> str:
             arrival = replace(arrived.arrival, expires_at=self._clock() + LIFETIME)
-            await self._database.arrivals.hold(replace(arrived, arrival=arrival), browser=browser)
+            came_back = replace(arrived, arrival=arrival)
+            if not await self._database.arrivals.hold(came_back, browser=browser, note=given.note):
+                raise SignInRefused(_GONE)
             return arrival.id
 
         return await self._sign_in.redeem(came, browser=browser, keep=keep)

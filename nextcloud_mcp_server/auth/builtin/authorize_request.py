@@ -102,15 +102,15 @@ class Requests:
         self._resource = resource
         self._bound = bound
 
-    async def read(self, params: Params) -> Asked:
-        """Check what came with the browser.
+    async def read(self, params: Params, *, sender: str = "") -> Asked:
+        """Check what came with the browser, whose address `sender` is.
 
         Raises:
             AuthorizeRefused: Nobody knows who asks, or where the answer would go; nothing is sent there.
             ReturnToClient: The client is known, and asks for what it does not get.
             TooManyRequests: Too many documents of clients are asked for.
         """
-        client = await self._client(_one(params, "client_id"))
+        client = await self._client(_one(params, "client_id"), sender)
         redirect_uri = _redirect_uri(client, _one(params, "redirect_uri"))
         request = ClientRequest(
             client_id=client.client_id,
@@ -136,12 +136,12 @@ class Requests:
         _redirect_uri(client, request.redirect_uri)
         return asked_of(client, request)
 
-    async def _client(self, client_id: str | None) -> Client:
+    async def _client(self, client_id: str | None, sender: str) -> Client:
         if not client_id:
             raise AuthorizeRefused(_ODD)
         if documents.is_address(client_id):
             try:
-                client = await self._documents.get(client_id)
+                client = await self._documents.get(client_id, sender=sender)
             except OAuthRefusal as refusal:
                 raise AuthorizeRefused(refusal.description) from None
         else:

@@ -18,14 +18,15 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
 from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
-from nextcloud_mcp_server.auth.builtin.pace import Pace
+from nextcloud_mcp_server.auth.builtin.pace import Pace, network
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import Client
 
 STALE = timedelta(days=7)
 
-#: Documents never seen before: of one host in a minute, of all in an hour.
+#: Documents never seen before: of one host in a minute, for one address in an hour, and of all in an hour.
 MOST_PER_HOST = 10
+MOST_PER_ADDRESS = 60
 MOST_IN_ALL = 300
 _MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
 
@@ -81,10 +82,13 @@ class ClientDocuments:
         self._monotonic = monotonic
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._per_host = Pace(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
+        self._per_address = Pace(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
         self._in_all = Pace(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
-    async def get(self, url: str) -> Client:
+    async def get(self, url: str, *, sender: str = "") -> Client:
         """Return the client of an address, after reading its document if that is due.
+
+        `sender` is the address of who asks.
 
         Raises:
             OAuthRefusal: It is not an address we ask, or its document is not one of a client we work with
@@ -98,7 +102,7 @@ class ClientDocuments:
             raise _invalid("The administrator does not allow clients of this host.")
         kept = self._place(url)
         async with kept.lock:
-            await self._renew(kept, url, host)
+            await self._renew(kept, url, host, sender)
         if isinstance(kept.outcome, Client):
             return kept.outcome
         raise OAuthRefusal(kept.outcome.error, kept.outcome.description, status=kept.outcome.status)
@@ -110,16 +114,16 @@ class ClientDocuments:
             self._kept.popitem(last=False)
         return kept
 
-    async def _renew(self, kept: _Kept, url: str, host: str) -> None:
+    async def _renew(self, kept: _Kept, url: str, host: str, sender: str) -> None:
         if kept.until <= self._monotonic():
-            kept.outcome, seconds = await self._read(url, host)
+            kept.outcome, seconds = await self._read(url, host, sender)
             kept.until = self._monotonic() + seconds
 
-    async def _read(self, url: str, host: str) -> tuple[Client | _Refusal, float]:
+    async def _read(self, url: str, host: str, sender: str) -> tuple[Client | _Refusal, float]:
         """Return what is known of an address now, and for how many seconds."""
         known = await self._records.find(url)
         if known is None:
-            self._spend(host)
+            self._spend(host, network(sender))
         try:
             document = await document_source.fetch(self._outside, url, seconds=self._seconds)
             client = self._client(url, document.fields)
@@ -132,12 +136,14 @@ class ClientDocuments:
         await self._records.save(client)
         return client, document.fresh_seconds
 
-    def _spend(self, host: str) -> None:
-        # Strangers choose these addresses. What was read before is asked for seldom anyway.
-        self._per_host.check(host)
-        self._in_all.check(_EVERYBODY)
-        self._per_host.count(host)
-        self._in_all.count(_EVERYBODY)
+    def _spend(self, host: str, sender: str) -> None:
+        # Strangers choose these addresses. What was read before is asked for seldom anyway. All first:
+        # who is refused must not use up what others have.
+        paces = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
+        for pace, key in paces:
+            pace.check(key)
+        for pace, key in paces:
+            pace.count(key)
 
     def _client(self, url: str, fields: Fields) -> Client:
         # §3: else whoever can put a file on any host could speak for another client.

@@ -18,11 +18,11 @@ from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
-from nextcloud_mcp_server.auth.redeeming import Redeeming, uninterrupted
+from nextcloud_mcp_server.auth.provider import Identity, RedirectProvider
+from nextcloud_mcp_server.auth.redeeming import Noted, Redeeming, uninterrupted
 from nextcloud_mcp_server.errors import GrantRefused, NotAMember, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
-from nextcloud_mcp_server.storage.records import AuditEntry, Principal, Tokens
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -38,10 +38,10 @@ CLIENT = "client"
 
 Kind = Literal["client", "page"]
 T = TypeVar("T")
-#: What stores or ends what was given: who came, and the tokens that they brought.
-Keep = Callable[[Arrived, Tokens], Awaitable[T]]
+#: What stores or ends what was given: who came, and what they brought.
+Keep = Callable[[Arrived, Noted], Awaitable[T]]
 
-_AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
+AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
 
 
 class SignInCancelled(SignInRefused):
@@ -117,7 +117,7 @@ class NextcloudSignIn:
         state = only_value(params, "state")
         arrival = await self._database.arrivals.take(state, browser=browser) if state else None
         if arrival is None or (arrival.target == CLIENT) != (kind == "client"):
-            raise SignInRefused(_AGAIN)
+            raise SignInRefused(AGAIN)
         check_issuer(params, await self._provider.callback_issuer(), required=False)
         code = code_of(params)
         if code is None:
@@ -142,20 +142,20 @@ class NextcloudSignIn:
                 given = await self._exchange(came.code, browser)
                 return await self._settle(came.arrival, given, keep)
 
-    async def give_back(self, owner: Principal, tokens: Tokens) -> None:
+    async def give_back(self, given: Noted) -> None:
         """Have what was given for a sign-in ended at Nextcloud: it has done its work."""
-        await self._redeeming.give_back(owner, tokens)
+        await self._redeeming.end_noted(given)
 
-    async def _exchange(self, code: SecretStr, browser: str) -> Redeemed:
+    async def _exchange(self, code: SecretStr, browser: str) -> Noted:
         nobody = Principal(self._issuer, "")
         try:
-            return await self._redeeming.exchange(nobody, code=code, verifier=None, nonce=None)
+            return await self._redeeming.exchange_noted(nobody, code=code)
         except GrantRefused:
             await self._budget.failed(nobody, browser)
             raise
 
-    async def _settle(self, arrival: Arrival, given: Redeemed, keep: Keep[T]) -> T:
-        identity = given.identity
+    async def _settle(self, arrival: Arrival, given: Noted, keep: Keep[T]) -> T:
+        identity = given.redeemed.identity
         principal = Principal(self._issuer, identity.uid)
         kept = False
         try:
@@ -168,11 +168,11 @@ class NextcloudSignIn:
                 provider=self._provider.name,
                 tokens=given.tokens,
             )
-            outcome = await keep(arrived, given.tokens)
+            outcome = await keep(arrived, given)
             kept = True
         finally:
             if not kept:
-                await self.give_back(principal, given.tokens)
+                await self.give_back(given)
         return outcome
 
     async def _admit(self, principal: Principal, identity: Identity, arrival: Arrival) -> None:

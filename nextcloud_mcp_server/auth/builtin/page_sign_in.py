@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import Came, NextcloudSignIn
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import AGAIN, Came, NextcloudSignIn
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.oauth_client import new_secret
+from nextcloud_mcp_server.auth.redeeming import Noted
 from nextcloud_mcp_server.auth.sign_in import Person
 from nextcloud_mcp_server.auth.visit import SignInStart
+from nextcloud_mcp_server.errors import SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrived
-from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, Tokens
+from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -71,30 +73,31 @@ class PageSignIn:
         """Find out who it is, and keep what Nextcloud gave only where it is needed."""
         session = returned.session.get_secret_value()
 
-        async def keep(arrived: Arrived, tokens: Tokens) -> Person:
-            await self._keep(arrived, tokens, session)
+        async def keep(arrived: Arrived, given: Noted) -> Person:
+            await self._keep(arrived, given, session)
             uid = arrived.principal.subject
             return Person(arrived.principal, arrived.display_name or uid, uid)
 
         return await self._sign_in.redeem(returned.came, browser=returned.flow, keep=keep)
 
-    async def _keep(self, arrived: Arrived, tokens: Tokens, session: str) -> None:
+    async def _keep(self, arrived: Arrived, given: Noted, session: str) -> None:
         elicitation = await self._needing(arrived)
         if elicitation is None:
-            await self._sign_in.give_back(arrived.principal, tokens)
+            await self._sign_in.give_back(given)
             return
         held = HeldGrant(
             elicitation_id=elicitation.id,
             principal=arrived.principal,
             scopes=elicitation.scopes,
             provider=arrived.provider,
-            tokens=tokens,
+            tokens=given.tokens,
             uid=arrived.principal.subject,
             display_name=arrived.display_name,
             home_id=arrived.home_id,
             expires_at=elicitation.expires_at,
         )
-        await self._database.held_grants.hold(held, sign_in=session)
+        if not await self._database.held_grants.hold(held, sign_in=session, note=given.note):
+            raise SignInRefused(AGAIN)
 
     async def _needing(self, arrived: Arrived) -> Elicitation | None:
         """Find the visit that needs what was given: this person's own, and they have nothing that works."""

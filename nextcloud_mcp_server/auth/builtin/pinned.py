@@ -5,6 +5,7 @@ could answer with a public address first and with one of our network the second 
 """
 
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
@@ -19,14 +20,34 @@ _HTTPS_PORT = 443
 _MOST_ADDRESSES = 3
 _CONNECT_SECONDS = 2.0
 
+#: Looked up at a time, of the names that strangers choose; one whose servers are silent takes half a minute.
+MOST_LOOKUPS = 8
+_lookups = threading.BoundedSemaphore(MOST_LOOKUPS)
+
 
 class AddressRefused(httpx2.TransportError):
     """A host is not one that strangers may have us ask."""
 
 
 async def resolve(host: str) -> list[str]:
-    """Look up all addresses of a host."""
-    found = await anyio.getaddrinfo(host, _HTTPS_PORT, type=socket.SOCK_STREAM)
+    """Look up all addresses of a host.
+
+    In threads of its own: those of the event loop are few, and look up Nextcloud's name too.
+
+    Raises:
+        OSError: It is not known, or too many others are being looked up.
+    """
+    return await anyio.to_thread.run_sync(_look_up, host, abandon_on_cancel=True)
+
+
+def _look_up(host: str) -> list[str]:
+    # Here and not around it: who waits gives up after seconds, and the thread goes on.
+    if not _lookups.acquire(blocking=False):
+        raise OSError("too many names are being looked up")
+    try:
+        found = socket.getaddrinfo(host, _HTTPS_PORT, type=socket.SOCK_STREAM)
+    finally:
+        _lookups.release()
     return [str(address[0]) for *_, address in found]
 
 

@@ -249,6 +249,43 @@ async def test_after_a_429_nobody_is_refreshed_for_half_an_hour(office: Office, 
         assert office.opens(await replica.broker.fresh(await replica.grant(name)))
 
 
+async def test_a_pause_that_a_clock_far_ahead_began_is_over_when_the_clock_is_right(
+    office: Office, replica: Replica
+) -> None:
+    grant = await office.connect(replica)
+    clock, network = office.stage.clock, office.stage.network
+    clock.forward(12 * HOUR)
+    network.before = network.cut
+    with pytest.raises(NextcloudError):
+        await replica.broker.fresh(grant)
+    network.before = None
+    clock.forward(-11 * HOUR)
+
+    renewed = await replica.broker.fresh(await replica.grant())
+
+    assert office.opens(renewed)
+
+
+@pytest.mark.parametrize("wait", ["999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_nobody_waits_longer_than_an_hour_whatever_nextcloud_asks_for(
+    office: Office, replica: Replica, wait: str
+) -> None:
+    grant = await office.connect(replica)
+    clock, network = office.stage.clock, office.stage.network
+    clock.forward(HOUR)
+
+    async def hold_off(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(429, headers={"Retry-After": wait, "Date": "Sat, 28 Nov 2026 10:00:00 GMT"})
+
+    network.before = hold_off
+    with pytest.raises(Throttled):
+        await replica.broker.fresh(grant)
+    network.before = None
+    clock.forward(exchange.LONGEST_PAUSE.total_seconds())
+
+    assert office.opens(await replica.broker.fresh(await replica.grant()))
+
+
 async def test_an_answer_without_a_refresh_token_keeps_the_old_one(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
     office.stage.clock.forward(HOUR)

@@ -50,6 +50,19 @@ async def test_a_grant_waits_in_the_browser_that_brought_it(
     assert await released(database) == []
 
 
+async def test_a_grant_whose_note_is_being_worked_off_is_not_held(
+    database: Database, ask: Ask, hold: Hold, alice: Principal
+) -> None:
+    asked = await ask()
+    held = await hold(asked)
+    note = await database.outbox.add_tokens(
+        principal=alice, nextcloud_url=URL, provider="nextcloud_oauth2", tokens=held.tokens
+    )
+
+    assert not await database.held_grants.hold(held, sign_in="browser-2", note=note)
+    assert await database.held_grants.find(asked.id, sign_in="browser-2") is None
+
+
 async def test_of_two_that_take_a_grant_at_once_one_gets_it(
     database: Database, open_database: Open, ask: Ask, hold: Hold
 ) -> None:

@@ -78,6 +78,14 @@ async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
     assert ticked(page) == READING
 
 
+async def test_who_asks_is_counted_by_the_address_that_they_have(
+    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+) -> None:
+    await browser.get(ask_url())
+
+    assert known.senders == ["127.0.0.1"]
+
+
 async def test_a_client_with_a_document_comes_from_the_host_of_the_document(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
@@ -165,7 +173,7 @@ async def test_who_comes_with_a_client_that_is_not_known_is_told_how_to_add_it_a
 async def test_what_a_client_does_not_get_is_told_to_it_by_who_presses_the_button(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
-    asked = await known.read({"client_id": ["mcp-claude"]})
+    asked = await known.read({"client_id": ["mcp-claude"]}, sender="")
     url = f"{HOSTED}?error=invalid_target&iss={ORIGIN}"
     known.faults["read"] = ReturnToClient("Not here.", url=url, asked=asked)
 
@@ -176,10 +184,13 @@ async def test_what_a_client_does_not_get_is_told_to_it_by_who_presses_the_butto
     assert "refresh" not in page.headers
 
 
-async def test_a_question_longer_than_any_is_not_read(browser: httpx2.AsyncClient) -> None:
+async def test_a_question_longer_than_any_is_not_read_and_said_to_be_the_apps_fault(
+    browser: httpx2.AsyncClient,
+) -> None:
     page = await browser.get(ask_url(state="x" * 8_000))
 
-    assert page.status_code == 403
+    assert page.status_code == 400
+    assert "question cannot be trusted" in page.text
     assert "x" * 100 not in page.text
 
 

@@ -6,7 +6,13 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.builtin import document_source
-from nextcloud_mcp_server.auth.builtin.documents import MOST_IN_ALL, MOST_PER_HOST, AllowedClients, is_address
+from nextcloud_mcp_server.auth.builtin.documents import (
+    MOST_IN_ALL,
+    MOST_PER_ADDRESS,
+    MOST_PER_HOST,
+    AllowedClients,
+    is_address,
+)
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
 from tests.clients_stage import APP, DOCUMENT, START, ClientStage, Said, json_said
@@ -20,9 +26,9 @@ def stage(document: dict[str, Any] | None = None, headers: Mapping[str, str] | N
     return made
 
 
-async def refused(made: ClientStage, url: str = APP) -> OAuthRefusal:
+async def refused(made: ClientStage, url: str = APP, *, sender: str = "") -> OAuthRefusal:
     with pytest.raises(OAuthRefusal) as caught:
-        await made.documents.get(url)
+        await made.documents.get(url, sender=sender)
     return caught.value
 
 
@@ -355,7 +361,7 @@ async def test_a_known_document_is_asked_for_however_many_strangers_come() -> No
     for number in range(MOST_IN_ALL):
         url = f"https://h{number}.example.net/client.json"
         made.outside.answers[url] = Said(404)
-        await refused(made, url)
+        await refused(made, url, sender=f"198.51.100.{number // MOST_PER_ADDRESS}")
 
     with pytest.raises(TooManyRequests):
         await made.documents.get("https://another.example.net/client.json")

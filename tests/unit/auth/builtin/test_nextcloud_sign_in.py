@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, Came, Kind, SignInCancelled
 from nextcloud_mcp_server.auth.provider import LeftBehind
+from nextcloud_mcp_server.auth.redeeming import NOTED, Noted
 from nextcloud_mcp_server.errors import (
     GrantRefused,
     NotAMember,
@@ -50,7 +51,7 @@ async def came(trips: Trips, uid: str = "alice", cookie: str = COOKIE) -> Came:
     return await trips.sign_in.returned(params, browser=cookie, kind="client")
 
 
-async def seen(arrived: Arrived, _given: Tokens) -> Arrived:
+async def seen(arrived: Arrived, _given: Noted) -> Arrived:
     """Keep what came, as far as this test knows."""
     return arrived
 
@@ -207,8 +208,41 @@ async def test_who_came_is_who_nextcloud_says(trips: Trips) -> None:
     assert await trips.given_back() == []
 
 
+async def test_what_a_server_was_given_that_dies_before_it_stores_it_is_ended_by_the_next_one(
+    trips: Trips,
+) -> None:
+    await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+    at_once = list(await trips.given_back())
+    trips.clock.forward(NOTED.total_seconds())
+
+    assert at_once == []
+    assert await trips.given_back() == ["access-granted-by-alice-0"]
+
+
+async def test_what_is_stored_too_late_is_not_stored_and_ended_once(trips: Trips) -> None:
+    back = await came(trips)
+
+    async def keep(arrived: Arrived, given: Noted) -> None:
+        trips.clock.forward(NOTED.total_seconds())
+        await trips.given_back()
+        assert not await trips.database.arrivals.hold(arrived, browser=COOKIE, note=given.note)
+        raise SignInRefused("too late")
+
+    with pytest.raises(SignInRefused, match="too late"):
+        await trips.sign_in.redeem(back, browser=COOKIE, keep=keep)
+
+    assert await trips.given_back() == ["access-granted-by-alice-0"]
+    assert await trips.database.arrivals.find(back.arrival.id, browser=COOKIE) is None
+
+
+async def test_what_is_stored_is_not_noted_any_more(trips: Trips) -> None:
+    await trips.back()
+
+    assert await trips.database.outbox.next_due_at() is None
+
+
 async def test_what_nobody_keeps_is_ended(trips: Trips) -> None:
-    async def fails(arrived: Arrived, _given: Tokens) -> None:
+    async def fails(arrived: Arrived, _given: Noted) -> None:
         raise StorageError(arrived.display_name)
 
     with pytest.raises(StorageError, match="Alice"):
@@ -220,7 +254,7 @@ async def test_what_nobody_keeps_is_ended(trips: Trips) -> None:
 async def test_what_can_neither_be_kept_nor_be_ended_later_is_ended_now(trips: Trips) -> None:
     back = await came(trips)
 
-    async def fails(arrived: Arrived, _given: Tokens) -> None:
+    async def fails(arrived: Arrived, _given: Noted) -> None:
         raise StorageError(arrived.display_name)
 
     with trips.failing("INSERT ON outbox"), pytest.raises(StorageError, match="disk full"):
@@ -307,7 +341,7 @@ async def test_a_browser_that_goes_away_after_the_exchange_leaves_nothing_at_nex
     back = await came(trips)
     kept: list[Arrived] = []
 
-    async def keep(arrived: Arrived, _given: Tokens) -> None:
+    async def keep(arrived: Arrived, _given: Noted) -> None:
         await anyio.lowlevel.checkpoint()
         kept.append(arrived)
 

@@ -1,0 +1,61 @@
+"""Mode `builtin`: what strangers may have the server do must cost nobody else anything."""
+
+import socket
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+from nextcloud_mcp_server.auth.builtin.documents import MOST_PER_ADDRESS
+from nextcloud_mcp_server.auth.builtin.pinned import MOST_LOOKUPS, resolve
+from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
+from tests.clients_stage import ClientStage, Said
+
+
+async def test_names_whose_servers_are_silent_keep_no_other_name_from_being_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent, real, refused = threading.Event(), socket.getaddrinfo, anyio.Semaphore(0)
+
+    def look_up(host: bytes | str | None, *arguments: Any, **more: Any) -> object:  # noqa: ANN401 - the library's own
+        if not str(host).endswith(".silent.test"):
+            return real(host, *arguments, **more)
+        silent.wait(30)
+        raise socket.gaierror("no such name")
+
+    async def look_up_in_vain(number: int) -> None:
+        with pytest.raises(OSError, match=r"no such name|too many names") as caught:
+            await resolve(f"host{number}.silent.test")
+        if "too many" in str(caught.value):
+            refused.release()
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    async with anyio.create_task_group() as group:
+        for number in range(2 * MOST_LOOKUPS):
+            group.start_soon(look_up_in_vain, number)
+        with anyio.fail_after(20):
+            for _ in range(MOST_LOOKUPS):
+                await refused.acquire()
+            # As for each connection to Nextcloud.
+            assert await anyio.getaddrinfo("localhost", 80)
+        silent.set()
+
+
+async def test_who_asks_for_document_after_document_uses_up_what_nobody_else_has_of_them() -> None:
+    made = ClientStage()
+
+    async def ask(number: int, sender: str) -> None:
+        url = f"https://host{number}.example.org/client"
+        made.outside.answers[url] = Said(404)
+        await made.documents.get(url, sender=sender)
+
+    for number in range(MOST_PER_ADDRESS):
+        with pytest.raises(OAuthRefusal):
+            # A household has as many of these as it likes.
+            await ask(number, f"2001:db8::{number:x}")
+
+    with pytest.raises(TooManyRequests):
+        await ask(MOST_PER_ADDRESS, "2001:db8::ffff")
+    with pytest.raises(OAuthRefusal, match="no document"):
+        await ask(MOST_PER_ADDRESS, "2001:db8:0:1::1")
