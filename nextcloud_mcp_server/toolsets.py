@@ -34,6 +34,7 @@ TOOLSETS: dict[str, Entry] = {
     "tasks": Entry("tasks", "tasks"),
     "contacts": Entry("contacts", "contacts"),
     "deck": Entry("deck", "Deck boards", app="deck"),
+    "tables": Entry("tables", "tables", app="tables"),
 }
 
 

@@ -12,6 +12,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "tasks": ("tasks:read", "tasks:write"),
     "contacts": ("contacts:read", "contacts:write"),
     "deck": ("deck:read", "deck:write"),
+    "tables": ("tables:read", "tables:write"),
 }
 
 #: Every scope, in the order in which pages and documents name them.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
+    from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
 _OLDEST = 28
@@ -114,6 +115,13 @@ class Account:
         from nextcloud_mcp_server.nextcloud.deck import DeckClient  # noqa: PLC0415 - most servers do without
 
         return DeckClient(self._http)
+
+    @cached_property
+    def tables(self) -> "TablesClient":
+        """Tables and their rows."""
+        from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
+
+        return TablesClient(self._http)
 
     @property
     def changes(self) -> int:

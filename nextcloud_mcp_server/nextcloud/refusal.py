@@ -169,7 +169,8 @@ def _disabled() -> errors.AccountDisabled:
 
 
 def _is_page(response: httpx2.Response) -> bool:
-    return response.headers.get("Content-Type", "").startswith("text/html")
+    # Tables answers an unknown table with nothing at all, which has the type of a page.
+    return response.headers.get("Content-Type", "").startswith("text/html") and bool(response.content)
 
 
 def _reason(response: httpx2.Response) -> str:

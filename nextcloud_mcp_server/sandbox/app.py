@@ -28,11 +28,13 @@ from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
+from nextcloud_mcp_server.sandbox.tables import TablesApi
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
 DEFAULT_APPS = frozenset(
     {
-        "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2", "deck",
+        "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2",
+        "deck", "tables",
     }
 )  # fmt: skip
 
@@ -138,6 +140,8 @@ class Sandbox:
             routes += OAuth2App(self.context, self._gate, self.token_throttle).routes()
         if "notes" in self.context.apps:
             routes += NotesApi(self.context, self._gate).routes()
+        if "tables" in self.context.apps:
+            routes += TablesApi(self.context, self._gate).routes()
         return routes
 
     def _authenticate(self, request: Request) -> User | Response:

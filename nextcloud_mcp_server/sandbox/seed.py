@@ -91,6 +91,15 @@ _ALICE_STACKS = {
     "Done": (),
 }
 
+_PLACES = [{"id": 1, "label": "Office"}, {"id": 2, "label": "Cellar"}]
+_INVENTORY_COLUMNS = (
+    {"title": "Item", "type": "text", "subtype": "line", "mandatory": True},
+    {"title": "Count", "type": "number", "numberMin": 0, "numberMax": 100},
+    {"title": "Place", "type": "selection", "selectionOptions": _PLACES},
+    {"title": "Checked", "type": "selection", "subtype": "check"},
+)
+_INVENTORY = (("Chairs", 12, "1", "true"), ("Lamps", 7, "1", "false"), ("Boxes", 40, "2", "false"))
+
 
 def seed(state: State) -> None:
     """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
@@ -109,6 +118,7 @@ def seed(state: State) -> None:
     _add_contacts(state, alice)
     _add_board(state)
     seed_calendars(state)
+    _add_table(state)
 
 
 def _add_labels(state: State, user: User) -> None:
@@ -158,6 +168,17 @@ def _add_board(state: State) -> None:
             deck.cards[number] = DeckCard(
                 number, card, stack.id, "plain", "alice", place, text, None, now, now
             )
+
+
+def _add_table(state: State) -> None:
+    """Let alice list what the office has."""
+    now = f"{state.clock():%Y-%m-%d %H:%M:%S}"
+    table = state.tables.add("Inventory", "📦", "alice", now)
+    name, count, place, checked = (
+        state.tables.add_column(table, fields, now).id for fields in _INVENTORY_COLUMNS
+    )
+    for item, number, where, done in _INVENTORY:
+        state.tables.add_row(table, {name: item, count: number, place: where, checked: done})
 
 
 def _add_file(user: User, path: str, content: bytes) -> None:

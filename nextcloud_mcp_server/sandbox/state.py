@@ -12,6 +12,7 @@ from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_cale
 from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.node import Tag
+from nextcloud_mcp_server.sandbox.table_store import TableStore
 
 Clock = Callable[[], datetime]
 
@@ -178,6 +179,7 @@ class State:
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     tags_by_admins_only: bool = False
     deck: DeckStore = field(default_factory=DeckStore)
+    tables: TableStore = field(default_factory=TableStore)
     maintenance: bool = False
     needs_db_upgrade: bool = False
     # What Nextcloud believes to be its own address, such as "https://cloud.example.org";

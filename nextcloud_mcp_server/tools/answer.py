@@ -81,6 +81,8 @@ def holds_defanged(value: object) -> bool:
     """Tell whether an argument repeats our replacement: writing it back would lose the person's link."""
     if isinstance(value, list):
         return any(holds_defanged(item) for item in cast("list[object]", value))
+    if isinstance(value, dict):
+        return any(holds_defanged(item) for item in cast("dict[str, object]", value).values())
     return isinstance(value, str) and DEFANGED in value
 
 

@@ -15,7 +15,13 @@ from nextcloud_mcp_server.errors import InvalidInput
 PROGRESS, DOCUMENTS, COMPUTER = "progress", "documents", "computer"
 OURS = frozenset({PROGRESS, DOCUMENTS, COMPUTER})
 
-_JSON_TYPES = {"integer": "an integer", "string": "text", "boolean": "true or false", "array": "a list"}
+_JSON_TYPES = {
+    "integer": "an integer",
+    "string": "text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
 
 _SENTENCES = {
     "missing": "is required",
@@ -25,6 +31,7 @@ _SENTENCES = {
     "string_type": "must be text",
     "bool_type": "must be true or false",
     "list_type": "must be a list",
+    "dict_type": "must be an object",
 }
 
 
@@ -94,6 +101,10 @@ def _integral(value: object, field: FieldInfo | None) -> object:
 def _refuse_unusable_text(name: str, value: object) -> None:
     if isinstance(value, list):
         for item in cast("list[object]", value):
+            _refuse_unusable_text(name, item)
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, object]", value).items():
+            _refuse_unusable_text(name, key)
             _refuse_unusable_text(name, item)
     if isinstance(value, str):
         if "\0" in value:

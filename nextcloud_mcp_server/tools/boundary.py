@@ -132,6 +132,8 @@ def _object(arguments: dict[str, Any]) -> str:
         "task_id",
         "board_id",
         "card_id",
+        "table_id",
+        "row_id",
     )
     parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
     return " ".join(parts)[:500]

@@ -18,6 +18,7 @@ from tests.contract.server import Server
 FILES = "/remote.php/dav/files"
 NOTES = "/index.php/apps/notes/api/v1/notes"
 BOARDS = "/index.php/apps/deck/api/v1.0/boards"
+TABLES = "/index.php/apps/tables/api/1/tables"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _EMAIL = "alice@example.test"
 _FAVORITE = (
@@ -54,6 +55,8 @@ async def clean(server: Server) -> None:
             await send("DELETE", f"{BOARDS}/{board['id']}", person=person, headers=JSON)
         no_trash = {"X-NC-CalDAV-No-Trashbin": "1"}
         await send("DELETE", f"/remote.php/dav/calendars/{person}/rec-cal/", person=person, headers=no_trash)
+        for table in (await send("GET", TABLES, person=person, headers=JSON)).json():
+            await send("DELETE", f"{TABLES}/{table['id']}", person=person, headers=JSON)
 
 
 async def learn_names(session: Session) -> None:

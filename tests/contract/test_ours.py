@@ -17,7 +17,7 @@ from nextcloud_mcp_server.nextcloud.search import Query
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.server import Server
-from tests.contract.steps import BOARDS, JSON, clean
+from tests.contract.steps import BOARDS, JSON, TABLES, clean
 
 _NAMES = [
     "100% done.txt",
@@ -428,3 +428,27 @@ async def test_a_card_is_made_changed_moved_and_deleted(server: Server, alice: A
     assert [card.id for stack in listed if stack.id == done for card in stack.cards] == [made.id]
     with pytest.raises(errors.Forbidden):
         await alice.deck.card(place)
+
+
+async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Account) -> None:
+    made_table = await server.send(
+        "POST", TABLES, headers=JSON, body=b'{"title":"Rec table","template":"custom"}'
+    )
+    table_id = made_table.json()["id"]
+    column = b'{"title":"Name","type":"text","subtype":"line","mandatory":false}'
+    await server.send("POST", f"{TABLES}/{table_id}/columns", headers=JSON, body=column)
+    tables, [name] = alice.tables, await alice.tables.columns(table_id)
+
+    made = await tables.create(table_id, {name.id: "one"})
+    changed = await tables.update(await tables.current(made.id, made.etag), {name.id: "two"})
+    with pytest.raises(errors.EtagMismatch):
+        await tables.current(made.id, made.etag)
+    listed = await tables.rows(table_id, limit=5, offset=0)
+    await tables.delete(made.id)
+
+    assert [row.values for row in listed] == [changed.values] == [{name.id: "two"}]
+    assert (name.kind, (await tables.table(table_id)).title) == ("text-line", "Rec table")
+    with pytest.raises(errors.NotFound):
+        await tables.row(made.id)
+    with pytest.raises(errors.NotFound):
+        await tables.table(999_999)

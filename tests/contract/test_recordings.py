@@ -13,9 +13,12 @@ from tests.contract.recording import all_names, load
 from tests.contract.replay import Session, Table
 from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
+from tests.contract.tables_table import TABLES
 from tests.contract.webdav_table import WEBDAV
 
-TABLE: Table = {**WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS}
+TABLE: Table = {
+    **WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS, **TABLES
+}  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,

@@ -1,0 +1,238 @@
+"""The values of a table's cells: as people write them, and as the Tables app stores them.
+
+What Tables 1.0 cannot parse it stores as nothing, and says so to nobody: a label where it wants a number,
+a date in another form. So a value is checked against its column before it is sent.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from functools import partial
+from typing import Annotated, Final, cast
+
+from pydantic import BeforeValidator, Field
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.http import Answer
+
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+_MOST_STARS: Final = 5
+_WHOLE: Final = 100
+_LISTED: Final = 30
+_PREFIXES: Final = {0: "", 1: "group:", 2: "team:"}
+
+
+class Option(Answer):
+    """One choice of a selection."""
+
+    id: int
+    label: str
+
+
+def _listed(value: object) -> object:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+class Column(Answer):
+    """One column of a table."""
+
+    id: int
+    title: str
+    type: str
+    subtype: str | None = ""
+    mandatory: bool = False
+    description: str | None = ""
+    minimum: float | None = Field(default=None, validation_alias="numberMin")
+    maximum: float | None = Field(default=None, validation_alias="numberMax")
+    longest: int | None = Field(default=None, validation_alias="textMaxLength")
+    options: Annotated[list[Option], BeforeValidator(_listed)] = Field(
+        default_factory=list[Option], validation_alias="selectionOptions"
+    )
+
+    @property
+    def kind(self) -> str:
+        """Name the type as Tables does in its capabilities, such as `text-line` or `selection`."""
+        return f"{self.type}-{self.subtype}" if self.subtype else self.type
+
+
+def shown(column: Column, value: object) -> object:
+    """Turn a stored value into what a person would write; what is odd is shown as it is."""
+    if value in (None, "", []):
+        return None
+    reader = _READERS.get(column.kind)
+    return value if reader is None else reader(column, value)
+
+
+def stored(column: Column, value: object) -> object:
+    """Turn what a model sends into what Tables stores; None clears the cell.
+
+    Raises:
+        InvalidInput: It does not fit the column; the sentence says what does.
+    """
+    if value in (None, ""):
+        return None
+    writer = _WRITERS.get(column.kind)
+    if writer is None:
+        raise _unfit(column, f"is of the type {column.kind}, which can only be read here")
+    return writer(column, value)
+
+
+def _unfit(column: Column, what: str) -> errors.InvalidInput:
+    return errors.InvalidInput(f"'{column.title}' {what}.")
+
+
+# From what is stored
+
+
+def _whole(value: object) -> int | None:
+    """Read the number of an option, which is stored as a number or as text."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _choice(column: Column, value: object) -> object:
+    number = _whole(value)
+    return next((option.label for option in column.options if option.id == number), value)
+
+
+def _choices(column: Column, value: object) -> object:
+    return [_choice(column, one) for one in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+def _ticked(_: Column, value: object) -> bool:
+    return str(value).strip('"').lower() in ("true", "1")
+
+
+def _link(_: Column, value: object) -> object:
+    """Show the address of a link, which is stored with its title in JSON."""
+    try:
+        return json.loads(str(value))["value"]
+    except (ValueError, TypeError, KeyError):
+        return value
+
+
+def _people(_: Column, value: object) -> object:
+    return [_person(one) for one in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+def _person(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    entry = cast("dict[str, object]", value)
+    kind = entry.get("type")
+    return f"{_PREFIXES.get(kind, '') if isinstance(kind, int) else ''}{entry.get('id')}"
+
+
+# To what is stored
+
+
+def _text(column: Column, value: object) -> str:
+    if not isinstance(value, str):
+        raise _unfit(column, "must be text")
+    if column.longest and len(value) > column.longest:
+        raise _unfit(column, f"cannot be longer than {column.longest} characters")
+    return value
+
+
+def _stored_link(column: Column, value: object) -> str:
+    link = value.strip() if isinstance(value, str) else ""
+    if not link.startswith(("http://", "https://")) or any(char.isspace() for char in link):
+        raise _unfit(column, "must be an address such as https://example.org")
+    # A bare address would be cut after three letters of its top-level domain.
+    return json.dumps({"title": link, "value": link, "providerId": "url"})
+
+
+def _number(column: Column, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _unfit(column, "must be a number")
+    low, high = column.minimum, column.maximum
+    if (low is not None and value < low) or (high is not None and value > high):
+        limits = [f"at least {low:g}"] * (low is not None) + [f"at most {high:g}"] * (high is not None)
+        raise _unfit(column, f"must be {' and '.join(limits)}")
+    return value
+
+
+def _integer(most: int, column: Column, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise _unfit(column, f"must be a whole number from 0 to {most}")
+    return value
+
+
+def _several(one: "_Writer", column: Column, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise _unfit(column, "must be a list")
+    return [one(column, each) for each in cast("list[object]", value)]
+
+
+def _tick(column: Column, value: object) -> str:
+    if not isinstance(value, bool):
+        raise _unfit(column, "must be true or false")
+    return "true" if value else "false"
+
+
+def _chosen(column: Column, value: object) -> int:
+    wanted = str(value).casefold()
+    found = next((option.id for option in column.options if option.label.casefold() == wanted), None)
+    if found is None:
+        labels = ", ".join(f"“{option.label}”" for option in column.options[:_LISTED])
+        raise _unfit(column, f"has no choice “{value}”. Its choices are: {labels or 'none'}")
+    return found
+
+
+def _time(column: Column, value: object) -> str:
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise _unfit(column, "must be a time such as 18:30")
+    return value
+
+
+def _date(column: Column, value: object) -> str:
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        raise _unfit(column, "must be a date such as 2026-12-24") from None
+
+
+def _moment(column: Column, value: object) -> str:
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        moment = None
+    # A zone would be dropped without converting the time.
+    if moment is None or moment.tzinfo is not None:
+        raise _unfit(column, "must be a time without a zone, such as 2026-12-24 18:30")
+    return f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _stored_person(column: Column, value: object) -> dict[str, object]:
+    if not isinstance(value, str) or not value:
+        raise _unfit(column, "must be a list of user ids, or of ids with group: or team: before them")
+    kind = next((number for number, prefix in _PREFIXES.items() if prefix and value.startswith(prefix)), 0)
+    return {"id": value.removeprefix(_PREFIXES[kind]), "type": kind}
+
+
+_Reader = Callable[[Column, object], object]
+_Writer = Callable[[Column, object], object]
+
+_READERS: Final[Mapping[str, _Reader]] = {
+    "selection": _choice,
+    "selection-multi": _choices,
+    "selection-check": _ticked,
+    "text-link": _link,
+    "usergroup": _people,
+}
+_WRITERS: Final[Mapping[str, _Writer]] = {
+    "text-line": _text,
+    "text-rich": _text,
+    "text-link": _stored_link,
+    "number": _number,
+    "number-stars": partial(_integer, _MOST_STARS),
+    "number-progress": partial(_integer, _WHOLE),
+    "selection": _chosen,
+    "selection-multi": partial(_several, _chosen),
+    "selection-check": _tick,
+    "datetime": _moment,
+    "datetime-date": _date,
+    "datetime-time": _time,
+    "usergroup": partial(_several, _stored_person),
+}

@@ -1,0 +1,167 @@
+"""The Tables app (API 1)."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.table_values import Column
+
+_BASE: Final = "/index.php/apps/tables/api/1"
+_NO_TABLE: Final = (
+    "There is no such table, or it is not shared with the person. "
+    "Call nc_tables_list_tables for the ones there are."
+)
+_NO_ROW: Final = (
+    "There is no such row, or its table is not shared with the person. Call nc_tables_get_table to find it."
+)
+_NOT_ALLOWED: Final = (
+    "Tables does not allow this{reason}: the table may be shared with the person for reading only."
+)
+_OF_TABLE: Final = {403: _NO_TABLE, 404: _NO_TABLE}
+_OF_ROW: Final = {403: _NOT_ALLOWED, 404: _NO_ROW}
+
+
+class Rights(Answer):
+    """What somebody whom a table is shared with may do."""
+
+    create: bool = False
+    update: bool = False
+    delete: bool = False
+
+
+class Table(Answer):
+    """One table. `rights` is None for one's own."""
+
+    id: int
+    title: str
+    emoji: str | None = None
+    owner: str = Field(default="", validation_alias="ownership")
+    archived: bool = False
+    description: str | None = None
+    rows: int = Field(default=0, validation_alias="rowsCount")
+    columns: int = Field(default=0, validation_alias="columnsCount")
+    rights: Rights | None = Field(default=None, validation_alias="onSharePermissions")
+
+
+class _Cell(Answer):
+    column: int = Field(validation_alias="columnId")
+    # What a cell holds depends on its column.
+    value: Any = None
+
+
+class Row(Answer):
+    """One row."""
+
+    id: int
+    table_id: int = Field(validation_alias="tableId")
+    cells: Annotated[list[_Cell], BeforeValidator(lambda value: value or [])] = Field(  # pyright: ignore[reportUnknownLambdaType]
+        default_factory=list[_Cell], validation_alias="data"
+    )
+
+    @property
+    def values(self) -> dict[int, Any]:
+        """The values by the ids of their columns."""
+        return {cell.column: cell.value for cell in self.cells}
+
+    @property
+    def etag(self) -> str:
+        """Tell one state of the row from another, for Tables has no etags."""
+        state = sorted(
+            (column, json.dumps(value)) for column, value in self.values.items() if value is not None
+        )
+        return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
+
+
+_TABLE = TypeAdapter(Table)
+_TABLES = TypeAdapter(list[Table], config=ConfigDict(defer_build=True))
+_COLUMNS = TypeAdapter(list[Column], config=ConfigDict(defer_build=True))
+_ROW = TypeAdapter(Row)
+_ROWS = TypeAdapter(list[Row], config=ConfigDict(defer_build=True))
+
+
+class TablesClient:
+    """Reads and writes one person's tables."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def list_tables(self) -> list[Table]:
+        """Fetch the tables the person owns or has shared with them."""
+        return decoded(await self._http.request("GET", f"{_BASE}/tables"), _TABLES)
+
+    async def table(self, table_id: int) -> Table:
+        """Fetch one table.
+
+        Raises:
+            NotFound: No such table, or it belongs to someone else.
+        """
+        response = await self._http.request("GET", f"{_BASE}/tables/{table_id}", sentences=_OF_TABLE)
+        return decoded(response, _TABLE)
+
+    async def columns(self, table_id: int) -> list[Column]:
+        """Fetch the columns of a table."""
+        response = await self._http.request("GET", f"{_BASE}/tables/{table_id}/columns", sentences=_OF_TABLE)
+        return decoded(response, _COLUMNS)
+
+    async def rows(self, table_id: int, *, limit: int, offset: int) -> list[Row]:
+        """Fetch some rows of a table."""
+        response = await self._http.request(
+            "GET",
+            f"{_BASE}/tables/{table_id}/rows",
+            params={"limit": limit, "offset": offset},
+            sentences=_OF_TABLE,
+        )
+        return decoded(response, _ROWS)
+
+    async def row(self, row_id: int) -> Row:
+        """Fetch one row.
+
+        Raises:
+            NotFound: No such row.
+        """
+        return decoded(await self._http.request("GET", f"{_BASE}/rows/{row_id}", sentences=_OF_ROW), _ROW)
+
+    async def create(self, table_id: int, values: Mapping[int, object]) -> Row:
+        """Add a row.
+
+        Raises:
+            InvalidName: A value is not what its column takes.
+        """
+        response = await self._http.request(
+            "POST",
+            f"{_BASE}/tables/{table_id}/rows",
+            json={"data": {str(column): value for column, value in values.items()}},
+            sentences={403: _NOT_ALLOWED, 404: _NO_TABLE},
+        )
+        return decoded(response, _ROW)
+
+    async def update(self, row: Row, values: Mapping[int, object]) -> Row:
+        """Set the given cells of a row that was just read; the others stay."""
+        response = await self._http.request(
+            "PUT",
+            f"{_BASE}/rows/{row.id}",
+            json={"data": {str(column): value for column, value in values.items()}},
+            sentences=_OF_ROW,
+        )
+        return decoded(response, _ROW)
+
+    async def current(self, row_id: int, if_match: str) -> Row:
+        """Read a row and compare it with what the caller saw.
+
+        Raises:
+            EtagMismatch: It was changed since.
+        """
+        row = await self.row(row_id)
+        if if_match.strip().strip('"') != row.etag:
+            raise errors.EtagMismatch(changed_since(row.etag), current_etag=row.etag)
+        return row
+
+    async def delete(self, row_id: int) -> None:
+        """Delete a row for good."""
+        await self._http.request("DELETE", f"{_BASE}/rows/{row_id}", sentences=_OF_ROW)

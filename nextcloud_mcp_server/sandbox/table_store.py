@@ -1,0 +1,104 @@
+"""Tables of the sandbox, and how the app reads what it is given."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_ADDRESS = re.compile(r"(?:http|https)://[a-zA-Z0-9\-.]+\.[a-zA-Z]{2,3}(?:/\S*)?")
+_FORMS = {
+    "datetime": r"\d{4}-\d\d-\d\d \d\d:\d\d",
+    "datetime-date": r"\d{4}-\d\d-\d\d",
+    "datetime-time": r"\d\d:\d\d",
+}
+
+
+@dataclass(slots=True)
+class StoredColumn:
+    """One column; `fields` are those it was made with."""
+
+    id: int
+    fields: dict[str, Any]
+    made_at: str
+
+    @property
+    def kind(self) -> str:
+        """Name the type with its subtype."""
+        return "-".join(filter(None, (self.fields["type"], self.fields.get("subtype"))))
+
+    def parsed(self, value: Any) -> Any:  # noqa: ANN401 - as any column has it
+        """Read a value as the app does: what it cannot read becomes nothing, without a word."""
+        kind, options = self.kind, [option["id"] for option in self.fields.get("selectionOptions", [])]
+        found: Any = value
+        if kind.startswith("number"):
+            found = value if isinstance(value, int | float) else None
+        elif kind == "selection":
+            found = str(value) if value in options else None
+        elif kind == "selection-multi":
+            found = sorted({*options}.intersection(value or []))
+        elif kind == "selection-check":
+            found = "true" if value in ("true", True, 1, "1") else "false"
+        elif kind == "text-link":
+            found = _link(value)
+        elif kind in _FORMS:
+            found = value if re.fullmatch(_FORMS[kind], str(value)) else None
+        return found
+
+
+@dataclass(slots=True)
+class StoredRow:
+    """One row, by the ids of its columns."""
+
+    id: int
+    values: dict[int, Any]
+
+
+@dataclass(slots=True)
+class StoredTable:
+    """One table of one person; `views` are written as they were made."""
+
+    id: int
+    title: str
+    emoji: str
+    owner: str
+    made_at: str
+    columns: dict[int, StoredColumn] = field(default_factory=dict[int, StoredColumn])
+    rows: dict[int, StoredRow] = field(default_factory=dict[int, StoredRow])
+    views: list[Any] = field(default_factory=list[Any])
+
+
+@dataclass(slots=True)
+class TableStore:
+    """All tables of all people."""
+
+    tables: dict[int, StoredTable] = field(default_factory=dict[int, StoredTable])
+    ids: Iterator[int] = field(default_factory=lambda: itertools.count(701), repr=False)
+
+    def add(self, title: str, emoji: str, owner: str, made_at: str) -> StoredTable:
+        """Make a table."""
+        made = StoredTable(next(self.ids), title, emoji, owner, made_at)
+        self.tables[made.id] = made
+        return made
+
+    def add_column(self, table: StoredTable, fields: dict[str, Any], made_at: str) -> StoredColumn:
+        """Make a column."""
+        made = StoredColumn(next(self.ids), fields, made_at)
+        table.columns[made.id] = made
+        return made
+
+    def add_row(self, table: StoredTable, values: dict[int, Any]) -> StoredRow:
+        """Add a row of values that were read already."""
+        made = StoredRow(next(self.ids), values)
+        table.rows[made.id] = made
+        return made
+
+
+def _link(value: Any) -> str | None:  # noqa: ANN401 - as any column has it
+    """Take a link with its title, or cut an address out of a text."""
+    text = str(value or "")
+    if text.startswith("{"):
+        return text
+    found = _ADDRESS.search(text)
+    return None if found is None else json.dumps({"title": found[0], "value": found[0], "providerId": "url"})

@@ -1,0 +1,162 @@
+"""What the tools for Tables answer."""
+
+from typing import Any
+
+from nextcloud_mcp_server.nextcloud.table_values import Column, shown
+from nextcloud_mcp_server.nextcloud.tables import Row, Table
+from nextcloud_mcp_server.tools.result import Result
+
+_MAX_CELL = 500
+_MAX_WHOLE_CELL = 15_000
+_MAX_OPTIONS = 50
+
+
+class TableRow(Result):
+    """One table."""
+
+    id: int
+    title: str
+    emoji: str | None = None
+    owner: str
+    rows: int
+    columns: int
+    archived: bool | None = None
+    readonly: bool | None = None
+
+
+class TableList(Result):
+    """The tables the person can see."""
+
+    tables: list[TableRow]
+    cursor: str | None = None
+
+
+class ColumnRow(Result):
+    """One column; `name` is what values are given under."""
+
+    name: str
+    type: str
+    mandatory: bool | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: list[str] | None = None
+    description: str | None = None
+
+
+class RowValues(Result):
+    """One row; cells without a value are left out, and long texts are cut where `truncated` is true."""
+
+    id: int
+    etag: str
+    values: dict[str, Any]
+    truncated: bool | None = None
+
+
+class TablePage(Result):
+    """A table's columns and a page of its rows. `searched` is given where not all rows were looked at."""
+
+    id: int
+    title: str
+    readonly: bool | None = None
+    columns: list[ColumnRow]
+    rows: list[RowValues]
+    total: int
+    searched: int | None = None
+    cursor: str | None = None
+
+
+class RowDeleted(Result):
+    """What was deleted."""
+
+    deleted: int
+    undo: str
+    values: dict[str, Any] | None = None
+
+
+def table_row(table: Table) -> TableRow:
+    """Describe a table."""
+    return TableRow(
+        id=table.id,
+        title=table.title,
+        emoji=table.emoji or None,
+        owner=table.owner,
+        rows=table.rows,
+        columns=table.columns,
+        archived=table.archived or None,
+        readonly=_readonly(table),
+    )
+
+
+def names(columns: list[Column]) -> dict[int, str]:
+    """Name the columns; of those with one title each gets its id."""
+    titles = [column.title for column in columns]
+    return {
+        column.id: column.title if titles.count(column.title) == 1 else f"{column.title} #{column.id}"
+        for column in columns
+    }
+
+
+def column_row(column: Column, name: str) -> ColumnRow:
+    """Describe a column."""
+    return ColumnRow(
+        name=name,
+        type=column.kind,
+        mandatory=column.mandatory or None,
+        minimum=column.minimum,
+        maximum=column.maximum,
+        choices=[option.label for option in column.options[:_MAX_OPTIONS]] or None,
+        description=column.description or None,
+    )
+
+
+def row(row: Row, columns: list[Column], *, whole: bool = False) -> RowValues:
+    """Show a row by the names of its columns."""
+    called, found = names(columns), row.values
+    values: dict[str, Any] = {}
+    cut = False
+    for column in columns:
+        value = shown(column, found.get(column.id))
+        if isinstance(value, str) and len(value) > (most := _MAX_WHOLE_CELL if whole else _MAX_CELL):
+            value, cut = value[:most], True
+        if value is not None:
+            values[called[column.id]] = value
+    return RowValues(id=row.id, etag=row.etag, values=values, truncated=cut or None)
+
+
+def page(
+    table: Table,
+    columns: list[Column],
+    rows: list[RowValues],
+    *,
+    total: int,
+    searched: int | None,
+    cursor: str | None,
+) -> TablePage:
+    """Describe a table with some of its rows."""
+    called = names(columns)
+    return TablePage(
+        id=table.id,
+        title=table.title,
+        readonly=_readonly(table),
+        columns=[column_row(column, called[column.id]) for column in columns],
+        rows=rows,
+        total=total,
+        searched=searched,
+        cursor=cursor,
+    )
+
+
+def deleted(row_before: Row, columns: list[Column]) -> RowDeleted:
+    """Say what is gone, with its values, so that they can be entered again."""
+    before = row(row_before, columns)
+    return RowDeleted(
+        deleted=row_before.id,
+        undo="Tables has no trash, so this cannot be undone."
+        + ("" if before.truncated else " nc_tables_create_row makes a new row of the values given here."),
+        values=None if before.truncated else before.values,
+    )
+
+
+def _readonly(table: Table) -> bool | None:
+    rights = table.rights
+    return None if rights is None or rights.create or rights.update or rights.delete else True

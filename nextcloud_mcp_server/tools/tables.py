@@ -1,0 +1,214 @@
+"""Tools for the Tables app."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput, NotFound
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
+from nextcloud_mcp_server.nextcloud.tables import Row
+from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.tools import file_page, table_result
+from nextcloud_mcp_server.tools.note_page import folded
+from nextcloud_mcp_server.tools.table_result import RowDeleted, RowValues, TableList, TablePage
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+tables = Toolset("tables")
+
+_CHUNK = 500
+_SEARCHED_ROWS = 5_000
+_COMPARISON = re.compile(r"(<=|>=|!=|<|>)\s*(.+)")
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "!=": operator.ne,
+}  # fmt: skip
+
+Values = Annotated[dict[str, Any], Field(description="Column name → value; choices by label; null clears.")]
+
+
+@tables.tool("List tables", read_only=True)
+@require_provisioning("tables:read")
+async def nc_tables_list_tables(nc: Account, cursor: str | None = None) -> TableList:
+    """List the tables the person can see; go on with cursor."""
+    rows = [table_result.table_row(table) for table in await nc.tables.list_tables()]
+    start = _start(cursor)
+    shown_rows = file_page.fit(rows[start:])
+    following = start + len(shown_rows)
+    return TableList(tables=shown_rows, cursor=_cursor(following) if following < len(rows) else None)
+
+
+@tables.tool("Show a table", read_only=True)
+@require_provisioning("tables:read")
+async def nc_tables_get_table(
+    nc: Account,
+    table_id: int,
+    *,
+    query: Annotated[str, Field(description="Only rows with these words.")] = "",
+    where: Annotated[
+        dict[str, Any] | None,
+        Field(description='Column name → value; text by a part, numbers and dates also as ">=5".'),
+    ] = None,
+    row_id: Annotated[int | None, Field(description="Only this row, with its long texts.")] = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    cursor: str | None = None,
+) -> TablePage:
+    """Show a table's columns and its rows in pages; go on with cursor."""
+    filters = (table_id, query, sorted((where or {}).items(), key=str))
+    start = _start(cursor, *filters)
+    table, columns = await nc.tables.table(table_id), await nc.tables.columns(table_id)
+    if row_id is not None:
+        row = await nc.tables.row(row_id)
+        if row.table_id != table_id:
+            raise NotFound(f"That row is not in this table but in the one with the id {row.table_id}.")
+        one = table_result.row(row, columns, whole=True)
+        return table_result.page(table, columns, [one], total=1, searched=None, cursor=None)
+    tests = _tests(columns, query, where or {})
+    searched = None
+    if tests:
+        found, searched = await _search(nc, table_id, lambda row: all(test(row) for test in tests))
+        total, part = len(found), found[start : start + limit]
+    else:
+        part, total = await nc.tables.rows(table_id, limit=limit, offset=start), table.rows
+    rows = file_page.fit([table_result.row(row, columns) for row in part])
+    following = start + len(rows)
+    more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)
+    return table_result.page(
+        table,
+        columns,
+        rows,
+        total=total,
+        searched=searched,
+        cursor=_cursor(following, *filters) if more else None,
+    )
+
+
+@tables.tool("Add a row")
+@require_provisioning("tables:write")
+async def nc_tables_create_row(nc: Account, table_id: int, values: Values) -> RowValues:
+    """Add a row to a table; nc_tables_get_table says which columns it has and what they take."""
+    columns = await nc.tables.columns(table_id)
+    row = await nc.tables.create(table_id, _stored(columns, values, whole=True))
+    return table_result.row(row, columns)
+
+
+@tables.tool("Change a row", destructive=True, idempotent=True)
+@require_provisioning("tables:write")
+async def nc_tables_update_row(nc: Account, row_id: int, values: Values, *, etag: str) -> RowValues:
+    """Change only the given cells of a row."""
+    row = await nc.tables.current(row_id, etag)
+    columns = await nc.tables.columns(row.table_id)
+    return table_result.row(await nc.tables.update(row, _stored(columns, values, whole=False)), columns)
+
+
+@tables.tool("Delete a row", destructive=True)
+@require_provisioning("tables:write")
+async def nc_tables_delete_row(nc: Account, row_id: int, *, etag: str) -> RowDeleted:
+    """Delete a row for good: there is no trash; the answer repeats its values."""
+    row = await nc.tables.current(row_id, etag)
+    columns = await nc.tables.columns(row.table_id)
+    await nc.tables.delete(row_id)
+    return table_result.deleted(row, columns)
+
+
+def _start(cursor: str | None, *filters: object) -> int:
+    here = file_page.unseal(cursor, *filters)
+    return 0 if here is None else max(0, here.number)
+
+
+def _cursor(seen: int, *filters: object) -> str:
+    return file_page.seal(Position.of(seen, ""), *filters)
+
+
+async def _search(nc: Account, table_id: int, matches: Callable[[Row], bool]) -> tuple[list[Row], int | None]:
+    """Look through the rows, for the API cannot; None where all were looked at."""
+    found: list[Row] = []
+    offset = 0
+    while True:
+        rows = await nc.tables.rows(table_id, limit=_CHUNK, offset=offset)
+        found += [row for row in rows if matches(row)]
+        offset += len(rows)
+        if len(rows) < _CHUNK:
+            return found, None
+        if offset >= _SEARCHED_ROWS:
+            return found, offset
+
+
+def _column(columns: Sequence[Column], name: str) -> Column:
+    """Find a column by its name, as nc_tables_get_table gives it or in another case."""
+    called = table_result.names(list(columns))
+    for wanted, form in ((name, str), (folded(name), folded)):
+        found = [column for column in columns if form(called[column.id]) == wanted]
+        if len(found) == 1:
+            return found[0]
+    known = ", ".join(f"“{one}”" for one in called.values())
+    raise InvalidInput(f"The table has no column “{name[:100]}”. Its columns are: {known or 'none'}.")
+
+
+def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[int, object]:
+    """Turn values by name into what is stored by id; `whole` for a row that has none yet."""
+    if not values:
+        raise InvalidInput("'values' is empty: send at least one column with its value.")
+    found = {(column := _column(columns, name)).id: stored(column, value) for name, value in values.items()}
+    missing = [
+        column.title
+        for column in columns
+        if column.mandatory and (found.get(column.id) in (None, []) if whole or column.id in found else False)
+    ]
+    if missing:
+        raise InvalidInput(f"'{missing[0]}' is mandatory: send a value for it.")
+    return found
+
+
+def _tests(columns: Sequence[Column], query: str, where: Mapping[str, object]) -> list[Callable[[Row], bool]]:
+    """Make the conditions a row must meet."""
+    tests = [_test(_column(columns, name), wanted) for name, wanted in where.items()]
+    words = folded(query).split()
+    if words:
+
+        def has_words(row: Row) -> bool:
+            text = folded(
+                "\n".join(str(shown(column, row.values.get(column.id)) or "") for column in columns)
+            )
+            return all(word in text for word in words)
+
+        tests.append(has_words)
+    return tests
+
+
+def _test(column: Column, wanted: object) -> Callable[[Row], bool]:
+    compared = _COMPARISON.fullmatch(wanted) if isinstance(wanted, str) else None
+    if compared is not None and column.type in ("number", "datetime"):
+        return _compared(column, compared[1], compared[2])
+    if column.type == "number":
+        return _compared(column, "==", str(wanted))
+
+    def is_it(row: Row) -> bool:
+        value = shown(column, row.values.get(column.id))
+        if isinstance(value, list):
+            return folded(str(wanted)) in [folded(str(one)) for one in cast("list[object]", value)]
+        if isinstance(value, str):
+            equal = folded(str(wanted))
+            return equal in folded(value) if column.type in ("text", "datetime") else equal == folded(value)
+        return value == wanted or (value is None and wanted in ("", False))
+
+    return is_it
+
+
+def _compared(column: Column, sign: str, text: str) -> Callable[[Row], bool]:
+    """Compare numbers as numbers, and dates as the texts they are."""
+    bound: object = text.strip().replace("T", " ")
+    if column.type == "number":
+        try:
+            bound = float(text)
+        except ValueError:
+            raise InvalidInput(f"'{column.title}' is compared with a number, such as \">=5\".") from None
+
+    def is_beyond(row: Row) -> bool:
+        value = shown(column, row.values.get(column.id))
+        usable = isinstance(value, int | float) if column.type == "number" else isinstance(value, str)
+        return usable and _OPERATORS[sign](value, bound)
+
+    return is_beyond
