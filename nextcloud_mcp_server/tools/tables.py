@@ -10,10 +10,11 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
-from nextcloud_mcp_server.nextcloud.tables import Row
+from nextcloud_mcp_server.nextcloud.tables import Row, Table
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, table_result
 from nextcloud_mcp_server.tools.note_page import folded
+from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.table_result import RowDeleted, RowValues, TableList, TablePage
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
@@ -21,7 +22,7 @@ tables = Toolset("tables")
 
 _CHUNK = 500
 _SEARCHED_ROWS = 5_000
-_COMPARISON = re.compile(r"(<=|>=|!=|<|>)\s*(.+)")
+_COMPARISON = re.compile(r"(<=|>=|!=|<|>)(.+)")
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "!=": operator.ne,
 }  # fmt: skip
@@ -54,6 +55,7 @@ async def nc_tables_get_table(
     row_id: Annotated[int | None, Field(description="Only this row, with its long texts.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
+    progress: Progress,
 ) -> TablePage:
     """Show a table's columns and its rows in pages; go on with cursor."""
     filters = (table_id, query, sorted((where or {}).items(), key=str))
@@ -68,7 +70,7 @@ async def nc_tables_get_table(
     tests = _tests(columns, query, where or {})
     searched = None
     if tests:
-        found, searched = await _search(nc, table_id, lambda row: all(test(row) for test in tests))
+        found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
         part, total = await nc.tables.rows(table_id, limit=limit, offset=start), table.rows
@@ -122,18 +124,19 @@ def _cursor(seen: int, *filters: object) -> str:
     return file_page.seal(Position.of(seen, ""), *filters)
 
 
-async def _search(nc: Account, table_id: int, matches: Callable[[Row], bool]) -> tuple[list[Row], int | None]:
+async def _search(
+    nc: Account, table: Table, matches: Callable[[Row], bool], progress: Progress
+) -> tuple[list[Row], int | None]:
     """Look through the rows, for the API cannot; None where all were looked at."""
     found: list[Row] = []
-    offset = 0
-    while True:
-        rows = await nc.tables.rows(table_id, limit=_CHUNK, offset=offset)
+    for offset in range(0, _SEARCHED_ROWS, _CHUNK):
+        rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset)
         found += [row for row in rows if matches(row)]
-        offset += len(rows)
         if len(rows) < _CHUNK:
             return found, None
-        if offset >= _SEARCHED_ROWS:
-            return found, offset
+        seen = offset + len(rows)
+        await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
+    return found, _SEARCHED_ROWS
 
 
 def _column(columns: Sequence[Column], name: str) -> Column:

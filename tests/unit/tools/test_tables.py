@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+import anyio
 import pytest
 
 from nextcloud_mcp_server import errors
@@ -9,7 +10,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.table_store import StoredTable
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.tables import tables
-from tests.dav_fakes import account_in, call_in
+from tests.dav_fakes import Told, account_in, call_in, call_with
 
 OPTIONS = [{"id": 1, "label": "Red"}, {"id": 2, "label": "Blue"}]
 COLUMNS = (
@@ -34,6 +35,18 @@ FULL = {
     "Colour": "red", "Colours": ["Blue", "red"], "Ok": True, "When": "2026-12-24T18:30", "Day": "2026-12-24",
     "At": "18:30", "Who": ["alice", "group:team"],
 }  # fmt: skip
+
+
+class Impatient(Told):
+    """Cancels the call at its first report."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    async def report(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        await super().report(done, total, message)
+        self._scope.cancel()
 
 
 @pytest.fixture
@@ -183,15 +196,40 @@ async def test_following_the_cursor_gives_every_row_once(alice: Account, sandbox
     assert gone.values is None
 
 
-async def test_a_search_ends_somewhere_and_says_so(alice: Account, sandbox: Sandbox) -> None:
-    listed = await inventory(alice)
+async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sandbox: Sandbox) -> None:
+    listed, told = await inventory(alice), Told()
     store = sandbox.state.tables.tables[listed.id]
     for _ in range(5100):
         sandbox.state.tables.add_row(store, {})
 
-    found = await call(alice, "get_table", table_id=listed.id, query="nothing")
+    found = await call_with(
+        {"progress": told}, tables, alice, "nc_tables_get_table", table_id=listed.id, query="nothing"
+    )
 
     assert (found.searched, found.total) == (5000, 0)
+    assert [done for done, _, _ in told.reports] == list(range(500, 5001, 500))
+    assert told.reports[0] == (500, 5103, "Looked at 500 of 5103 rows")
+
+
+async def test_a_search_that_is_cancelled_asks_for_no_further_rows(alice: Account, sandbox: Sandbox) -> None:
+    listed = await inventory(alice)
+    store = sandbox.state.tables.tables[listed.id]
+    for _ in range(2000):
+        sandbox.state.tables.add_row(store, {})
+    sandbox.requests.clear()
+
+    with anyio.CancelScope() as scope:
+        await call_with(
+            {"progress": Impatient(scope)},
+            tables,
+            alice,
+            "nc_tables_get_table",
+            table_id=listed.id,
+            query="nothing",
+        )
+
+    assert scope.cancelled_caught
+    assert [each.path.endswith("/rows") for each in sandbox.requests.records].count(True) == 1
 
 
 async def test_columns_of_one_title_are_told_apart(
