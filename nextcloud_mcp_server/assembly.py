@@ -20,6 +20,7 @@ from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Standing, Track
 from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 
@@ -65,7 +66,10 @@ class Front:
 def select(settings: Settings) -> list[ToolSpec]:
     """List the tools that the settings leave on."""
     return server.select(
-        settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only
+        settings.enabled_toolsets,
+        exclude=settings.exclude_tools,
+        read_only=settings.read_only,
+        local=settings.local_folder is not None,
     )
 
 
@@ -99,6 +103,7 @@ def assemble(settings: Settings, front: Front) -> Parts:
         dialect=settings.elicitation_dialect,
         hold_seconds=settings.hold_seconds,
         output_schemas=settings.output_schemas,
+        computer=Computer(settings.local_folder),
     )
     track = Track(own_visit, pending, timeout_seconds=settings.elicitation_timeout_seconds)
     mcp = server.create(

@@ -44,8 +44,12 @@ Long lists and texts come in pages: pass `cursor`, or `offset` = `next_offset`, 
 """
 
 
-def select(toolsets: Iterable[str], *, exclude: Sequence[str], read_only: bool) -> list[ToolSpec]:
+def select(
+    toolsets: Iterable[str], *, exclude: Sequence[str], read_only: bool, local: bool = True
+) -> list[ToolSpec]:
     """List the tools the operator's settings leave on; the connection tools are always among them.
+
+    `local`: a folder of the person's own computer is open.
 
     Raises:
         ConfigurationError: A name to leave out is no tool's: the one that was meant would stay on.
@@ -57,7 +61,9 @@ def select(toolsets: Iterable[str], *, exclude: Sequence[str], read_only: bool) 
         for name in TOOLSETS
         if name in enabled
         for spec in load(name).tools
-        if spec.name not in exclude and (spec.read_only or not read_only or name == CONNECTION)
+        if spec.name not in exclude
+        and (spec.read_only or not read_only or name == CONNECTION)
+        and (local or not spec.local)
     ]
 
 

@@ -118,6 +118,11 @@ class Fields(PeopleFields):
         default=(), description="Names of single tools (docs/tools.md) to leave out, by commas."
     )
     read_only: bool = Field(default=False, description="Leave out every tool that changes something.")
+    local_folder: Path | None = Field(
+        default=None,
+        description="Folder of this computer that the toolset `upload` may read files from and save files in. "
+        "Default: none. For one person over stdio alone.",
+    )
     output_schemas: bool = Field(
         default=False, description="Add the schema of each tool's result to `tools/list`; doubles its size."
     )

@@ -88,6 +88,7 @@ FIELDS = (
     "toolsets",
     "exclude_tools",
     "read_only",
+    "local_folder",
     "output_schemas",
     "log_level",
     "host",

@@ -30,6 +30,7 @@ TOOLSETS: dict[str, Entry] = {
     "files": Entry("files", "files"),
     "history": Entry("history", "earlier versions of files", app="files_versions"),
     "labels": Entry("labels", "tags, favorites and comments of files"),
+    "upload": Entry("upload"),
     "calendar": Entry("calendar", "calendars"),
     "tasks": Entry("tasks", "tasks"),
     "contacts": Entry("contacts", "contacts"),

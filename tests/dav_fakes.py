@@ -17,6 +17,7 @@ from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset
@@ -134,7 +135,7 @@ async def call_with(
 ) -> Any:  # noqa: ANN401 - see above
     """Call a tool's body with what the server hands it, where that matters."""
     spec = next(each for each in toolset.tools if each.name == tool)
-    handed = {"progress": Told(), "documents": Documents(nothing_read), **ours}
+    handed = {"progress": Told(), "documents": Documents(nothing_read), "computer": Computer(), **ours}
     result: Result = await spec.guarded.body(
         account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.ours}
     )

@@ -8,6 +8,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "files": ("files:read", "files:write"),
     "history": ("files:read", "files:write"),
     "labels": ("files:read", "files:write"),
+    "upload": ("files:read", "files:write"),
     "calendar": ("calendar:read", "calendar:write"),
     "tasks": ("tasks:read", "tasks:write"),
     "contacts": ("contacts:read", "contacts:write"),

@@ -23,6 +23,7 @@ from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
+from nextcloud_mcp_server.nextcloud.upload import UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
@@ -63,6 +64,7 @@ class Account:
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
         self.download = DownloadClient(http)
+        self.upload = UploadClient(http, self.files)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, targets, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Details, Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -103,7 +103,7 @@ class FilesClient:
             NotFound: No such file.
             InvalidInput: It is a folder, or it ends before `offset`.
         """
-        segments = await self._looked_at(_below_top(path))
+        segments = await self._looked_at(targets.existing(path))
         shown = dav.join(segments)
         sentences = {404: troubles.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
@@ -128,7 +128,7 @@ class FilesClient:
             NotFound: The folder to create it in does not exist, or the file to overwrite is gone.
             InvalidName: Nextcloud accepts no such name.
         """
-        segments = _new(path)
+        segments = targets.new(path)
         shown = dav.join(segments)
         if version is None:
             headers = {"If-None-Match": "*"}
@@ -161,9 +161,10 @@ class FilesClient:
             raise troubles.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
             # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
-            raise errors.StorageFull(f"{error} {await self._room(segments[:-1], len(data))}") from error
+            raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
 
-    async def _room(self, folder: dav.Segments, needed: int) -> str:
+    async def room(self, folder: dav.Segments, needed: int) -> str:
+        """Say whether the quota is why so many bytes were refused for a folder."""
         try:
             _, details = await self.details(dav.join(folder))
         except troubles.NOT_SEEN:
@@ -180,7 +181,7 @@ class FilesClient:
             AlreadyExists: A file has that name.
             InvalidName: Nextcloud accepts no such name.
         """
-        segments = _new(path)
+        segments = targets.new(path)
         if len(segments) > _MAX_NEW_LEVELS:
             raise errors.InvalidInput(
                 f"That is more than {_MAX_NEW_LEVELS} folders deep: choose a shorter path."
@@ -224,7 +225,7 @@ class FilesClient:
         return await self._transfer("COPY", source, target, overwrite)
 
     async def _transfer(self, method: str, source: str, target: str, overwrite: str | None) -> Entry | None:
-        old, new = await self._looked_at(_below_top(source)), _new(target)
+        old, new = await self._looked_at(targets.existing(source)), targets.new(target)
         if dav.same(old, new[: len(old)]):
             raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
         headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
@@ -250,7 +251,7 @@ class FilesClient:
             NotFound: No such file or folder.
             EtagMismatch: It changed since it was read.
         """
-        segments = await self._looked_at(_below_top(path))
+        segments = await self._looked_at(targets.existing(path))
         shown = dav.join(segments)
         headers = {} if version is None else await self._unchanged(segments, version)
         sentences = {404: troubles.missing(shown)}
@@ -369,21 +370,3 @@ _POSITIONS: Final = {"name": _by_name, "modified": _newest_first, "size": _large
 def position(entry: Entry, order: Order) -> Position:
     """Tell where an entry stands in a listing, to go on after it."""
     return _POSITIONS[order](entry)
-
-
-def _below_top(path: str) -> dav.Segments:
-    segments = dav.split(path)
-    if not segments:
-        raise errors.InvalidInput("The top folder itself cannot be used here: name something inside it.")
-    return segments
-
-
-def _new(path: str) -> dav.Segments:
-    segments = _below_top(path)
-    if any(dav.is_kept(segment) for segment in segments):
-        # To a request that must overwrite nothing, Nextcloud says that the name is taken instead.
-        raise errors.InvalidName(
-            f"Nextcloud accepts no name that ends in {quoted(dav.KEPT_ENDING)}, which it keeps for uploads "
-            "under way: choose another name."
-        )
-    return segments

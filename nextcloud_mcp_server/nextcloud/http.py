@@ -22,6 +22,7 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 _T = TypeVar("_T")
 _MAX_BYTES = 33_554_432
 _MAX_ERROR_BYTES = 262_144
+_CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
 _READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
@@ -100,7 +101,7 @@ def open_pool(
         verify=True if transport else _trust(ca_bundle),
         headers={"User-Agent": user_agent, "OCS-APIRequest": "true", "Accept-Language": "en"},
         cookies=CookieJar(policy=_NoCookies()),
-        timeout=httpx2.Timeout(30.0, connect=10.0),
+        timeout=httpx2.Timeout(30.0, connect=_CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0),
         follow_redirects=False,
     )
@@ -155,6 +156,7 @@ class NextcloudHttp:
         json: object = None,
         content: bytes | str | None = None,
         timeout_seconds: float | None = None,
+        patient: bool = False,
         max_bytes: int = _MAX_BYTES,
         sentences: Mapping[int, str] | None = None,
         answers: frozenset[int] = frozenset(),
@@ -162,7 +164,8 @@ class NextcloudHttp:
         """Send one request and read its whole answer; readings are repeated when that may help.
 
         `path` is percent-encoded and starts with "/"; `sentences` replaces error wordings by status,
-        and the statuses in `answers` are returned for the caller to read.
+        and the statuses in `answers` are returned for the caller to read. `patient` waits for the answer to
+        begin as long as for all of it.
 
         Raises:
             NextcloudError: A status ≥ 400, an answer for another person, or trouble on the way.
@@ -179,6 +182,7 @@ class NextcloudHttp:
                 headers={**_ASKING, **(headers or {})},
                 json=json,
                 content=content,
+                **({"timeout": httpx2.Timeout(timeout_seconds, connect=_CONNECT_SECONDS)} if patient else {}),
             )
             async with opened as response:
                 return await _read(response, max_bytes)

@@ -134,6 +134,8 @@ def _object(arguments: dict[str, Any]) -> str:
         "card_id",
         "table_id",
         "row_id",
+        "local_file",
+        "upload_id",
     )
     parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
     return " ".join(parts)[:500]

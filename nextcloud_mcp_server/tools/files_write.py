@@ -1,8 +1,6 @@
 """Tools that change files; `files` takes them into its toolset."""
 
-import base64
-import binascii
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -10,6 +8,7 @@ from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools import file_edit
+from nextcloud_mcp_server.tools.file_content import Encoding, decoded
 from nextcloud_mcp_server.tools.file_results import Changed, Deleted
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
@@ -29,21 +28,12 @@ async def nc_files_write_file(
     path: str,
     *,
     content: str,
-    encoding: Literal["text", "base64"] = "text",
+    encoding: Encoding = "text",
     etag: Etag = None,
 ) -> Changed:
     """Create a file; to overwrite one, pass the etag that reading it answered."""
-    written = await nc.files.write(path, _bytes(content, encoding), version=etag)
+    written = await nc.files.write(path, decoded(content, encoding), version=etag)
     return Changed.by_writing(written)
-
-
-def _bytes(content: str, encoding: str) -> bytes:
-    if encoding == "text":
-        return content.encode()
-    try:
-        return base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidInput("'content' is not base64: send it as base64, or set encoding to text.") from None
 
 
 @writing.tool("Edit a file", destructive=True)

@@ -14,6 +14,7 @@ from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.wire import Dialect
+from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
 
 
@@ -54,3 +55,4 @@ class State:
     hold_seconds: float
     output_schemas: bool = False
     documents: Documents = field(default_factory=Documents)
+    computer: Computer = field(default_factory=Computer)

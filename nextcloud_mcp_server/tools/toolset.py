@@ -54,7 +54,10 @@ def without_provisioning(body: Body) -> Guarded:
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """One tool as data: the MCP tool, the scope map, the docs table and the tests derive from it."""
+    """One tool as data: the MCP tool, the scope map, the docs table and the tests derive from it.
+
+    `local`: of use only where a folder of the person's own computer is open to it.
+    """
 
     toolset: str
     name: str
@@ -65,6 +68,7 @@ class ToolSpec:
     destructive: bool
     idempotent: bool
     open_world: bool
+    local: bool = False
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -102,6 +106,7 @@ class Toolset:
         destructive: bool = False,
         idempotent: bool = False,
         open_world: bool = False,
+        local: bool = False,
     ) -> Callable[[Guarded], Guarded]:
         """Add a guarded body as a tool; its name and docstring are the tool's name and description."""
 
@@ -120,6 +125,7 @@ class Toolset:
                 destructive=destructive,
                 idempotent=idempotent or read_only,
                 open_world=open_world,
+                local=local,
             )
             self.tools.append(spec)
             return guarded

@@ -72,4 +72,5 @@ def test_a_description_has_at_most_two_sentences(spec: ToolSpec) -> None:
 def test_a_tool_that_only_reads_asks_for_no_writing_permission(spec: ToolSpec) -> None:
     writes = any(scope.endswith(":write") for scope in spec.scopes)
 
-    assert writes != spec.read_only or spec.toolset == "connection"
+    # One that saves a file on this computer changes that alone.
+    assert writes != spec.read_only or spec.toolset == "connection" or spec.local

@@ -1,0 +1,201 @@
+"""The requests of one person's uploads in chunks (version 2 of the protocol).
+
+MKCOL /uploads/{uid}/{id}        a folder of its own, which Nextcloud itself clears away after a day
+PUT   /uploads/{uid}/{id}/00001  a chunk; sent again under its name, it replaces what came of it before
+MOVE  /uploads/{uid}/{id}/.file  puts them together at the destination, which may take minutes
+"""
+
+import re
+import secrets
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+#: Nextcloud's names for chunks end at 10000.
+MAX_CHUNKS: Final = 10_000
+
+_CHUNK_SECONDS: Final = 600.0
+_ASSEMBLY_SECONDS: Final = 1_800.0
+_ID: Final = re.compile(r"mcp-[0-9a-f]{32}")
+_LISTED: Final = ("d:resourcetype", "d:getcontentlength")
+_GONE: Final = (
+    "There is no such upload: it was finished or discarded, or is older than a day. "
+    "Begin anew without upload_id."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an upload goes, checked before anything is sent; `replaced` is what it replaces."""
+
+    segments: dav.Segments
+    replaced: Entry | None
+
+    @property
+    def path(self) -> str:
+        """The path as tools take and show it."""
+        return dav.join(self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What has arrived of an upload: the sizes of its parts, in order."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Count the bytes."""
+        return sum(self.sizes)
+
+
+class ChunkRequests:
+    """Sends the requests; each method one, or says so."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+        self._tree = dav.Tree.of("files", http.uid)
+        self._uploads = dav.Tree.of("uploads", http.uid)
+
+    async def begin(self, target: Target | None = None, *, total: int | None = None) -> str:
+        """Open an upload and give its id.
+
+        With a target, an object store takes the chunks as parts of the file at once, and then wants
+        at least 5 MiB of each; without one Nextcloud keeps them and puts them together itself.
+        """
+        upload_id = f"mcp-{secrets.token_hex(16)}"
+        headers = self._about(target, total)
+        await self._http.request("MKCOL", self._uploads.url([upload_id]), headers=headers)
+        return upload_id
+
+    async def put(
+        self,
+        upload_id: str,
+        number: int,
+        data: bytes,
+        target: Target | None = None,
+        *,
+        total: int | None = None,
+    ) -> None:
+        """Send a chunk, once more when the connection breaks; `number` counts from 1.
+
+        Raises:
+            NotFound: There is no such upload.
+            StorageFull: Nextcloud refuses so many bytes.
+        """
+        if number > MAX_CHUNKS:
+            raise errors.TooLarge(f"An upload has at most {MAX_CHUNKS} parts: send larger ones.")
+        url = self._uploads.url([*_checked(upload_id), f"{number:05}"])
+        headers = {**self._about(target, total), "Content-Type": "application/octet-stream"}
+
+        async def send() -> None:
+            await self._http.request(
+                "PUT",
+                url,
+                headers=headers,
+                content=data,
+                timeout_seconds=_CHUNK_SECONDS,
+                patient=True,
+                sentences={404: _GONE, 507: "Nextcloud did not store this{reason}."},
+            )
+
+        try:
+            await send()
+        except errors.Unreachable:
+            # Most often only a kept connection was closed meanwhile, and a chunk replaces itself.
+            await send()
+
+    async def parts(self, upload_id: str) -> Parts:
+        """Ask what has arrived.
+
+        Raises:
+            NotFound: There is no such upload.
+        """
+        asked = entries.ask(
+            self._http,
+            "PROPFIND",
+            self._uploads.url(_checked(upload_id)),
+            tree=self._uploads,
+            body=dav.propfind(_LISTED),
+            headers={"Depth": "1"},
+            sentences={404: _GONE},
+        )
+        sizes: dict[int, int] = {}
+        async with aclosing(asked) as found:
+            async for some in found:
+                for segments, response in some:
+                    name = segments[-1] if segments else ""
+                    if name.isascii() and name.isdigit():
+                        sizes[int(name)] = entries.number(response.text("d:getcontentlength")) or 0
+        return Parts(tuple(sizes[number] for number in sorted(sizes)))
+
+    async def discard(self, upload_id: str) -> None:
+        """Throw away what has arrived.
+
+        Raises:
+            NotFound: There is no such upload.
+        """
+        await self._http.request("DELETE", self._uploads.url(_checked(upload_id)), sentences={404: _GONE})
+
+    async def assemble(self, upload_id: str, target: Target, *, total: int) -> httpx2.Response:
+        """Have the chunks put together at the target.
+
+        Raises:
+            AlreadyExists, EtagMismatch: The target is not as it was.
+            NotFound: The upload, or what it was to replace, is gone.
+            InvalidName: The chunks are not `total` bytes, or Nextcloud accepts no such name.
+        """
+        shown, url = target.path, self._tree.url(target.segments)
+        headers = {**self._about(target, total), "Overwrite": "F" if target.replaced is None else "T"}
+        if target.replaced is not None and target.replaced.etag:
+            # `If-Match` would speak of the chunks. Read in sabre/dav's `checkPreconditions`; the desktop
+            # client sends the same.
+            where = urlsplit(str(self._http.base)).path + url
+            headers["If"] = f"<{where}> ([{etags.quote(target.replaced.etag)}])"
+        try:
+            return await self._http.request(
+                "MOVE",
+                self._uploads.url([*_checked(upload_id), ".file"]),
+                headers=headers,
+                timeout_seconds=_ASSEMBLY_SECONDS,
+                patient=True,
+                sentences={
+                    400: "Nextcloud did not put the parts together{reason}.",
+                    404: f"The upload, or {quoted(shown)} that it was to replace, is not there any more: begin anew.",
+                    409: troubles.no_folder_for(shown),
+                    507: f"Nextcloud did not store {quoted(shown)}{{reason}}.",
+                },
+            )
+        except errors.AlreadyExists as error:
+            raise troubles.taken(shown) from error
+        except errors.EtagMismatch as error:
+            raise troubles.changed(shown, None) from error
+
+    def _about(self, target: Target | None, total: int | None) -> dict[str, str]:
+        headers = {} if total is None else {"OC-Total-Length": str(total)}
+        if target is not None:
+            headers["Destination"] = f"{self._http.base}{self._tree.url(target.segments)}"
+        return headers
+
+
+def _checked(upload_id: str) -> tuple[str]:
+    """Take only ids that were given here: other programs' uploads lie in the same folder.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if not _ID.fullmatch(upload_id):
+        raise errors.InvalidInput(
+            "That is not an upload_id: pass on the one that the first part was answered with."
+        )
+    return (upload_id,)

@@ -1,0 +1,234 @@
+"""One person's large files, sent in chunks: nothing is seen of a file before all of it is there."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import dav, targets, troubles
+from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.chunk_requests import MAX_CHUNKS, ChunkRequests, Target
+from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.files import FilesClient, Written
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.version import Version
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+#: What is held in memory of a file. Object stores want chunks of at least 5 MiB, proxies small ones.
+CHUNK_BYTES: Final = 10_485_760
+
+#: Between the looks for a file whose assembly was not answered; then it is asked for once more.
+_PAUSES: Final = (2.0, 5.0, 10.0, 20.0)
+_ASSEMBLIES: Final = 3
+_HEARTBEAT_SECONDS: Final = 5.0
+_CLEARING_SECONDS: Final = 15.0
+
+#: The assembly may go on though its answer did not come; but of these it is known.
+_IN_DOUBT: Final = (errors.Unreachable, errors.Unavailable)
+_CERTAIN: Final = (errors.TlsFailed, errors.Maintenance, errors.AccountDisabled)
+_CONFLICTS: Final = (errors.AlreadyExists, errors.EtagMismatch)
+
+Report = Callable[[float, float], Awaitable[None]]
+
+
+class UploadClient:
+    """Writes one person's large files."""
+
+    def __init__(
+        self,
+        http: NextcloudHttp,
+        files: FilesClient,
+        *,
+        pause: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self.requests = ChunkRequests(http)
+        self._files = files
+        self._pause = pause
+
+    async def check(self, path: str, size: int, *, version: str | None) -> Target:
+        """Look whether so many bytes can go there, before any is sent; two requests.
+
+        Raises:
+            AlreadyExists: Something has that name, and no version was given.
+            EtagMismatch: It changed since it was read.
+            NotFound: The folder, or the file to replace, is not there.
+            StorageFull: The quota leaves less.
+            InvalidName: Nextcloud accepts no such name.
+        """
+        segments = targets.new(path)
+        shown = dav.join(segments)
+        replaced = await self._replaced(segments, version)
+        try:
+            _, details = await self._files.details(dav.join(segments[:-1]))
+        except errors.NotFound as error:
+            raise errors.NotFound(troubles.no_folder_for(shown)) from error
+        left = details.quota_available
+        if left is not None and 0 <= left < size:
+            raise errors.StorageFull(
+                f"{quoted(shown)} needs {size} bytes and the quota leaves {left}, so nothing was sent: free some "
+                "space first."
+            )
+        return Target(segments, replaced)
+
+    async def _replaced(self, segments: dav.Segments, version: str | None) -> Entry | None:
+        shown = dav.join(segments)
+        try:
+            entry = await self._files.info(shown)
+        except errors.NotFound:
+            if version is not None:
+                raise
+            return None
+        if version is None or entry.is_folder:
+            raise troubles.taken(shown)
+        if not Version.parse(version).agrees_with(entry.version):
+            raise troubles.changed(shown, str(entry.version))
+        return entry
+
+    async def send(
+        self,
+        target: Target,
+        read: Callable[[int], Awaitable[bytes]],
+        *,
+        total: int,
+        report: Report,
+    ) -> Written:
+        """Send a large file chunk by chunk and put it together; nothing stays when it fails or is cancelled.
+
+        Raises:
+            TooLarge: It has more chunks than Nextcloud takes.
+            StorageFull, Locked, …: Nextcloud refused it.
+            TimedOut: All was sent, and Nextcloud has not said whether it put it together.
+        """
+        if total > CHUNK_BYTES * MAX_CHUNKS:
+            raise errors.TooLarge(
+                f"That is larger than the {CHUNK_BYTES * MAX_CHUNKS} bytes that can be uploaded."
+            )
+        upload_id = await self.requests.begin(target, total=total)
+        async with self._cleared(upload_id):
+            sent, number = 0, 0
+            while sent < total:
+                data = await read(min(CHUNK_BYTES, total - sent))
+                number += 1
+                try:
+                    await self.requests.put(upload_id, number, data, target, total=total)
+                except errors.StorageFull as error:
+                    raise await self._full(error, target, total) from error
+                sent += len(data)
+                await report(sent, total + _assembly(total))
+        return await self.finish(upload_id, target, total=total, report=report)
+
+    @asynccontextmanager
+    async def _cleared(self, upload_id: str) -> AsyncGenerator[None]:
+        """Throw away what was sent when the rest cannot follow, also when the call is cancelled."""
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            if not done:
+                await self._clear(upload_id)
+
+    async def _clear(self, upload_id: str) -> None:
+        with (
+            anyio.CancelScope(shield=True),
+            anyio.move_on_after(_CLEARING_SECONDS),
+            # Nextcloud does it after a day.
+            suppress(errors.NextcloudError),
+        ):
+            await self.requests.discard(upload_id)
+
+    async def finish(
+        self, upload_id: str, target: Target, *, total: int, report: Report, keep: bool = False
+    ) -> Written:
+        """Put the chunks together, and wait for it; `keep` leaves them there after a conflict.
+
+        An answer that does not come is no reason to send everything again: the file is looked for, and
+        only if it does not come, its assembly is asked for once more.
+
+        Raises:
+            AlreadyExists, EtagMismatch: The target is not as it was.
+            TimedOut: It may still be put together.
+        """
+        doubt = False
+        for last in (*(False,) * (_ASSEMBLIES - 1), True):
+            try:
+                return await self._assemble(upload_id, target, total=total, report=report)
+            except _IN_DOUBT as error:
+                if isinstance(error, _CERTAIN):
+                    raise
+                doubt = True
+            except errors.NextcloudError as error:
+                if doubt and (written := await self._arrived(target, total)):
+                    return written
+                # Perhaps by its own assembly.
+                if not isinstance(error, errors.Locked) or (last and not doubt):
+                    if not (keep and isinstance(error, _CONFLICTS)):
+                        await self._clear(upload_id)
+                    raise
+            if written := await self._awaited(target, total, doubt=doubt):
+                return written
+        raise errors.TimedOut(
+            f"Everything was sent, but Nextcloud has not said whether it put {quoted(target.path)} together. Do "
+            f"not send it again: look with nc_files_get_info in some minutes; it is there when it has {total} bytes."
+        )
+
+    async def _awaited(self, target: Target, total: int, *, doubt: bool) -> Written | None:
+        for seconds in _PAUSES:
+            await self._pause(seconds)
+            if doubt and (written := await self._arrived(target, total)):
+                return written
+        return None
+
+    async def _assemble(self, upload_id: str, target: Target, *, total: int, report: Report) -> Written:
+        try:
+            async with self._heartbeat(total, report):
+                response = await self.requests.assemble(upload_id, target, total=total)
+        except errors.StorageFull as error:
+            raise await self._full(error, target, total) from error
+        etag = etags.of(response.headers)
+        written = None if etag else await self._arrived(target, total)
+        return written or Written(target.path, Version(etag, total), created=target.replaced is None)
+
+    async def _full(self, error: errors.StorageFull, target: Target, total: int) -> errors.StorageFull:
+        # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
+        return errors.StorageFull(f"{error} {await self._files.room(target.segments[:-1], total)}")
+
+    @asynccontextmanager
+    async def _heartbeat(self, total: int, report: Report) -> AsyncGenerator[None]:
+        """Report while Nextcloud is silent: clients give up a call they hear nothing of."""
+
+        async def beat() -> None:
+            share = 0.0
+            while True:
+                await self._pause(_HEARTBEAT_SECONDS)
+                share += (1 - share) / 10
+                await report(total + share * _assembly(total), total + _assembly(total))
+
+        failure: errors.NextcloudError | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(beat)
+            try:
+                yield
+            except errors.NextcloudError as error:
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _arrived(self, target: Target, total: int) -> Written | None:
+        """Look whether the file is there as it was sent, and not as it was before."""
+        try:
+            entry = await self._files.info(target.path)
+        except troubles.NOT_SEEN:
+            return None
+        before = target.replaced
+        if entry.size != total or (before is not None and entry.version == before.version):
+            return None
+        return Written(target.path, entry.version, created=before is None)
+
+
+def _assembly(total: int) -> float:
+    """Say what the assembly counts for beside the sending of so many bytes."""
+    return total / 10 + 1
