@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from ipaddress import ip_network
 from urllib.parse import SplitResult, urlsplit
 
+from nextcloud_mcp_server import settings_folder
 from nextcloud_mcp_server.auth.builtin.redirects import acceptable
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
@@ -29,7 +30,7 @@ def refuse(settings: Fields) -> None:
     _check_transport(settings)
     _check_database(settings)
     _check_toolsets(settings)
-    _check_local_folder(settings)
+    settings_folder.refuse(settings)
     _check_proxies(settings)
     if settings.many_people:
         _check_many_people(settings)
@@ -201,21 +202,6 @@ def _check_toolsets(settings: Fields) -> None:
             raise ConfigurationError(
                 f"TOOLSETS names {name!r}, which there is not: use {', '.join(EVERY_TOOLSET)} or all."
             )
-
-
-def _check_local_folder(settings: Fields) -> None:
-    if settings.local_folder is None:
-        return
-    if settings.many_people or settings.transport != "stdio":
-        # Whoever calls over HTTP need not sit at this computer.
-        raise ConfigurationError("LOCAL_FOLDER is for one person over stdio alone: leave it out.")
-    folder, ours = settings.local_folder.resolve(), settings.data_path.resolve()
-    if not settings.local_folder.is_absolute() or not folder.is_dir():
-        raise ConfigurationError("LOCAL_FOLDER names no folder: give the full path of one that is there.")
-    if ours.is_relative_to(folder) or folder.is_relative_to(ours):
-        raise ConfigurationError(
-            "LOCAL_FOLDER holds this server's own keys, or lies among them: name a folder for exchange alone."
-        )
 
 
 def _check_proxies(settings: Fields) -> None:
