@@ -56,11 +56,19 @@ def test_the_default_tool_list_is_one_that_a_model_can_afford() -> None:
 
 
 def test_the_whole_tool_list_is_one_that_a_model_can_afford() -> None:
+    """B71: what the list of tools costs a model is bounded in every mode, and so is each tool."""
     sizes = sizes_of(SPECS)
 
     assert len(sizes) <= 90
     assert sum(sizes.values()) <= 64_000
     assert max(sizes.values()) <= 1_200
+
+
+def test_reading_alone_costs_a_model_less() -> None:
+    """B71: a server that only reads does not list what changes something."""
+    reading = sizes_of(server.select(TOOLSETS, exclude=(), read_only=True))
+
+    assert sum(reading.values()) < 0.7 * sum(sizes_of(SPECS).values())
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
