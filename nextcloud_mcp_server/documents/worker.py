@@ -8,7 +8,7 @@ import io
 import logging
 import sys
 from importlib import import_module
-from typing import Any, BinaryIO, Final, TextIO
+from typing import BinaryIO, Final, Protocol, TextIO, cast
 
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import End, Output, Refused
@@ -34,19 +34,32 @@ _READERS: Final[dict[Kind, str]] = {
 
 def main(kind: Kind) -> None:
     """Read the document on stdin."""
-    limit()
+    limit(limits_of_system())
     # What a library logs about a document would stand between our own words.
     logging.disable()
     work(kind, sys.stdin.buffer, sys.stdout.buffer, sys.stderr)
 
 
-def limit(resource: Any = None) -> None:  # noqa: ANN401 - a module, which other systems lack
-    """Give up what a reader does not need; on Windows there is nothing to give up with."""
+class Limits(Protocol):
+    """Python's module `resource`, which Windows does not have."""
+
+    def setrlimit(self, resource: int, limits: tuple[int, int], /) -> None:
+        """Set a soft and a hard limit."""
+        ...
+
+
+def limits_of_system() -> Limits | None:
+    """Find what limits a process here; None on Windows, where the deadline alone holds."""
+    try:
+        return cast("Limits", import_module("resource"))
+    except ImportError:
+        return None
+
+
+def limit(resource: Limits | None) -> None:
+    """Give up what a reader does not need."""
     if resource is None:
-        try:
-            resource = import_module("resource")
-        except ImportError:
-            return
+        return
     limits = {
         "RLIMIT_AS": (MEMORY_BYTES, MEMORY_BYTES),
         # The first ends the process by a signal of its own, which tells it from a lack of memory.

@@ -6,6 +6,7 @@ from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
 from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.sandbox.paper import pdf
 from nextcloud_mcp_server.sandbox.previews import PIXEL
 from nextcloud_mcp_server.sandbox.state import State, User
 
@@ -68,6 +69,11 @@ _ALICE_FILES = {
     "Documents/Travel plan.md": "# Lisbon in May\n\n- Train to Zürich on the 3rd, 09:32\n- Flight at 14:10\n",
     "Documents/Contracts/Internet.txt": "Customer number 48-2231. Two months' notice, ends 2027-03-31.\n",
 }
+_ALICE_LEASE = (
+    "Lease for 12 Elm Street",
+    "The rent is 1,000 euro a month, due on the 3rd.",
+    "Notice is three months, in writing.",
+)
 _ALICE_PICTURES = ("Photos/Garden.png", "Photos/Lisbon/Tram 28.png")
 
 _BOB_NOTES = (
@@ -114,6 +120,7 @@ def seed(state: State) -> None:
             _add_file(user, path, text.encode())
     for path in _ALICE_PICTURES:
         _add_file(alice, path, PIXEL)
+    _add_file(alice, "Documents/Contracts/Lease.pdf", pdf(_ALICE_LEASE))
     _add_labels(state, alice)
     _add_contacts(state, alice)
     _add_board(state)

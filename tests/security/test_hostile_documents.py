@@ -237,15 +237,17 @@ def test_the_worker_gives_up_what_it_does_not_need() -> None:
         def __init__(self) -> None:
             self.given: dict[int, tuple[int, int]] = {}
 
-        def setrlimit(self, number: int, most: tuple[int, int]) -> None:
-            if number == self.RLIMIT_CORE:
+        def setrlimit(self, resource: int, limits: tuple[int, int], /) -> None:
+            if resource == self.RLIMIT_CORE:
                 raise ValueError("not here")
-            self.given[number] = most
+            self.given[resource] = limits
 
     resource = Resource()
 
     worker.limit(resource)
+    worker.limit(None)
 
+    assert worker.limits_of_system() is not None
     assert resource.given == {
         0: (worker.MEMORY_BYTES, worker.MEMORY_BYTES),
         1: (worker.CPU_SECONDS, worker.CPU_SECONDS + 1),
@@ -271,7 +273,9 @@ async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS", "canary")
-    script = process.COMMAND[3].replace("main(sys.argv[1])", "main.__globals__['limit']()") + (
+    script = process.COMMAND[3].replace(
+        "main(sys.argv[1])", "main.__globals__['limit'](main.__globals__['limits_of_system']())"
+    ) + (
         "\nimport os, tempfile\n"
         "print(dict(os.environ), os.getcwd())\n"
         "try:\n    open(tempfile.gettempdir() + '/x', 'w').write('x' * 10)\n"
