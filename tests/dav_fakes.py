@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+import anyio
 import httpx2
 from pydantic import SecretStr
 
@@ -152,6 +153,19 @@ class Told:
 
     async def report(self, done: float, total: float | None = None, message: str | None = None) -> None:
         self.reports.append((done, total, message))
+
+
+class Impatient(Told):
+    """Cancels the call at its first report."""
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    async def report(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        await super().report(done, total, message)
+        self._scope.cancel()
+        await anyio.lowlevel.checkpoint()
 
 
 async def nothing_read(

@@ -28,7 +28,10 @@ _CLEARING_SECONDS: Final = 15.0
 #: The assembly may go on though its answer did not come; but of these it is known.
 _IN_DOUBT: Final = (errors.Unreachable, errors.Unavailable)
 _CERTAIN: Final = (errors.TlsFailed, errors.Maintenance, errors.AccountDisabled)
-_CONFLICTS: Final = (errors.AlreadyExists, errors.EtagMismatch)
+#: What a later call with the same upload may get past.
+_PASSING: Final = (errors.AlreadyExists, errors.EtagMismatch, errors.Locked, errors.StorageFull, *_CERTAIN)
+_KEPT: Final = "What was sent is still there: call again with its upload_id, which sends none of it again."
+_CLEARED: Final = "No file was changed, and nothing of what was sent is kept."
 
 Report = Callable[[float, float], Awaitable[None]]
 
@@ -106,7 +109,7 @@ class UploadClient:
                 f"That is larger than the {CHUNK_BYTES * MAX_CHUNKS} bytes that can be uploaded."
             )
         upload_id = await self.requests.begin(target, total=total)
-        async with self._cleared(upload_id):
+        async with self.cleared(upload_id):
             sent, number = 0, 0
             while sent < total:
                 data = await read(min(CHUNK_BYTES, total - sent))
@@ -120,15 +123,22 @@ class UploadClient:
         return await self.finish(upload_id, target, total=total, report=report)
 
     @asynccontextmanager
-    async def _cleared(self, upload_id: str) -> AsyncGenerator[None]:
+    async def cleared(self, upload_id: str) -> AsyncGenerator[None]:
         """Throw away what was sent when the rest cannot follow, also when the call is cancelled."""
-        done = False
         try:
             yield
-            done = True
-        finally:
-            if not done:
-                await self._clear(upload_id)
+        except errors.NextcloudError as error:
+            await self._end(upload_id, error, kept=False)
+            raise
+        except BaseException:
+            await self._clear(upload_id)
+            raise
+
+    async def _end(self, upload_id: str, error: errors.NextcloudError, *, kept: bool) -> None:
+        """Have an error say what is left of its upload, and see to it."""
+        if not kept:
+            await self._clear(upload_id)
+        error.args = (f"{error} {_KEPT if kept else _CLEARED}",)
 
     async def _clear(self, upload_id: str) -> None:
         with (
@@ -142,7 +152,7 @@ class UploadClient:
     async def finish(
         self, upload_id: str, target: Target, *, total: int, report: Report, keep: bool = False
     ) -> Written:
-        """Put the chunks together, and wait for it; `keep` leaves them there after a conflict.
+        """Put the chunks together, and wait for it; `keep` leaves them there where that may help.
 
         An answer that does not come is no reason to send everything again: the file is looked for, and
         only if it does not come, its assembly is asked for once more.
@@ -157,6 +167,7 @@ class UploadClient:
                 return await self._assemble(upload_id, target, total=total, report=report)
             except _IN_DOUBT as error:
                 if isinstance(error, _CERTAIN):
+                    await self._end(upload_id, error, kept=keep)
                     raise
                 doubt = True
             except errors.NextcloudError as error:
@@ -164,8 +175,7 @@ class UploadClient:
                     return written
                 # Perhaps by its own assembly.
                 if not isinstance(error, errors.Locked) or (last and not doubt):
-                    if not (keep and isinstance(error, _CONFLICTS)):
-                        await self._clear(upload_id)
+                    await self._end(upload_id, error, kept=keep and isinstance(error, _PASSING))
                     raise
             if written := await self._awaited(target, total, doubt=doubt):
                 return written

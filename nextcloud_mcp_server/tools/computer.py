@@ -107,12 +107,7 @@ class Computer:
                 raise InvalidInput(
                     f"Only files in {quoted(str(self._folder))} can be used: move it there."
                 ) from None
-        if (
-            not path.parts
-            or ".." in path.parts
-            or path.drive
-            or not all(part.isprintable() for part in path.parts)
-        ):
+        if is_odd(path):
             raise InvalidInput(f"{quoted(name)} is no name of a file in the folder for exchange.")
         return self._followed(path)
 
@@ -130,6 +125,19 @@ class Computer:
         now = path.resolve(strict=True)
         if not stat.S_ISREG(opened.st_mode) or now != path or not os.path.samestat(now.lstat(), opened):
             raise InvalidInput(f"{quoted(path.name)} is not a plain file.")
+
+
+def is_odd(path: PurePath) -> bool:
+    """Tell whether a name begins or climbs somewhere else than in the folder, or cannot be shown.
+
+    On Windows a name can begin at a drive, at the top of the present one, or at another computer.
+    """
+    return (
+        not path.parts
+        or bool(path.anchor)
+        or ".." in path.parts
+        or not all(part.isprintable() for part in path.parts)
+    )
 
 
 def _is_link(path: Path) -> bool:

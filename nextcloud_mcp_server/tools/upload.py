@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 import anyio
 from pydantic import Field
 
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.chunk_requests import Parts
 from nextcloud_mcp_server.nextcloud.files import Written
@@ -77,7 +77,7 @@ async def nc_files_upload_file(
 ) -> Uploaded:
     """Write a file too large for one call: parts of content with then="more", going on with upload_id and offset.
 
-    Or send a local_file of any size from this computer. The file appears when all of it is there.
+    Or send a local_file of any size from this computer; the file appears when all of it is there.
     """
     if local_file is not None:
         if content is not None or upload_id is not None or then != "finish":
@@ -120,20 +120,32 @@ async def _part(
     arrived = Parts(()) if upload_id is None else await nc.upload.requests.parts(upload_id)
     number = _refuse_gap(offset, arrived) if data is not None else 0
     total = offset + len(data) if data is not None else arrived.size
-    target = None
-    if upload_id is None or last:
-        # At the first part too: nobody should send ten of them to hear at the end that the name is taken.
-        target = await nc.upload.check(path, total, version=etag)
     if upload_id is None:
+        # Nobody should send ten parts to hear at the end that the name is taken.
+        await nc.upload.check(path, total, version=etag)
         upload_id = await nc.upload.requests.begin()
-    if data:
-        await nc.upload.requests.put(upload_id, number, data)
-    if not last or target is None:
+        async with nc.upload.cleared(upload_id):
+            await _put(nc, upload_id, number, data)
+        return Uploaded(path=path.strip("/"), upload_id=upload_id, offset=total)
+    try:
+        target = await nc.upload.check(path, total, version=etag) if last else None
+        await _put(nc, upload_id, number, data)
+    except NextcloudError as error:
+        error.args = (
+            f"{error} The {arrived.size} bytes sent before are still there: use the same upload_id.",
+        )
+        raise
+    if target is None:
         return Uploaded(path=path.strip("/"), upload_id=upload_id, offset=total)
     report = _reporter(progress, "Nextcloud puts the parts together")
     return Uploaded.by_writing(
         await nc.upload.finish(upload_id, target, total=total, report=report, keep=True)
     )
+
+
+async def _put(nc: Account, upload_id: str, number: int, data: bytes | None) -> None:
+    if data:
+        await nc.upload.requests.put(upload_id, number, data)
 
 
 def _refuse_gap(offset: int, arrived: Parts) -> int:
@@ -166,11 +178,10 @@ async def _local(
     with computer.reading(local_file) as source:
         target = await nc.upload.check(path, source.size, version=etag)
         if source.size <= SINGLE_BYTES:
-            return Uploaded.by_writing(
-                await nc.files.write(path, await source.read(source.size), version=etag)
-            )
-        written = await nc.upload.send(target, source.read, total=source.size, report=report)
-    return Uploaded.by_writing(written)
+            written = await nc.files.write(path, await source.read(source.size), version=etag)
+        else:
+            written = await nc.upload.send(target, source.read, total=source.size, report=report)
+        return Uploaded.by_writing(written)
 
 
 @upload.tool("Download to this computer", local=True)

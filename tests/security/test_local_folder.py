@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 
 from nextcloud_mcp_server import server, settings
 from nextcloud_mcp_server.errors import ConfigurationError, InvalidInput
-from nextcloud_mcp_server.tools.computer import Computer
+from nextcloud_mcp_server.tools.computer import Computer, is_odd
 from nextcloud_mcp_server.toolsets import TOOLSETS
 
 
@@ -64,6 +64,14 @@ def test_no_name_leads_out_of_the_folder(
 
     assert not (folder.parent / "new").exists()
     assert not (folder.parent / "outside" / "new").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["C:\\x", "C:x", "\\x", "/x", "\\\\host\\share\\x", "\\\\?\\C:\\x", "a\\..\\..\\x", "", "a\x07"]
+)
+def test_no_name_leads_out_of_the_folder_on_windows(name: str) -> None:
+    assert is_odd(PureWindowsPath(name))
+    assert not is_odd(PureWindowsPath("sub\\a.txt"))
 
 
 @pytest.mark.parametrize("name", ["pipe", "sub", "missing", "sub/a.txt/b", "x" * 300])

@@ -257,6 +257,22 @@ async def test_a_failed_assembly_leaves_no_upload_and_no_part_of_a_file() -> Non
     assert not [name for name in names if name.startswith("big.bin") or name.endswith(".part")]
 
 
+async def test_parts_are_kept_where_a_later_call_may_put_them_together() -> None:
+    sandbox = Sandbox.demo()
+    client = client_in(sandbox)
+    alice = sandbox.state.users["alice"]
+    upload_id = await client.requests.begin()
+    await client.requests.put(upload_id, 1, b"abc")
+    alice.files.lock("/big.bin")
+
+    with pytest.raises(Locked, match="still there: call again with its upload_id"):
+        await client.finish(upload_id, Target(("big.bin",), None), total=3, report=unheard, keep=True)
+    written = await client.finish(upload_id, Target(("other.bin",), None), total=3, report=unheard, keep=True)
+
+    assert alice.files.get("/other.bin").read() == b"abc"
+    assert written.path == "other.bin"
+
+
 async def test_a_lock_that_goes_away_is_waited_for() -> None:
     locked = recorded("webdav/put_locked_423")
     net = network(MADE, MADE, locked, recorded("webdav/chunked_04_assemble"))
@@ -295,7 +311,7 @@ async def test_a_chunk_that_cannot_be_sent_ends_the_upload_and_clears_it_away(
 ) -> None:
     net = network(MADE, *answers, DELETED)
 
-    with pytest.raises(error):
+    with pytest.raises(error, match="nothing of what was sent is kept"):
         await send(client_over(net))
 
     assert net.methods[-1] == "DELETE"

@@ -8,7 +8,14 @@ import anyio
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.errors import AlreadyExists, EtagMismatch, InvalidInput, NotFound, Unreachable
+from nextcloud_mcp_server.errors import (
+    AlreadyExists,
+    EtagMismatch,
+    InvalidInput,
+    NotFound,
+    TooLarge,
+    Unreachable,
+)
 from nextcloud_mcp_server.nextcloud.upload import CHUNK_BYTES
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import answer
@@ -16,6 +23,7 @@ from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.upload import SINGLE_BYTES, Downloaded, Uploaded, upload
 from tests.dav_fakes import (
     MOMENT,
+    Impatient,
     Told,
     account_in,
     account_over,
@@ -132,6 +140,34 @@ async def test_a_file_is_replaced_only_with_the_etag_that_was_read() -> None:
     assert (done.created, node.read()) == (False, b"new")
     with pytest.raises(EtagMismatch):
         await up(cloud, path="Readme.md", content="newer", then="more", etag=etag)
+
+
+async def test_what_fails_half_way_says_what_of_it_is_still_there() -> None:
+    cloud = sandbox()
+    alice = cloud.state.users["alice"]
+    first = await up(cloud, content="abc", then="more")
+    alice.files.put("/big.txt", b"theirs")
+    with pytest.raises(
+        AlreadyExists, match="The 3 bytes sent before are still there: use the same upload_id"
+    ):
+        await up(cloud, upload_id=first.upload_id)
+
+    done = await up(cloud, path="other.txt", content="d", offset=3, upload_id=first.upload_id)
+
+    assert alice.files.get("/other.txt").read() == b"abcd"
+    assert done.size == 4
+
+
+async def test_a_first_part_that_cannot_be_stored_leaves_no_upload() -> None:
+    missing, top = httpx2.Response(404), multistatus([entry("", folder=True)])
+    net = network(missing, top, httpx2.Response(201), httpx2.Response(413), httpx2.Response(204))
+
+    with pytest.raises(TooLarge, match="nothing of what was sent is kept"):
+        await call_in(
+            upload, account_over(net), "nc_files_upload_file", path="a.txt", content="x", then="more"
+        )
+
+    assert net.methods == ["PROPFIND", "PROPFIND", "MKCOL", "PUT", "DELETE"]
 
 
 async def test_what_was_sent_can_be_thrown_away() -> None:
@@ -291,15 +327,10 @@ async def test_a_cancelled_download_leaves_nothing_behind(tmp_path: Path) -> Non
     cloud.state.users["alice"].files.put_generated("/big.bin", 9_000_000, b"x" * 1_000_000)
     computer = exchange(tmp_path)
 
-    async with anyio.create_task_group() as group:
+    with anyio.CancelScope() as scope:
+        await down(cloud, computer, Impatient(scope), path="big.bin")
 
-        class Impatient:
-            async def report(self, *_: object) -> None:
-                group.cancel_scope.cancel()
-                await anyio.lowlevel.checkpoint()
-
-        await down(cloud, computer, Impatient(), path="big.bin")
-
+    assert scope.cancelled_caught
     assert list((tmp_path / "exchange").iterdir()) == []
 
 
