@@ -53,7 +53,8 @@ GRANT_CALLBACK = "https://mcp.test/oauth/callback/nextcloud"
 class Nextclouds:
     """A grant provider as the core app `oauth2` is one, with everybody's accounts in its memory.
 
-    `meanwhile` runs while a code is being redeemed: what happens in another tab in that moment.
+    `meanwhile` runs while a code is being redeemed: what happens in another tab in that moment. `afterwards`
+    runs when the tokens are there, and before anybody knows whose they are.
     """
 
     clock: Clock
@@ -75,6 +76,7 @@ class Nextclouds:
     revoked: list[str] = field(default_factory=list[str])
     subject: Principal | None = None
     meanwhile: Callable[[], Awaitable[object]] | None = None
+    afterwards: Callable[[], Awaitable[object]] | None = None
     failure: Exception | None = None
     unreachable: Exception | None = None
     _codes: dict[str, str] = field(default_factory=dict[str, str])
@@ -119,6 +121,8 @@ class Nextclouds:
         )
         if note is not None:
             await note(tokens)
+        if self.afterwards is not None:
+            await self.afterwards()
         home_id, groups = self.homes.get(uid, f"home-{uid}"), self.groups.get(uid, frozenset())
         identity = Identity(uid, self.names.get(uid, uid.title()), home_id, groups)
         return Redeemed(tokens, identity, self.subject)
@@ -133,10 +137,10 @@ class Nextclouds:
         return True
 
 
-def run_sql(file: Path, statement: str) -> None:
-    """Change a database file behind everybody's back."""
+def run_sql(file: Path, statement: str) -> list[tuple[object, ...]]:
+    """Change a database file behind everybody's back, or look into it."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        connection.execute(statement)
+        return connection.execute(statement).fetchall()
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from nextcloud_mcp_server.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+_OBJECTS_BETWEEN_COLLECTIONS = 10_000
+
 
 def serve(settings: Settings) -> None:
     """Serve until the client leaves (stdio) or somebody stops it (HTTP)."""
@@ -37,6 +39,8 @@ def serve(settings: Settings) -> None:
 
     gc.freeze()
     gc.enable()
+    # A page is thousands of objects for a moment, none in a cycle: Python's default looks at them three times.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
     if settings.transport == "http":
         anyio.run(app.run_http, settings, settings.host, port)

@@ -202,8 +202,8 @@ def _response(element: _Element) -> DavResponse:
         if tag == _PROPSTAT:
             for each in _found(child):
                 # A property has a text or elements; the white space around elements is not a text.
-                if (text := each.text) and not text.isspace():
-                    texts[each.tag] = text.strip()
+                if (text := each.text) and (text := text.strip()):
+                    texts[each.tag] = text
                 elif len(each):
                     # `<cal:comp name="VTODO"/>` says what it has to say in its name (RFC 4791 §5.2.3).
                     inner[each.tag] = [

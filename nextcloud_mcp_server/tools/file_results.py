@@ -26,13 +26,14 @@ def kind(entry: Entry) -> str:
     return "folder" if entry.is_folder else entry.content_type or "application/octet-stream"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Row:
     """One item of a list. `shown_as` warns of hidden characters in the name."""
 
-    # Neither frozen nor a model: a page is made of hundreds, and either makes one three times as costly.
-    name: str | None = None
-    path: str | None = None
+    # Neither frozen nor a model, and made without keywords: a page is made of hundreds, and each of the
+    # three makes one two to three times as costly.
+    name: str | None
+    path: str | None
     type: str
     size: int | None = None
     modified: datetime | None = None
@@ -44,13 +45,13 @@ class Row:
         """Describe a child of the listed folder by its name, or anything else by its path."""
         name, path = (entry.name, None) if in_folder else (None, entry.path)
         return cls(
-            name=name,
-            path=path,
-            type=kind(entry),
-            size=entry.size,
-            modified=entry.modified_at,
-            favorite=True if entry.favourite else None,
-            shown_as=shown_as(name or path or ""),
+            name,
+            path,
+            kind(entry),
+            entry.size,
+            entry.modified_at,
+            True if entry.favourite else None,
+            shown_as(name or path or ""),
         )
 
 

@@ -1,10 +1,12 @@
 """The tool that reads a file: as text, as the text of a document, or as a picture."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from nextcloud_mcp_server.documents import kinds
+from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
@@ -37,22 +39,40 @@ async def nc_files_read_file(
 
     The etag in the answer is what changing the file asks for.
     """
-    kind = kinds.by_name(path)
-    if kind is not None and not (raw and kind in kinds.TEXTS):
+
+    async def text_of(kind: Kind) -> FileText | FileFacts:
         found = await documents.text(nc, path, kind, progress)
         return _document(found, offset=offset, limit=limit)
+
+    if kind := _document_kind(kinds.by_name(path), raw=raw):
+        return await text_of(kind)
     length = limit + file_text.LOOKAHEAD
     if offset == 0 and path.lower().endswith(file_words.IMAGE_NAMES):
         length = MAX_IMAGE_BYTES
     chunk = await nc.files.read(path, offset=offset, length=length)
-    picture = file_words.image(chunk.data) if offset == 0 else None
-    if picture:
+    return await _shown(nc, chunk, text_of, limit=limit, raw=raw)
+
+
+def _document_kind(kind: Kind | None, *, raw: bool) -> Kind | None:
+    """Leave out what is wanted as it is stored."""
+    return None if raw and kind in kinds.TEXTS else kind
+
+
+async def _shown(
+    nc: Account,
+    chunk: Chunk,
+    text_of: Callable[[Kind], Awaitable[FileText | FileFacts]],
+    *,
+    limit: int,
+    raw: bool,
+) -> FileText | FileImage | FileFacts:
+    """Show a part of a file as what it turned out to be."""
+    start = chunk.data if chunk.offset == 0 else b""
+    if picture := file_words.image(start):
         return _picture(chunk, picture) if chunk.is_last else await _preview(nc, chunk)
-    kind = kinds.by_content(chunk.content_type, chunk.data if offset == 0 else b"")
-    if kind is not None and not (raw and kind in kinds.TEXTS):
-        found = await documents.text(nc, path, kind, progress)
-        return _document(found, offset=offset, limit=limit)
-    part = file_text.cut(chunk.data, limit=limit, inside=offset > 0, is_last=chunk.is_last)
+    if kind := _document_kind(kinds.by_content(chunk.content_type, start), raw=raw):
+        return await text_of(kind)
+    part = file_text.cut(chunk.data, limit=limit, inside=chunk.offset > 0, is_last=chunk.is_last)
     if part is not None:
         return _text(chunk, part)
     if chunk.content_type.startswith("image/"):

@@ -79,8 +79,8 @@ async def _measure(folder: Path, effort: Effort, steps: list[str]) -> Measured:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
     parser.add_argument("--starts", type=int, default=5, help="starts of each server (5)")
-    parser.add_argument("--calls", type=int, default=200, help="calls of each kind (200)")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds in which all take turns (4)")
+    parser.add_argument("--calls", type=int, default=600, help="calls of each kind (600)")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds in which all take turns (12)")
     parser.add_argument("--tries", type=int, default=50, help="races for a refresh token (50; or 1000)")
     parser.add_argument("--people", type=int, default=200, help="people with the same ids (200)")
     parser.add_argument("--expiries", type=int, default=10, help="expiries of a shared grant (10; or 1000)")

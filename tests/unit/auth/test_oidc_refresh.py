@@ -11,7 +11,7 @@ from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, new_secret
 from nextcloud_mcp_server.auth.oidc_refresh import OidcRefresh
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.auth.provider import LeftBehind, Redeemed
+from nextcloud_mcp_server.auth.provider import LeftBehind, Note, Redeemed
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     GrantDead,
@@ -25,7 +25,7 @@ from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.request_log import RequestRecord
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import Principal, Tokens
 from tests.auth_stage import NEXTCLOUD, Stage
 from tests.oauth_stage import REDIRECT
 
@@ -85,12 +85,14 @@ class Trip:
             back = await browser.get(signed_in.headers["Location"])
         return dict(parse_qsl(urlsplit(back.headers["Location"]).query))
 
-    async def redeem(self, provider: OidcRefresh, name: str = "alice") -> Redeemed:
+    async def redeem(
+        self, provider: OidcRefresh, name: str = "alice", *, note: Note | None = None
+    ) -> Redeemed:
         """Walk one person through it."""
         verifier, nonce = new_secret(), new_secret()
         url = await provider.authorize_url(state="s1", verifier=verifier, nonce=nonce)
         code = (await self.confirm(url, name))["code"]
-        return await provider.redeem(code=SecretStr(code), verifier=verifier, nonce=nonce)
+        return await provider.redeem(code=SecretStr(code), verifier=verifier, nonce=nonce, note=note)
 
     @property
     def alive(self) -> int:
@@ -261,6 +263,19 @@ async def test_tokens_that_cannot_be_ended_at_once_do_not_hide_what_went_wrong(t
         await trip.redeem(trip.provider())
 
     assert isinstance(left.value.reason, CredentialRejected)
+
+
+async def test_what_a_code_gave_is_noted_before_it_is_known_whose_it_is(trip: Trip) -> None:
+    trip.stage.sandbox.state.check_bearer = None
+    noted: list[Tokens] = []
+
+    async def note(tokens: Tokens) -> None:
+        noted.append(tokens)
+
+    with pytest.raises(CredentialRejected):
+        await trip.redeem(trip.provider(), note=note)
+
+    assert [one.access_token.get_secret_value() for one in noted] == list(trip.issuer.state.access_tokens)
 
 
 async def test_revoking_ends_the_refresh_token_and_what_belongs_to_it(trip: Trip) -> None:

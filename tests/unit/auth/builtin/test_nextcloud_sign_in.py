@@ -274,6 +274,19 @@ async def test_what_the_provider_left_behind_is_ended(trips: Trips) -> None:
     assert await trips.given_back() == ["left"]
 
 
+async def test_what_the_provider_has_ended_itself_is_not_ended_again(trips: Trips) -> None:
+    async def fails() -> None:
+        raise Unavailable("Nextcloud does not say who it is.")
+
+    back = await came(trips)
+    trips.provider.afterwards = fails
+
+    with pytest.raises(Unavailable, match="does not say"):
+        await trips.sign_in.redeem(back, browser=COOKIE, keep=seen)
+
+    assert await trips.database.outbox.next_due_at() is None
+
+
 @pytest.mark.parametrize(
     "failure",
     [

@@ -20,6 +20,7 @@ from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.auth_stage import NEXTCLOUD, READ, WRITE
 from tests.tokens_stage import VERIFIER
 from tests.trips_stage import ALICE, BOB, CALLBACK, CLIENT, COOKIE, RESOURCE, Trips, open_trips, query_of
+from tests.visits_stage import run_sql
 
 UNKNOWN = "visit:550e8400-e29b-41d4-a716-446655440000"
 MINUTE = 60
@@ -281,6 +282,20 @@ async def test_a_sign_in_that_cannot_be_stored_leaves_no_access_for_long(trips: 
     await trips.visits.tidy()
 
     assert await trips.given_back() == ["access-granted-by-alice-0", "access-granted-by-alice-1"]
+
+
+async def test_what_another_server_has_ended_meanwhile_becomes_nobodys_access(trips: Trips) -> None:
+    async def worked_off() -> None:
+        run_sql(trips.file, "DELETE FROM outbox")
+
+    visit = await trips.ask("alice")
+    trips.provider.afterwards = worked_off
+
+    with pytest.raises(SignInRefused):
+        await trips.browser("alice", f"visit:{visit}")
+
+    assert await trips.grant() is None
+    assert run_sql(trips.file, "SELECT * FROM held_grants") == []
 
 
 async def test_signing_out_everywhere_ends_the_clients_tokens_and_keeps_the_connection(trips: Trips) -> None:
