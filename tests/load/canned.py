@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 USER = "alice"
 PASSWORD = "an app password of nobody"
 NOTE_ID = 1007
-NOTES = 500
+NOTES = 2_000
 BIG_FILE_BYTES = 200 * 1024 * 1024
 SMALL_FILE_BYTES = 10_000
 

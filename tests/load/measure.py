@@ -64,6 +64,15 @@ class Starts:
     called_mb: list[float] = field(default_factory=list[float])
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What `tools/list` of one server answers."""
+
+    tools: int
+    size: int
+    largest: int
+
+
 @dataclass
 class Calls:
     """What one server makes of one scenario at one concurrency."""
@@ -105,9 +114,7 @@ class Measured:
     starts: dict[tuple[str, Transport], Starts] = field(default_factory=lambda: defaultdict(Starts))
     calls: dict[tuple[str, str, Transport, int], Calls] = field(default_factory=lambda: defaultdict(Calls))
     pages: dict[str, Pages] = field(default_factory=dict[str, Pages])
-    tools: int = 0
-    tools_bytes: int = 0
-    largest_tool_bytes: int = 0
+    listed: dict[str, Listed] = field(default_factory=dict[str, Listed])
     big_page_mb: float | None = None
     token_milliseconds: float | None = None
     token_requests: TokenRequests | None = None
@@ -136,7 +143,7 @@ class Bench:
         """Measure from spawn to the first answered `tools/list`, and the memory then and one call later."""
         for turn in range(self._effort.starts):
             for transport in TRANSPORTS:
-                for name in ("floor", "ours")[:: 1 if turn % 2 else -1]:
+                for name in ("floor", "ours", "everything")[:: 1 if turn % 2 else -1]:
                     async with self._noting_failure("start"):
                         await self._start_once(self._servers[name], transport)
 
@@ -144,10 +151,11 @@ class Bench:
         async with running(server, transport, self._folder) as started:
             row = self.measured.starts[server.name, transport]
             row.seconds.append(started.start_seconds)
-            if server.name == "ours":
-                self.measured.tools = len(started.tools["tools"])
-                self.measured.tools_bytes = _compact(started.tools)
-                self.measured.largest_tool_bytes = max(map(_compact, started.tools["tools"]))
+            if transport == "stdio":
+                tools = started.tools["tools"]
+                self.measured.listed[server.name] = Listed(
+                    len(tools), _compact(started.tools), max(map(_compact, tools))
+                )
             if process.is_readable():
                 row.listed_mb.append(process.resident_mb(started.pid))
                 await started.run(GET_NOTE)
@@ -155,11 +163,12 @@ class Bench:
 
     async def call(self) -> None:
         """Measure latency and throughput, ours beside the floor, the thin server and the bare request."""
+        servers = [server for name, server in self._servers.items() if name != "everything"]
         for transport in TRANSPORTS:
             async with AsyncExitStack() as stack:
                 http = http_pool(auth=(USER, PASSWORD), base_url=self._upstream)
                 players = {"bare": _bare(await stack.enter_async_context(http))}
-                for server in self._servers.values():
+                for server in servers:
                     async with self._noting_failure("call"):
                         alive = await stack.enter_async_context(running(server, transport, self._folder))
                         players[server.name] = _served(alive)

@@ -64,7 +64,7 @@ LIST_1000 = Scenario(
     depth="1",
 )
 LIST_NOTES = Scenario(
-    "list 500 notes", "GET", f"{_NOTES}?exclude=content", "nc_notes_list_notes", {"limit": 100}
+    "list 2,000 notes", "GET", f"{_NOTES}?exclude=content", "nc_notes_list_notes", {"limit": 100}
 )
 READ_BIG = Scenario("read 200 MB", "GET", f"{_FILES}/big.txt", "nc_files_read_file", {"path": "big.txt"})
 TIMED = (GET_NOTE, READ_10_KB, LIST_100)
@@ -74,13 +74,13 @@ TIMED = (GET_NOTE, READ_10_KB, LIST_100)
 class Server:
     """One server as data: how it starts, and how a scenario is put to it."""
 
-    name: Literal["floor", "thin", "ours"]
+    name: Literal["floor", "thin", "ours", "everything"]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     nextcloud: str = ""
 
     def command(self, transport: Transport, port: int) -> list[str]:
         """Write the command line."""
-        if self.name != "ours":
+        if self.name in ("floor", "thin"):
             return [sys.executable, str(_HERE / "floor.py"), *([str(port)] if transport == "http" else [])]
         options = ["serve", "--transport", transport, "--nextcloud", self.nextcloud]
         if transport == "http":
@@ -119,7 +119,15 @@ def all_servers(upstream: str, data_dir: Path) -> list[Server]:
         "NEXTCLOUD_APP_PASSWORD": PASSWORD,
         "DATA_DIR": str(data_dir),
     }
-    return [Server("floor"), Server("thin", thin), Server("ours", ours, upstream)]
+    exchange = data_dir.with_name("exchange")
+    exchange.mkdir()
+    everything = {**ours, "TOOLSETS": "all", "LOCAL_FOLDER": str(exchange)}
+    return [
+        Server("floor"),
+        Server("thin", thin),
+        Server("ours", ours, upstream),
+        Server("everything", everything, upstream),
+    ]
 
 
 @asynccontextmanager
@@ -132,7 +140,7 @@ async def running(server: Server, transport: Transport, folder: Path) -> AsyncGe
         process = await anyio.open_process(
             server.command(transport, port),
             cwd=folder,
-            env=_environment(server),
+            env=_environment(server, transport),
             stdin=PIPE if transport == "stdio" else DEVNULL,
             stdout=PIPE if transport == "stdio" else output.fileno(),
             stderr=output.fileno(),
@@ -188,11 +196,21 @@ async def stop(process: Process) -> None:
         await process.aclose()
 
 
-def _environment(server: Server) -> dict[str, str]:
+def _environment(server: Server, transport: Transport) -> dict[str, str]:
     """Keep the operator's own settings out, so that a run measures the defaults."""
-    prefixes = ("NEXTCLOUD_", "TOOLSETS", "EXCLUDE_TOOLS", "READ_ONLY", "LOG_LEVEL", "OUTPUT_SCHEMAS", "MODE")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
-    return {**kept, "PYTHONPATH": str(ROOT), **server.environment}
+    settings = ("NEXTCLOUD_", "TOOLSETS", "EXCLUDE_TOOLS", "READ_ONLY", "LOCAL_FOLDER", "LOG_LEVEL", "MODE")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith((*settings, "OUTPUT_SCHEMAS"))
+    }
+    ours = {
+        name: value
+        for name, value in server.environment.items()
+        # Only where server and client share a computer.
+        if transport == "stdio" or name != "LOCAL_FOLDER"
+    }
+    return {**kept, "PYTHONPATH": str(ROOT), **ours}
 
 
 def free_port() -> int:
