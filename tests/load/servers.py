@@ -197,12 +197,15 @@ async def stop(process: Process) -> None:
 
 
 def _environment(server: Server, transport: Transport) -> dict[str, str]:
-    """Keep the operator's own settings out, so that a run measures the defaults."""
+    """Keep the operator's own settings out, so that a run measures the defaults.
+
+    And an installation has its modules compiled: it writes them down, if this one has not.
+    """
     settings = ("NEXTCLOUD_", "TOOLSETS", "EXCLUDE_TOOLS", "READ_ONLY", "LOCAL_FOLDER", "LOG_LEVEL", "MODE")
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith((*settings, "OUTPUT_SCHEMAS"))
+        if not name.startswith((*settings, "OUTPUT_SCHEMAS", "PYTHONDONTWRITEBYTECODE"))
     }
     ours = {
         name: value
