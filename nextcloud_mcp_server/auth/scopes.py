@@ -14,6 +14,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "contacts": ("contacts:read", "contacts:write"),
     "deck": ("deck:read", "deck:write"),
     "tables": ("tables:read", "tables:write"),
+    "cookbook": ("cookbook:read", "cookbook:write"),
 }
 
 #: Every scope, in the order in which pages and documents name them.

@@ -30,6 +30,7 @@ from nextcloud_mcp_server.nextcloud.user import User, UserClient
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
+    from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
@@ -124,6 +125,15 @@ class Account:
         from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
 
         return TablesClient(self._http)
+
+    @cached_property
+    def cookbook(self) -> "CookbookClient":
+        """Recipes."""
+        from nextcloud_mcp_server.nextcloud.cookbook import (  # noqa: PLC0415 - most servers do without
+            CookbookClient,
+        )
+
+        return CookbookClient(self._http)
 
     @property
     def changes(self) -> int:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
 from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.cookbook import CookbookApi
 from nextcloud_mcp_server.sandbox.dav import dav_routes
 from nextcloud_mcp_server.sandbox.deck import DeckApi
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
@@ -34,7 +35,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2",
-        "deck", "tables",
+        "deck", "tables", "cookbook",
     }
 )  # fmt: skip
 
@@ -140,6 +141,8 @@ class Sandbox:
             routes += OAuth2App(self.context, self._gate, self.token_throttle).routes()
         if "notes" in self.context.apps:
             routes += NotesApi(self.context, self._gate).routes()
+        if "cookbook" in self.context.apps:
+            routes += CookbookApi(self.context, self._gate).routes()
         if "tables" in self.context.apps:
             routes += TablesApi(self.context, self._gate).routes()
         return routes

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nextcloud_mcp_server.sandbox import cookbook
 from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
 from nextcloud_mcp_server.sandbox.node import Comment
@@ -106,6 +107,27 @@ _INVENTORY_COLUMNS = (
 )
 _INVENTORY = (("Chairs", 12, "1", "true"), ("Lamps", 7, "1", "false"), ("Boxes", 40, "2", "false"))
 
+_ALICE_RECIPES = (
+    {
+        "name": "Cheesecake",
+        "description": "As grandmother made it.",
+        "recipeIngredient": ["500 g quark", "200 g sugar", "4 eggs", "1 lemon"],
+        "recipeInstructions": ["Stir everything together.", "Bake it for 50 minutes at 170 °C."],
+        "recipeYield": 8,
+        "recipeCategory": "Cakes",
+        "keywords": "sweet,baking",
+        "totalTime": "PT1H15M0S",
+    },
+    {
+        "name": "Lentil soup",
+        "recipeIngredient": ["250 g red lentils", "2 carrots", "1 l broth"],
+        "recipeInstructions": ["Cook it all for 20 minutes."],
+        "recipeYield": 4,
+        "recipeCategory": "Soups",
+        "keywords": "quick",
+    },
+)
+
 
 def seed(state: State) -> None:
     """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
@@ -126,6 +148,8 @@ def seed(state: State) -> None:
     _add_board(state)
     seed_calendars(state)
     _add_table(state)
+    for recipe in _ALICE_RECIPES:
+        cookbook.store(alice.files, recipe, state.clock(), made=True)
 
 
 def _add_labels(state: State, user: User) -> None:

@@ -134,6 +134,7 @@ def _object(arguments: dict[str, Any]) -> str:
         "card_id",
         "table_id",
         "row_id",
+        "recipe_id",
         "local_file",
         "upload_id",
     )

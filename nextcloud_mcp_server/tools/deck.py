@@ -10,7 +10,6 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
-from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import deck_result, file_page
 from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
 from nextcloud_mcp_server.tools.note_page import cut, folded
@@ -34,9 +33,9 @@ Due = Annotated[str | None, Field(description='ISO 8601; "" for none.')]
 async def nc_deck_list_boards(nc: Account, cursor: str | None = None) -> Boards:
     """List the Deck boards the person can see; go on with cursor."""
     rows = [deck_result.board_row(board) for board in await nc.deck.list_boards()]
-    start = _start(cursor)
+    start = file_page.start(cursor)
     shown = file_page.fit(rows[start:])
-    return Boards(boards=shown, cursor=_following(start + len(shown), len(rows)))
+    return Boards(boards=shown, cursor=file_page.following(start + len(shown), len(rows)))
 
 
 @deck.tool("Show a board", read_only=True)
@@ -52,7 +51,7 @@ async def nc_deck_get_board(
 ) -> BoardPage:
     """Show a board's stacks, labels and members, and its cards in pages; go on with cursor."""
     filters = (board_id, query, archived)
-    start = _start(cursor, *filters)
+    start = file_page.start(cursor, *filters)
     board = await nc.deck.board(board_id)
     stacks = sorted(
         await nc.deck.stacks(board_id, archived=archived), key=lambda stack: (stack.order, stack.id)
@@ -65,7 +64,7 @@ async def nc_deck_get_board(
         if _matches(card, words)
     ]
     rows = file_page.fit([deck_result.card_row(card) for card in cards[start : start + limit]])
-    cursor = _following(start + len(rows), len(cards), *filters)
+    cursor = file_page.following(start + len(rows), len(cards), *filters)
     return deck_result.page(board, stacks, rows, total=len(cards), cursor=cursor)
 
 
@@ -177,15 +176,6 @@ async def nc_deck_delete_card(
 ) -> CardDeleted:
     """Delete a card; the answer says how to restore it. To put it away, archive it instead."""
     return deck_result.deleted(await nc.deck.delete(Place(board_id, stack_id, card_id), if_match=etag))
-
-
-def _start(cursor: str | None, *filters: object) -> int:
-    here = file_page.unseal(cursor, *filters)
-    return 0 if here is None else max(0, here.number)
-
-
-def _following(seen: int, total: int, *filters: object) -> str | None:
-    return file_page.seal(Position.of(seen, ""), *filters) if seen < total else None
 
 
 def _matches(card: Card, words: Sequence[str]) -> bool:

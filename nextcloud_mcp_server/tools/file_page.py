@@ -70,5 +70,20 @@ def unseal(cursor: str | None, *filters: object) -> Position | None:
     return Position.of(number, name)
 
 
+def start(cursor: str | None, *filters: object) -> int:
+    """Read how many rows of a list that is fetched as a whole were shown before.
+
+    Raises:
+        InvalidInput: As `unseal`.
+    """
+    here = unseal(cursor, *filters)
+    return 0 if here is None else max(0, here.number)
+
+
+def following(seen: int, total: int, *filters: object) -> str | None:
+    """Write the cursor that goes on after `seen` rows of such a list; None at its end."""
+    return seal(Position.of(seen, ""), *filters) if seen < total else None
+
+
 def _fingerprint(filters: tuple[object, ...]) -> str:
     return hashlib.sha256(repr(filters).encode()).hexdigest()[:8]

@@ -35,10 +35,9 @@ Values = Annotated[dict[str, Any], Field(description="Column name → value; cho
 async def nc_tables_list_tables(nc: Account, cursor: str | None = None) -> TableList:
     """List the tables the person can see; go on with cursor."""
     rows = [table_result.table_row(table) for table in await nc.tables.list_tables()]
-    start = _start(cursor)
+    start = file_page.start(cursor)
     shown_rows = file_page.fit(rows[start:])
-    following = start + len(shown_rows)
-    return TableList(tables=shown_rows, cursor=_cursor(following) if following < len(rows) else None)
+    return TableList(tables=shown_rows, cursor=file_page.following(start + len(shown_rows), len(rows)))
 
 
 @tables.tool("Show a table", read_only=True)
@@ -59,7 +58,7 @@ async def nc_tables_get_table(
 ) -> TablePage:
     """Show a table's columns and its rows in pages; go on with cursor."""
     filters = (table_id, query, sorted((where or {}).items(), key=str))
-    start = _start(cursor, *filters)
+    start = file_page.start(cursor, *filters)
     table, columns = await nc.tables.table(table_id), await nc.tables.columns(table_id)
     if row_id is not None:
         row = await nc.tables.row(row_id)
@@ -83,7 +82,7 @@ async def nc_tables_get_table(
         rows,
         total=total,
         searched=searched,
-        cursor=_cursor(following, *filters) if more else None,
+        cursor=file_page.seal(Position.of(following, ""), *filters) if more else None,
     )
 
 
@@ -113,15 +112,6 @@ async def nc_tables_delete_row(nc: Account, row_id: int, *, etag: str) -> RowDel
     columns = await nc.tables.columns(row.table_id)
     await nc.tables.delete(row_id)
     return table_result.deleted(row, columns)
-
-
-def _start(cursor: str | None, *filters: object) -> int:
-    here = file_page.unseal(cursor, *filters)
-    return 0 if here is None else max(0, here.number)
-
-
-def _cursor(seen: int, *filters: object) -> str:
-    return file_page.seal(Position.of(seen, ""), *filters)
 
 
 async def _search(

@@ -19,6 +19,7 @@ FILES = "/remote.php/dav/files"
 NOTES = "/index.php/apps/notes/api/v1/notes"
 BOARDS = "/index.php/apps/deck/api/v1.0/boards"
 TABLES = "/index.php/apps/tables/api/1/tables"
+RECIPES = "/index.php/apps/cookbook/api/v1/recipes"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _EMAIL = "alice@example.test"
 _FAVORITE = (
@@ -57,6 +58,8 @@ async def clean(server: Server) -> None:
         await send("DELETE", f"/remote.php/dav/calendars/{person}/rec-cal/", person=person, headers=no_trash)
         for table in (await send("GET", TABLES, person=person, headers=JSON)).json():
             await send("DELETE", f"{TABLES}/{table['id']}", person=person, headers=JSON)
+        for recipe in (await send("GET", RECIPES, person=person, headers=JSON)).json():
+            await send("DELETE", f"{RECIPES}/{recipe['id']}", person=person, headers=JSON)
 
 
 async def learn_names(session: Session) -> None:

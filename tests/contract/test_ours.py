@@ -452,3 +452,22 @@ async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Ac
         await tables.row(made.id)
     with pytest.raises(errors.NotFound):
         await tables.table(999_999)
+
+
+async def test_a_recipe_is_made_found_changed_and_deleted(server: Server, alice: Account) -> None:
+    await clean(server)
+    cookbook = alice.cookbook
+
+    number = await cookbook.create({"name": "Rec cake", "recipeIngredient": ["flour"], "keywords": "b,a"})
+    made = await cookbook.recipe(number)
+    same = await cookbook.update(made, {"name": "Rec pie", "recipeYield": 2})
+    with pytest.raises(errors.EtagMismatch):
+        await cookbook.current(number, made.etag)
+    [listed] = await cookbook.list_recipes()
+    changed = await cookbook.recipe(number)
+    await cookbook.delete(number)
+
+    assert (same, listed.id, listed.name) == (number, number, "Rec pie")
+    assert (changed.ingredients, changed.keywords, changed.servings) == (["flour"], "b,a", 2)
+    with pytest.raises(errors.NotFound):
+        await cookbook.recipe(number)

@@ -5,6 +5,7 @@ from tests.contract.account_table import ACCOUNTS
 from tests.contract.calendar_table import CALENDARS
 from tests.contract.compare import Comparison
 from tests.contract.contacts_table import CONTACTS
+from tests.contract.cookbook_table import COOKBOOK
 from tests.contract.deck_table import DECK
 from tests.contract.labels_table import LABELS
 from tests.contract.notes_table import NOTES
@@ -17,7 +18,8 @@ from tests.contract.tables_table import TABLES
 from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
-    **WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS, **TABLES
+    **WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS, **TABLES,
+    **COOKBOOK,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
