@@ -45,6 +45,18 @@ async def test_recipes_are_listed_with_what_they_are_found_by() -> None:
     assert (none, net.methods) == ([], ["GET", "GET"])
 
 
+async def test_facts_in_numbers_are_read_like_texts() -> None:
+    """U71: a recipe whose nutrition is a number does not break reading it."""
+    recipe = {"id": 359, "name": "Käsekuchen", "nutrition": {"calories": 310, "fatContent": "12 g"}}
+    cookbook, _ = client(
+        httpx2.Response(200, json=recipe), httpx2.Response(200, json={**recipe, "nutrition": 7})
+    )
+
+    facts, none = [(await cookbook.recipe(359)).nutrition for _ in range(2)]
+
+    assert (facts, none) == ({"calories": 310, "fatContent": "12 g"}, {})
+
+
 @pytest.mark.parametrize("body", ["[]", "{}", '{"id": "x", "name": "a"}'])
 async def test_what_is_no_recipe_is_refused(body: str) -> None:
     cookbook, _ = client(httpx2.Response(200, text=body))

@@ -270,6 +270,7 @@ async def test_a_file_that_changed_in_any_visible_way_is_not_overwritten(stale: 
 
 
 async def test_a_change_between_looking_and_writing_is_not_overwritten() -> None:
+    """B20, U50: the last writer never wins in silence."""
     net = network(multistatus([entry("a")]), recorded("webdav/put_if_match_stale_412"))
 
     with pytest.raises(errors.EtagMismatch, match="now f53c3c089a63d60e605c6ef2dc8493f3"):
@@ -400,7 +401,7 @@ async def test_an_absurdly_deep_folder_is_refused_before_any_request() -> None:
 
 
 async def test_a_move_encodes_its_target_once_and_never_overwrites() -> None:
-    """B05: the Destination is an encoded absolute address below the same web root."""
+    """B04, B05: the Destination is an encoded absolute address below the same web root."""
     net = network(recorded("webdav/move_201"), multistatus([entry("base-ü/child-ü +~#?")]))
     http = http_over(net, base="https://cloud.example.org/nextcloud")
 
@@ -516,7 +517,7 @@ async def test_a_search_asks_for_one_more_than_it_answers() -> None:
 
 
 async def test_a_search_names_the_uid_and_the_folder_as_they_are() -> None:
-    """B14: SEARCH takes its scope without decoding."""
+    """U49, B14: SEARCH takes its scope without decoding."""
     net = network(recorded("webdav/search_no_result"))
 
     await client(net, "anne marie").search(Query(name="x", folder="/a & b%/"), limit=4)

@@ -258,6 +258,7 @@ async def test_the_cap_counts_what_a_compressed_body_unpacks_to() -> None:
 
 
 async def test_a_compressed_answer_is_unpacked() -> None:
+    """U52: a compressed answer is no damaged one."""
     packed = gzip.compress(b'{"a":1}')
     answer = always(
         200, headers={"Content-Encoding": "gzip", "ETag": '"x-gzip"'}, stream=Trickle(packed[:9], packed[9:])
@@ -299,6 +300,7 @@ async def test_a_body_that_never_ends_runs_into_the_time_limit() -> None:
 
 
 async def test_a_stream_hands_out_the_body_as_it_comes() -> None:
+    """U53: nothing reads a large file whole on its way."""
     asked: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:

@@ -19,6 +19,7 @@ class Text(Document):
 
 
 def test_data_goes_out_as_compact_json_and_as_structured_content() -> None:
+    """U41: one object in one block, for clients that read only the first."""
     result = answer.result(Note(title="Grüße"))
 
     assert [block.text for block in result.content if isinstance(block, TextContent)] == ['{"title":"Grüße"}']
@@ -45,6 +46,7 @@ def test_an_image_goes_out_as_image_content() -> None:
 
 
 def test_a_result_over_the_budget_is_refused() -> None:
+    """B74: text and structured content count together."""
     with pytest.raises(TooLarge, match="ask for a smaller page"):
         answer.result(Note(title="x" * 40_000))
 

@@ -227,6 +227,7 @@ async def test_a_text_is_read_with_one_request() -> None:
 
 
 async def test_following_next_offset_gives_the_same_bytes_back() -> None:
+    """B73: a document larger than one answer can be read to its end."""
     sandbox = Sandbox.demo()
     text = "".join(f'{n}: é日🎉 "quoted"\r\n' for n in range(9_000)).encode()
     sandbox.state.users["alice"].files.put("long.txt", text)
