@@ -38,6 +38,12 @@ HostOption = Annotated[str | None, typer.Option(help="Address to listen on (or N
 PortOption = Annotated[
     int | None, typer.Option(help="Port to listen on; 0 takes a free one (or NEXTCLOUD_MCP_PORT).")
 ]
+ToolsetsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Groups of tools by commas, or all; default: notes,files (or TOOLSETS)."
+    ),
+]
 SandboxOption = Annotated[bool, typer.Option("--sandbox", help="Use the built-in sandbox Nextcloud.")]
 NoAuthOption = Annotated[
     bool, typer.Option("--no-local-auth", help="Ask no secret of HTTP clients; loopback only.")
@@ -74,6 +80,7 @@ def serve(
     port: PortOption = None,
     nextcloud: NextcloudOption = None,
     sandbox: SandboxOption = False,
+    toolsets: ToolsetsOption = None,
     no_local_auth: NoAuthOption = False,
 ) -> None:
     """Start the server."""
@@ -87,6 +94,7 @@ def serve(
             port=port,
             nextcloud_host=nextcloud,
             sandbox=sandbox or None,
+            toolsets=toolsets,
             no_local_auth=no_local_auth or None,
         )
     )
@@ -236,6 +244,7 @@ def config(
     port: PortOption = None,
     nextcloud: NextcloudOption = None,
     sandbox: SandboxOption = False,
+    toolsets: ToolsetsOption = None,
     no_local_auth: NoAuthOption = False,
 ) -> None:
     """Print the exact text that tells a chat client about this server."""
@@ -247,6 +256,7 @@ def config(
         port=port,
         nextcloud_host=nextcloud,
         sandbox=sandbox or None,
+        toolsets=toolsets,
         no_local_auth=no_local_auth or None,
     )
     run(settings, client, http=http)

@@ -51,8 +51,10 @@ def print_key() -> None:
 
 
 def this_command(settings: Settings) -> ServerCommand:
-    """Write a command that starts this installation, wherever the client starts it from."""
-    what = ("--sandbox",) if settings.sandbox else ("--nextcloud", settings.require_nextcloud())
+    """Write a command that starts this installation with these tools, wherever the client starts it from."""
+    what = ["--sandbox"] if settings.sandbox else ["--nextcloud", settings.require_nextcloud()]
+    if settings.toolsets != Settings.model_fields["toolsets"].default:
+        what += ["--toolsets", ",".join(settings.toolsets)]
     folder = Path(sys.executable).parent
     for script in (folder / "nextcloud-mcp-server", folder / "nextcloud-mcp-server.exe"):
         if script.is_file():

@@ -171,6 +171,17 @@ def test_the_command_for_a_client_is_this_installation_by_its_full_path() -> Non
     assert Path(command.command).is_file()
 
 
+@pytest.mark.parametrize(
+    ("toolsets", "arguments"), [(None, ()), ("notes,calendar", ("--toolsets", "notes,calendar"))]
+)
+def test_the_command_for_a_client_starts_the_chosen_tools(
+    toolsets: str | None, arguments: tuple[str, ...]
+) -> None:
+    command = this_command(load(sandbox=True, toolsets=toolsets))
+
+    assert command.arguments[-2:] == (arguments or ("serve", "--sandbox"))
+
+
 def test_without_the_console_script_the_interpreter_runs_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
