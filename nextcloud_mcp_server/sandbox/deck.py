@@ -5,7 +5,6 @@ source has them.
 """
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
@@ -26,6 +25,7 @@ from nextcloud_mcp_server.sandbox.deck_store import (
     DeckStack,
     DeckStore,
 )
+from nextcloud_mcp_server.sandbox.handlers import Handlers
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, refuse_json, refuse_ocs
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, empty_html, json_reply, ocs_reply
 
@@ -70,9 +70,8 @@ class DeckApi:
         self._context = context
         self._gate = gate
         self._write = DeckWriter(context.state)
-        self._handlers: list[tuple[str, re.Pattern[str], Callable[[Asked], object]]] = [
-            (method, re.compile(pattern), handler)
-            for method, pattern, handler in (
+        self._handlers = Handlers[Callable[[Asked], object]](
+            (
                 ("GET", "boards", self._boards),
                 ("POST", "boards", self._make_board),
                 ("GET", _BOARD, self._get_board),
@@ -90,7 +89,7 @@ class DeckApi:
                 ("PUT", rf"{_CARD}/(?P<verb>assign|remove)Label", self._mark),
                 ("PUT", rf"{_CARD}/(?P<verb>assign|unassign)User", self._assign),
             )
-        ]
+        )
 
     def routes(self) -> list[BaseRoute]:
         """Make the routes."""
@@ -109,15 +108,10 @@ class DeckApi:
         return int(self._context.clock().timestamp())
 
     async def _answer(self, request: Request) -> Response:
-        path = request.path_params["path"]
-        matches = (
-            (handler, match)
-            for method, pattern, handler in self._handlers
-            if method == request.method and (match := pattern.fullmatch(path)) is not None
-        )
-        handler, match = next(matches, (None, None))
-        if handler is None or match is None:
+        entry = self._handlers.find(request)
+        if entry is None:
             return empty_html(405)
+        handler, match = entry
         # What holds for the Notes API without the OCS header holds for this one.
         found = self._gate.identify(request, "notes")
         if isinstance(found, Refusal):
@@ -129,7 +123,7 @@ class DeckApi:
             parts = match.groupdict()
             numbers = {name: int(part) for name, part in parts.items() if name != "verb"}
             value = handler(Asked(uid, body, verb=parts.get("verb", ""), **numbers))
-            response = json_reply(value, headers=_tag(request, path, value))
+            response = json_reply(value, headers=_tag(request, value))
         except DeckFault as fault:
             reply: Fields = {"status": fault.status, "message": fault.message}
             response = json_reply(
@@ -343,9 +337,9 @@ class DeckApi:
         return card
 
 
-def _tag(request: Request, path: str, value: object) -> dict[str, str]:
+def _tag(request: Request, value: object) -> dict[str, str]:
     """Give the header that the list of boards, one board and one card have."""
-    if request.method != "GET" or path.endswith(("stacks", "archived")):
+    if request.method != "GET" or request.path_params["path"].endswith(("stacks", "archived")):
         return {}
     found = value["ETag"] if isinstance(value, dict) else etag(json.dumps(value))  # pyright: ignore[reportUnknownVariableType]
     return {"ETag": f'"{found}"'}

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.sandbox.capability import NOTES_API_VERSIONS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.files import FileFault, FileLocked, FileMissing, NotWritable, QuotaExceeded
+from nextcloud_mcp_server.sandbox.handlers import Handlers
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, refuse_json
 from nextcloud_mcp_server.sandbox.note_store import Changes, ListQuery, NoteMissing, NoteStore
 from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, internal_error, json_reply
@@ -46,9 +47,8 @@ class NotesApi:
     def __init__(self, context: Context, gate: Gate) -> None:
         self._context = context
         self._gate = gate
-        self._handlers: list[tuple[str, re.Pattern[str], Callable[..., Awaitable[Response]]]] = [
-            (method, re.compile(pattern), handler)
-            for method, pattern, handler in (
+        self._handlers = Handlers[Callable[..., Awaitable[Response]]](
+            (
                 ("GET", rf"(?:{_VERSIONS})/notes", self._list),
                 ("POST", rf"(?:{_VERSIONS})/notes", self._create),
                 ("GET", rf"(?:{_VERSIONS})/notes/(\d+)", self._get),
@@ -60,7 +60,7 @@ class NotesApi:
                 ("POST", r"v1\.4/attachment/(\d+)", self._add_attachment),
                 ("GET", r".*", self._unknown),
             )
-        ]
+        )
 
     def routes(self) -> list[BaseRoute]:
         """Make the routes."""
@@ -69,15 +69,10 @@ class NotesApi:
     async def _answer(self, request: Request) -> Response:
         if request.method == "OPTIONS":
             return _preflight(request)
-        path = request.path_params["path"]
-        matches = (
-            (handler, match)
-            for method, pattern, handler in self._handlers
-            if method == request.method and (match := pattern.fullmatch(path)) is not None
-        )
-        handler, match = next(matches, (None, None))
-        if handler is None or match is None:
+        entry = self._handlers.find(request)
+        if entry is None:
             return empty_html(405)
+        handler, match = entry
         found = self._gate.identify(request, "notes")
         if isinstance(found, Refusal):
             return refuse_json(found)

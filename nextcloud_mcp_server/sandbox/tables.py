@@ -1,7 +1,6 @@
 """The API 1 of the Tables app, recorded from version 1.0.9."""
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.handlers import Handlers
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, refuse_json
 from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, json_reply
 from nextcloud_mcp_server.sandbox.table_store import StoredColumn, StoredRow, StoredTable, TableStore
@@ -59,9 +59,8 @@ class TablesApi:
     def __init__(self, context: Context, gate: Gate) -> None:
         self._context = context
         self._gate = gate
-        self._handlers: list[tuple[str, re.Pattern[str], Callable[[Asked], object]]] = [
-            (method, re.compile(pattern), handler)
-            for method, pattern, handler in (
+        self._handlers = Handlers[Callable[[Asked], object]](
+            (
                 ("GET", "tables", self._list),
                 ("POST", "tables", self._make),
                 ("GET", _TABLE, self._get),
@@ -74,7 +73,7 @@ class TablesApi:
                 ("PUT", _ROW, self._change_row),
                 ("DELETE", _ROW, self._delete_row),
             )
-        ]
+        )
 
     def routes(self) -> list[BaseRoute]:
         """Make the routes."""
@@ -89,15 +88,10 @@ class TablesApi:
         return f"{self._context.clock():%Y-%m-%d %H:%M:%S}"
 
     async def _answer(self, request: Request) -> Response:
-        path = request.path_params["path"]
-        matches = (
-            (handler, match)
-            for method, pattern, handler in self._handlers
-            if method == request.method and (match := pattern.fullmatch(path)) is not None
-        )
-        handler, match = next(matches, (None, None))
-        if handler is None or match is None:
+        entry = self._handlers.find(request)
+        if entry is None:
             return empty_html(405)
+        handler, match = entry
         # What holds for the Notes API without the OCS header holds for this one.
         found = self._gate.identify(request, "notes")
         if isinstance(found, Refusal):
