@@ -36,6 +36,7 @@ TOOLSETS: dict[str, Entry] = {
     "contacts": Entry("contacts", "contacts"),
     "deck": Entry("deck", "Deck boards", app="deck"),
     "tables": Entry("tables", "tables", app="tables"),
+    "search": Entry("search", "search in everything"),
     "cookbook": Entry("cookbook", "recipes", app="cookbook"),
 }
 

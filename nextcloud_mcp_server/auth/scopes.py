@@ -14,6 +14,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "contacts": ("contacts:read", "contacts:write"),
     "deck": ("deck:read", "deck:write"),
     "tables": ("tables:read", "tables:write"),
+    "search": ("search:read",),
     "cookbook": ("cookbook:read", "cookbook:write"),
 }
 

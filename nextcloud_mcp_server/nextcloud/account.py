@@ -16,12 +16,14 @@ from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.comments import CommentsClient
 from nextcloud_mcp_server.nextcloud.download import DownloadClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
+from nextcloud_mcp_server.nextcloud.finder import Finder
 from nextcloud_mcp_server.nextcloud.history import HistoryClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
+from nextcloud_mcp_server.nextcloud.search import SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.upload import UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -79,6 +81,16 @@ class Account:
     def labels(self) -> LabelsClient:
         """Tags and favourites."""
         return LabelsClient(self._http)
+
+    @cached_property
+    def search(self) -> SearchClient:
+        """What Nextcloud's unified search finds."""
+        return SearchClient(self._http)
+
+    @cached_property
+    def finder(self) -> Finder:
+        """Files by what they are, their tags or their texts."""
+        return Finder(self._http, files=self.files, labels=self.labels, search=self.search)
 
     @cached_property
     def comments(self) -> CommentsClient:

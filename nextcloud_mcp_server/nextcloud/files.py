@@ -11,8 +11,8 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, targets, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Details, Entry
+from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.search import Query
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
@@ -278,6 +278,7 @@ class FilesClient:
         Raises:
             NotFound: The folder to search in does not exist.
         """
+        query.check()
         inside = dav.split(query.folder)
         body = dav.search(
             scope="/".join((self._tree.scope, *inside)),

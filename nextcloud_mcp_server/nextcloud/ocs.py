@@ -1,5 +1,6 @@
 """The envelope around OCS answers: `{"ocs": {"meta": …, "data": …}}`."""
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import httpx2
@@ -20,11 +21,19 @@ class Envelope(Answer, Generic[_T]):
     ocs: _Body[_T]
 
 
-async def get(http: NextcloudHttp, path: str, kind: TypeAdapter[Envelope[_T]]) -> tuple[_T, httpx2.Response]:
+async def get(
+    http: NextcloudHttp,
+    path: str,
+    kind: TypeAdapter[Envelope[_T]],
+    *,
+    params: Mapping[str, str | int] | None = None,
+    sentences: Mapping[int, str] | None = None,
+) -> tuple[_T, httpx2.Response]:
     """Ask version 2 of OCS, whose status codes are real, and open the envelope.
 
     Raises:
         ServerFault: The answer is no OCS envelope around what was asked for.
     """
-    response = await http.request("GET", f"/ocs/v2.php{path}", params={"format": "json"})
+    asked = {**(params or {}), "format": "json"}
+    response = await http.request("GET", f"/ocs/v2.php{path}", params=asked, sentences=sentences)
     return decoded(response, kind).ocs.data, response

@@ -1,68 +1,155 @@
-"""What files can be searched by."""
+"""Nextcloud's unified search: one provider per kind of thing, each with its own pages."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Any, Final, cast
+from urllib.parse import parse_qs, quote, urlsplit
+
+import anyio
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav
+from nextcloud_mcp_server.nextcloud import ocs, troubles
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.visible import quoted
 
-Kind = Literal["file", "folder", "image", "video", "audio", "text", "pdf"]
+_PROVIDERS: Final = "/search/providers"
+
+Cursor = int | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Conditions that must all hold; None asks for nothing."""
+class Provider(Answer):
+    """Something that can be searched: files, notes, a calendar."""
 
-    folder: str = "/"
-    name: str | None = None
-    kind: Kind | None = None
-    min_size: int | None = None
-    max_size: int | None = None
-    modified_after: datetime | None = None
-    modified_before: datetime | None = None
-    favourite: bool = False
+    id: str
+    name: str
 
-    def conditions(self) -> list[str]:
-        """Write them for a SEARCH body.
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Something found; `path` is that of a file or folder, where the provider tells it."""
+
+    title: str
+    detail: str
+    url: str
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """A page of what one provider found; `cursor` leads to the next one, `failed` says why there is none."""
+
+    provider: Provider
+    hits: list[Hit]
+    cursor: Cursor | None = None
+    failed: str | None = None
+
+
+def _map(value: object) -> object:
+    # PHP writes an empty map as a list.
+    return cast("dict[object, object]", value) if isinstance(value, dict) else {}
+
+
+class _Entry(Answer):
+    title: str = ""
+    subline: str = ""
+    url: str = Field(default="", validation_alias="resourceUrl")
+    attributes: Annotated[dict[str, Any], BeforeValidator(_map)] = Field(default_factory=dict[str, Any])
+
+
+class _Page(Answer):
+    paginated: bool = Field(default=False, validation_alias="isPaginated")
+    entries: list[_Entry] = Field(default_factory=list[_Entry])
+    cursor: Cursor | None = None
+
+
+_LIST = TypeAdapter(ocs.Envelope[list[Provider]])
+_FOUND = TypeAdapter(ocs.Envelope[_Page])
+
+
+class SearchClient:
+    """Asks the providers of one person's Nextcloud."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def providers(self) -> list[Provider]:
+        """Fetch what can be searched, in Nextcloud's order."""
+        data, _ = await ocs.get(self._http, _PROVIDERS, _LIST)
+        return data
+
+    async def choose(self, names: Sequence[str]) -> list[Provider]:
+        """Find providers by their ids or names, or all of them when none is named.
 
         Raises:
-            InvalidInput: There is none, which would list everything there is.
+            InvalidInput: There is no such provider: Nextcloud would answer as if it were broken.
         """
-        found: list[str] = []
-        if self.name and any(ord(character) < dav.FIRST_PRINTABLE for character in self.name):
-            raise errors.InvalidInput("No name holds control characters such as line breaks.")
-        if self.name:
-            found.append(dav.like("d:displayname", self.name))
-        if self.kind:
-            found.append(_of_kind(self.kind))
-        if self.min_size is not None:
-            found.append(dav.at_least("oc:size", str(self.min_size)))
-        if self.max_size is not None:
-            found.append(dav.at_most("oc:size", str(self.max_size)))
-        if self.modified_after:
-            found.append(dav.at_least("d:getlastmodified", _moment(self.modified_after)))
-        if self.modified_before:
-            found.append(dav.at_most("d:getlastmodified", _moment(self.modified_before)))
-        if self.favourite:
-            found.append(dav.equals("oc:favorite", "yes"))
-        if not found:
-            raise errors.InvalidInput("Say what to search for: a part of the name, a kind, a size or a date.")
-        return found
+        every = await self.providers()
+        chosen: list[Provider] = []
+        for name in names:
+            found = next((one for one in every if name.casefold() in (one.id, one.name.casefold())), None)
+            if found is None:
+                there = ", ".join(one.id for one in every)
+                raise errors.InvalidInput(f"There is no provider {quoted(name)}. There are: {there}.")
+            chosen.append(found)
+        return chosen if names else every
+
+    async def search(
+        self, provider: Provider, query: str, *, limit: int, cursor: Cursor | None = None
+    ) -> Hits:
+        """Fetch one page of what a provider finds."""
+        asked: dict[str, str | int] = {"term": query, "limit": limit}
+        if cursor is not None:
+            asked["cursor"] = cursor
+        path = f"{_PROVIDERS}/{quote(provider.id, safe='')}/search"
+        page, _ = await ocs.get(self._http, path, _FOUND, params=asked)
+        # A full last page has a cursor too, and so has every other one of some providers.
+        more = page.paginated and len(page.entries) >= limit
+        return Hits(provider, [_hit(one) for one in page.entries], page.cursor if more else None)
+
+    async def search_all(self, providers: Sequence[Provider], query: str, *, limit: int) -> list[Hits]:
+        """Ask several providers at once; one that fails hides none of the others.
+
+        Raises:
+            NextcloudError: All of them failed, or the access itself is refused.
+        """
+        found: dict[str, Hits] = {}
+        refused: list[errors.NextcloudError] = []
+
+        async def ask(provider: Provider) -> None:
+            try:
+                found[provider.id] = await self.search(provider, query, limit=limit)
+            except troubles.NOT_SEEN as error:
+                found[provider.id] = Hits(provider, [], failed=str(error))
+            except errors.NextcloudError as error:
+                refused.append(error)
+
+        async with anyio.create_task_group() as group:
+            for provider in providers:
+                group.start_soon(ask, provider)
+        if refused:
+            raise refused[0]
+        if providers and all(hits.failed for hits in found.values()):
+            raise errors.ServerFault(f"Nothing could be searched: {found[providers[0].id].failed}")
+        return [found[provider.id] for provider in providers]
 
 
-def _of_kind(kind: Kind) -> str:
-    match kind:
-        case "folder":
-            return dav.is_folder()
-        case "file":
-            return dav.negate(dav.is_folder())
-        case "pdf":
-            return dav.equals("d:getcontenttype", "application/pdf")
-        case _:
-            return dav.starts_with("d:getcontenttype", f"{kind}/")
+def _hit(entry: _Entry) -> Hit:
+    path = entry.attributes.get("path")
+    return Hit(entry.title, entry.subline, entry.url, path if isinstance(path, str) else path_of(entry.url))
 
 
-def _moment(at: datetime) -> str:
-    # Nextcloud reads DateTimeInterface::ATOM and takes anything else for 1970.
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+def path_of(url: str) -> str | None:
+    """Read the path of a file out of a link into the app for files; None for any other link.
+
+    So links the app `files_fulltextsearch`, as its code says (`lib/Service/SearchService.php` at commit
+    009a3e10; there is no recording): `/apps/files/?dir=/Rec&scrollto=a.txt`.
+    """
+    try:
+        parts = urlsplit(url)
+        asked = parse_qs(parts.query)
+    except ValueError:
+        return None
+    if not parts.path.rstrip("/").endswith("/apps/files") or "dir" not in asked:
+        return None
+    return "/".join((asked["dir"][0].rstrip("/"), *asked.get("scrollto", [])[:1]))

@@ -10,9 +10,14 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.sandbox.capability import capabilities_document, status_document
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
+from nextcloud_mcp_server.sandbox.ocs_app import OcsApp, OcsCall, read_fields
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply, ocs_reply, php_json
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.throttle import Throttle
+from nextcloud_mcp_server.sandbox.unified_search import answer_search
+
+#: The apps by what their addresses begin with.
+_APPS: dict[str, OcsApp] = {"search/providers": answer_search}
 
 Handler = Callable[[Request, Identity], Response]
 
@@ -69,6 +74,7 @@ class OcsApi:
     async def _answer(self, request: Request) -> Response:
         path = request.path_params["path"].strip("/")
         handler = self._handlers.get((request.method, path))
+        app = next((app for app in _APPS if f"{path}/".startswith(f"{app}/")), None)
         found = self._gate.identify(request, "ocs")
         public = (request.method, path) == ("GET", "cloud/capabilities")
         if isinstance(found, Refusal) and not (public and found is Refusal.ANONYMOUS):
@@ -77,6 +83,10 @@ class OcsApi:
             response = json_reply({"message": "CSRF check failed"}, status=412)
         elif public:
             response = self._capabilities(request, None if isinstance(found, Refusal) else found.user)
+        elif isinstance(found, Identity) and app is not None:
+            rest = path.removeprefix(app).strip("/")
+            call = OcsCall(request, self._context, found.user, rest, await read_fields(request))
+            response = _APPS[app](call)
         elif handler is None or isinstance(found, Refusal):
             response = ocs_reply(request, code=OCS_UNKNOWN, message=_UNKNOWN_ROUTE)
         else:

@@ -17,6 +17,7 @@ _XML_TYPE = "application/xml; charset=utf-8"
 OCS_OK = 200
 OCS_UNAUTHORISED = 997
 OCS_UNKNOWN = 998
+OCS_BROKEN = 996
 _OK_V1 = 100
 
 _PAGE = """<!DOCTYPE html>
@@ -190,7 +191,7 @@ def _http_status(code: int, *, v1: bool) -> int:
         return 401
     if v1:
         return 200
-    return 404 if code == OCS_UNKNOWN else code
+    return {OCS_UNKNOWN: 404, OCS_BROKEN: 500}.get(code, code)
 
 
 def _xml_children(value: object, depth: int) -> str:

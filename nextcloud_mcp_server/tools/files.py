@@ -8,9 +8,8 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Details
+from nextcloud_mcp_server.nextcloud.file_query import Kind, Query
 from nextcloud_mcp_server.nextcloud.files import Order, position
-from nextcloud_mcp_server.nextcloud.search import Kind, Query
-from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, file_words
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
@@ -112,10 +111,14 @@ async def nc_files_search_items(
     modified_after: Annotated[str | None, Field(description="ISO 8601.")] = None,
     modified_before: str | None = None,
     favorite: bool = False,
+    tag: str | None = None,
+    content: Annotated[
+        str | None, Field(description="Words in the text, where Nextcloud indexes it.")
+    ] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
 ) -> FoundPage:
-    """Find files and folders below a folder by name, kind, size, date or favorites; newest first."""
+    """Find files and folders below a folder by name, kind, size, date, favorites, tag or content; newest first."""
     query = Query(
         folder=folder,
         name=name,
@@ -125,15 +128,15 @@ async def nc_files_search_items(
         modified_after=_moment("modified_after", modified_after),
         modified_before=_moment("modified_before", modified_before),
         favourite=favorite,
+        tag=tag,
+        content=content,
     )
     after = file_page.unseal(cursor, "search", query)
-    first = after.number if after else 0
-    found, more = await nc.files.search(query, limit=limit, first=first)
-    rows = file_page.fit([Row.of(entry, in_folder=False) for entry in found])
-    following = Position.of(first + len(rows), "")
+    found, rest = await nc.finder.find(query, limit=limit, after=after)
+    rows = file_page.fit([Row.of(each.entry, in_folder=False) for each in found])
+    following = found[len(rows) - 1].position if len(rows) < len(found) else rest
     return FoundPage(
-        items=rows,
-        cursor=file_page.seal(following, "search", query) if more or len(rows) < len(found) else None,
+        items=rows, cursor=file_page.seal(following, "search", query) if following is not None else None
     )
 
 

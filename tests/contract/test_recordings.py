@@ -1,6 +1,6 @@
 import pytest
 
-from tests.contract import account_table, contacts_table, deck_table, oauth_table, webdav_table
+from tests.contract import account_table, contacts_table, deck_table, oauth_table, search_table, webdav_table
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.calendar_table import CALENDARS
 from tests.contract.compare import Comparison
@@ -12,19 +12,21 @@ from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
 from tests.contract.recording import all_names, load
 from tests.contract.replay import Session, Table
+from tests.contract.search_table import UNIFIED_SEARCH
 from tests.contract.server import Server
 from tests.contract.steps import clean, learn_names
 from tests.contract.tables_table import TABLES
 from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
-    **WEBDAV, **LABELS, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS, **TABLES,
-    **COOKBOOK,
+    **WEBDAV, **LABELS, **UNIFIED_SEARCH, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS,
+    **TABLES, **COOKBOOK,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,
     **oauth_table.NOT_REPLAYED,
+    **search_table.NOT_REPLAYED,
     **contacts_table.NOT_REPLAYED,
     **deck_table.NOT_REPLAYED,
 }

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud import dav
+from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.files import FilesClient
-from nextcloud_mcp_server.nextcloud.search import Query
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from tests.dav_fakes import SECONDS, Network, entry, http_over, multistatus, network
 

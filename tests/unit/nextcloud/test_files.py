@@ -4,8 +4,8 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.files import FilesClient, position
-from nextcloud_mcp_server.nextcloud.search import Query
 from tests.dav_fakes import MOMENT, SECONDS, Network, entry, http_over, multistatus, network, recorded
 
 READ_HEADERS = {"ETag": '"e1"', "Last-Modified": MOMENT, "Content-Type": "text/plain;charset=UTF-8"}

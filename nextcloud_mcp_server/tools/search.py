@@ -1,0 +1,124 @@
+"""The tool for Nextcloud's unified search."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.search import Cursor, Hit, Hits
+from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.tools import file_page
+from nextcloud_mcp_server.tools.file_results import shown_as
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+search = Toolset("search")
+
+#: Longer titles and details, such as whole comments, are cut.
+_MAX_TEXT = 300
+
+
+class HitRow(Result):
+    """Something found; `path` is that of a file."""
+
+    title: str
+    detail: str | None = None
+    path: str | None = None
+    link: str | None = None
+    shown_as: str | None = None
+
+    @classmethod
+    def of(cls, hit: Hit) -> "HitRow":
+        """Describe a hit."""
+        title = _short(hit.title)
+        return cls(
+            title=title,
+            detail=_short(hit.detail) or None,
+            path=hit.path.strip("/") if hit.path else None,
+            link=hit.url or None,
+            shown_as=shown_as(title),
+        )
+
+
+class Group(Result):
+    """What one provider found; `cursor` gets more of it, `note` says what is missing and why."""
+
+    provider: str
+    name: str
+    items: list[HitRow]
+    cursor: str | None = None
+    note: str | None = None
+
+
+class Groups(Result):
+    """What was found, by provider; `nothing_in` and, for want of room, `not_shown` only name some."""
+
+    groups: list[Group]
+    nothing_in: list[str] | None = None
+    not_shown: list[str] | None = None
+
+
+def _short(text: str) -> str:
+    return f"{text[:_MAX_TEXT]}…" if len(text) > _MAX_TEXT else text
+
+
+@search.tool("Search everywhere", read_only=True)
+@require_provisioning("search:read")
+async def nc_search_find_items(
+    nc: Account,
+    query: Annotated[str, Field(min_length=1, max_length=200)],
+    *,
+    providers: Annotated[
+        list[str] | None, Field(max_length=20, description='Such as "files", "calendar"; else all.')
+    ] = None,
+    limit: Annotated[int, Field(ge=1, le=25, description="For each provider.")] = 5,
+    cursor: str | None = None,
+) -> Groups:
+    """Search in all of Nextcloud at once: files, notes, events, contacts, cards and whatever else is installed.
+
+    For more of one provider pass it alone with its cursor.
+    """
+    if not query.strip():
+        raise InvalidInput("Say what to search for: 'query' holds nothing but spaces.")
+    chosen = await nc.search.choose(providers or [])
+    filters = ("unified", query, limit)
+    if cursor is None:
+        found = await nc.search.search_all(chosen, query, limit=limit)
+    elif len(chosen) == 1:
+        after = file_page.unseal(cursor, *filters, chosen[0].id)
+        found = [await nc.search.search(chosen[0], query, limit=limit, cursor=_opened(after))]
+    else:
+        raise InvalidInput("A cursor belongs to one provider: pass that one alone in 'providers'.")
+    groups = [_group(hits, filters) for hits in found if hits.hits or hits.failed]
+    # Cut from the end, where Nextcloud puts what it holds least important.
+    shown = file_page.fit(groups)
+    left_out = [group.provider for group in groups[len(shown) :]]
+    nothing = [hits.provider.id for hits in found if not hits.hits and not hits.failed]
+    return Groups(
+        groups=shown,
+        nothing_in=nothing or None,
+        not_shown=left_out or None,
+    )
+
+
+def _group(hits: Hits, filters: tuple[object, ...]) -> Group:
+    cursor = hits.cursor
+    sealed = None if cursor is None else file_page.seal(_closed(cursor), *filters, hits.provider.id)
+    rows = file_page.fit([HitRow.of(hit) for hit in hits.hits])
+    return Group(
+        provider=hits.provider.id,
+        name=hits.provider.name,
+        items=rows,
+        cursor=sealed,
+        note=hits.failed or (None if len(rows) == len(hits.hits) else "Not all fit here: lower 'limit'."),
+    )
+
+
+def _closed(cursor: Cursor) -> Position:
+    """Put a provider's own cursor, a number or a word, into ours."""
+    return Position.of(cursor, "") if isinstance(cursor, int) else Position.of(-1, cursor)
+
+
+def _opened(after: Position | None) -> Cursor | None:
+    return None if after is None else after.name or after.number
