@@ -19,10 +19,14 @@ Cursor = int | str
 
 
 class Provider(Answer):
-    """Something that can be searched: files, notes, a calendar."""
+    """Something that can be searched: files, notes, a calendar.
+
+    An `external` one hands the words to a service outside Nextcloud (`IExternalProvider`, since version 32).
+    """
 
     id: str
     name: str
+    external: bool = Field(default=False, validation_alias="isExternalProvider")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +83,24 @@ class SearchClient:
         return data
 
     async def choose(self, names: Sequence[str]) -> list[Provider]:
-        """Find providers by their ids or names, or all of them when none is named.
+        """Find providers by their ids or names, or all within Nextcloud when none is named.
+
+        External ones only when named: Nextcloud's own page asks them only if the person switches that on.
 
         Raises:
             InvalidInput: There is no such provider: Nextcloud would answer as if it were broken.
         """
         every = await self.providers()
-        chosen: list[Provider] = []
+        chosen: dict[str, Provider] = {}
         for name in names:
-            found = next((one for one in every if name.casefold() in (one.id, one.name.casefold())), None)
+            found = next(
+                (one for one in every if name.casefold() in (one.id.casefold(), one.name.casefold())), None
+            )
             if found is None:
                 there = ", ".join(one.id for one in every)
                 raise errors.InvalidInput(f"There is no provider {quoted(name)}. There are: {there}.")
-            chosen.append(found)
-        return chosen if names else every
+            chosen[found.id] = found
+        return list(chosen.values()) if names else [one for one in every if not one.external]
 
     async def search(
         self, provider: Provider, query: str, *, limit: int, cursor: Cursor | None = None

@@ -17,6 +17,8 @@ search = Toolset("search")
 
 #: Longer titles and details, such as whole comments, are cut.
 _MAX_TEXT = 300
+#: A link that is longer is of no use to anybody.
+_MAX_LINK = 2000
 
 
 class HitRow(Result):
@@ -36,7 +38,7 @@ class HitRow(Result):
             title=title,
             detail=_short(hit.detail) or None,
             path=hit.path.strip("/") if hit.path else None,
-            link=hit.url or None,
+            link=hit.url if 0 < len(hit.url) <= _MAX_LINK else None,
             shown_as=shown_as(title),
         )
 
@@ -103,16 +105,14 @@ async def nc_search_find_items(
 
 
 def _group(hits: Hits, filters: tuple[object, ...]) -> Group:
-    cursor = hits.cursor
-    sealed = None if cursor is None else file_page.seal(_closed(cursor), *filters, hits.provider.id)
     rows = file_page.fit([HitRow.of(hit) for hit in hits.hits])
-    return Group(
-        provider=hits.provider.id,
-        name=hits.provider.name,
-        items=rows,
-        cursor=sealed,
-        note=hits.failed or (None if len(rows) == len(hits.hits) else "Not all fit here: lower 'limit'."),
-    )
+    note, sealed = hits.failed, None
+    if len(rows) < len(hits.hits):
+        # A cursor would go on behind what was left out.
+        note = "Not all fit here: lower 'limit'."
+    elif hits.cursor is not None:
+        sealed = file_page.seal(_closed(hits.cursor), *filters, hits.provider.id)
+    return Group(provider=hits.provider.id, name=hits.provider.name, items=rows, cursor=sealed, note=note)
 
 
 def _closed(cursor: Cursor) -> Position:

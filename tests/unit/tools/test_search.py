@@ -101,9 +101,10 @@ async def test_a_provider_that_fails_hides_none_of_the_others() -> None:
 async def test_what_does_not_fit_is_named() -> None:
     page = {"isPaginated": False, "entries": entries(25, size=400), "cursor": None}
     long = {
-        "isPaginated": False,
+        "isPaginated": True,
+        "cursor": 25,
         "entries": [
-            {**one, "subline": "ü" * 900, "resourceUrl": f"https://h/{'x' * 900}"}
+            {**one, "subline": "ü" * 900, "resourceUrl": f"https://h/{'x' * 1900}"}
             for one in entries(25, size=400)
         ],
     }
@@ -119,7 +120,30 @@ async def test_what_does_not_fit_is_named() -> None:
     assert len(many.groups) + len(many.not_shown) == 9
     assert len(one.groups[0].items) < 25
     assert "lower 'limit'" in one.groups[0].note
+    assert one.groups[0].cursor is None
     assert one.groups[0].items[0].detail.endswith("…")
+
+
+async def test_what_is_searched_for_leaves_nextcloud_only_when_its_provider_is_named() -> None:
+    asked: list[str] = []
+    page = {"isPaginated": False, "entries": [{"title": "hit", "resourceUrl": "x" * 3000}], "cursor": None}
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.path.rpartition("/providers")[2])
+        data: object = page
+        if not asked[-1]:
+            data = [
+                {"id": "files", "name": "Files"},
+                {"id": "openWeb", "name": "Web", "isExternalProvider": True},
+            ]
+        return httpx2.Response(200, stream=httpx2.ByteStream(json.dumps({"ocs": {"data": data}}).encode()))
+
+    every = await call(account_over(handler), "nc_search_find_items", query="a")
+    named = await call(account_over(handler), "nc_search_find_items", query="a", providers=["openweb"])
+
+    assert asked == ["", "/files/search", "", "/openWeb/search"]
+    assert [group.provider for group in every.groups] == ["files"]
+    assert named.groups[0].items[0].link is None
 
 
 @pytest.mark.parametrize(
