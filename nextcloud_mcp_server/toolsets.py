@@ -31,6 +31,7 @@ TOOLSETS: dict[str, Entry] = {
     "history": Entry("history", "earlier versions of files", app="files_versions"),
     "labels": Entry("labels", "tags, favorites and comments of files"),
     "upload": Entry("upload"),
+    "sharing": Entry("sharing", "sharing", app="files_sharing"),
     "calendar": Entry("calendar", "calendars"),
     "tasks": Entry("tasks", "tasks"),
     "contacts": Entry("contacts", "contacts"),

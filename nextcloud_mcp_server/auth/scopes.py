@@ -9,6 +9,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "history": ("files:read", "files:write"),
     "labels": ("files:read", "files:write"),
     "upload": ("files:read", "files:write"),
+    "sharing": ("sharing:read", "sharing:write"),
     "calendar": ("calendar:read", "calendar:write"),
     "tasks": ("tasks:read", "tasks:write"),
     "contacts": ("contacts:read", "contacts:write"),

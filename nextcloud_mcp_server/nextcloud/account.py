@@ -24,6 +24,7 @@ from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import SearchClient
+from nextcloud_mcp_server.nextcloud.sharing import SharingClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.upload import UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -91,6 +92,11 @@ class Account:
     def finder(self) -> Finder:
         """Files by what they are, their tags or their texts."""
         return Finder(self._http, files=self.files, labels=self.labels, search=self.search)
+
+    @cached_property
+    def sharing(self) -> SharingClient:
+        """What the person shares, and what is shared with them."""
+        return SharingClient(self._http)
 
     @cached_property
     def comments(self) -> CommentsClient:

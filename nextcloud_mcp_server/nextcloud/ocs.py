@@ -21,6 +21,26 @@ class Envelope(Answer, Generic[_T]):
     ocs: _Body[_T]
 
 
+async def send(
+    http: NextcloudHttp,
+    method: str,
+    path: str,
+    kind: TypeAdapter[Envelope[_T]],
+    *,
+    json: object,
+    sentences: Mapping[int, str] | None = None,
+) -> _T:
+    """Send JSON to version 2 of OCS, and open the envelope.
+
+    Raises:
+        ServerFault: The answer is no OCS envelope around what was asked for.
+    """
+    response = await http.request(
+        method, f"/ocs/v2.php{path}", params={"format": "json"}, json=json, sentences=sentences
+    )
+    return decoded(response, kind).ocs.data
+
+
 async def get(
     http: NextcloudHttp,
     path: str,

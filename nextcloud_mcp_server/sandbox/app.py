@@ -34,8 +34,8 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 
 DEFAULT_APPS = frozenset(
     {
-        "files", "notes", "dav", "files_trashbin", "files_versions", "systemtags", "comments", "oauth2",
-        "deck", "tables", "cookbook",
+        "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
+        "oauth2", "deck", "tables", "cookbook",
     }
 )  # fmt: skip
 

@@ -177,8 +177,10 @@ class DavEndpoint:
         return app in self._context.apps
 
     def _place(self, user: User, base: str) -> Place:
-        tags = self._context.state.tags
-        return Place(user.files, user.display_name, base, self._principal(user), tags)
+        state = self._context.state
+        return Place(
+            user.files, user.display_name, base, self._principal(user), tags=state.tags, shares=state.shares
+        )
 
     def _principal(self, user: User) -> str:
         return escape_href(f"{self._base}/principals/users/{user.uid}/")

@@ -12,12 +12,16 @@ from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
 from nextcloud_mcp_server.sandbox.ocs_app import OcsApp, OcsCall, read_fields
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply, ocs_reply, php_json
+from nextcloud_mcp_server.sandbox.shares import answer_shares
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 from nextcloud_mcp_server.sandbox.unified_search import answer_search
 
 #: The apps by what their addresses begin with.
-_APPS: dict[str, OcsApp] = {"search/providers": answer_search}
+_APPS: dict[str, OcsApp] = {
+    "search/providers": answer_search,
+    "apps/files_sharing/api/v1": answer_shares,
+}
 
 Handler = Callable[[Request, Identity], Response]
 

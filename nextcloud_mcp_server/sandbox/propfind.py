@@ -17,6 +17,7 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
 )
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.node import Node, Tag
+from nextcloud_mcp_server.sandbox.state import Share
 
 Value = str | Markup | None
 
@@ -40,6 +41,7 @@ class Place:
     base: str
     principal: str
     tags: Mapping[int, Tag] = field(default_factory=dict[int, Tag])
+    shares: Sequence[Share] = ()
 
     def href(self, node: Node) -> str:
         """Build the escaped href; folders end in a slash."""
@@ -198,6 +200,22 @@ def _tags(place: Place, node: Node) -> Value:
     return Markup("".join(element(f"{{{NC}}}system-tag", name) for name in names)) or None
 
 
+def _share_types(place: Place, node: Node) -> Value:
+    kinds = sorted({share.kind for share in place.shares if share.node is node})
+    return Markup("".join(element(f"{{{OC}}}share-type", str(kind)) for kind in kinds)) or None
+
+
+def _sharees(place: Place, node: Node) -> Value:
+    written = [
+        element(f"{{{NC}}}id", share.receiver)
+        + element(f"{{{NC}}}display-name", share.receiver)
+        + element(f"{{{NC}}}type", str(share.kind))
+        for share in place.shares
+        if share.node is node and share.receiver is not None
+    ]
+    return Markup("".join(element(f"{{{NC}}}sharee", Markup(one)) for one in written)) or None
+
+
 def _display_name(place: Place, node: Node) -> Value:
     return node.name if node.parent is not None else place.tree.owner
 
@@ -225,7 +243,7 @@ _READERS: dict[str, Callable[[Place, Node], Value]] = {
     f"{{{OC}}}comments-unread": lambda _, __: "0",
     f"{{{OC}}}owner-id": lambda place, _: place.tree.owner,
     f"{{{OC}}}owner-display-name": lambda place, _: place.display_name,
-    f"{{{OC}}}share-types": lambda _, __: None,
+    f"{{{OC}}}share-types": _share_types,
     f"{{{OC}}}checksums": _checksums,
     f"{{{OC}}}tags": lambda _, __: None,
     f"{{{NC}}}has-preview": lambda _, node: (
@@ -236,6 +254,6 @@ _READERS: dict[str, Callable[[Place, Node], Value]] = {
     f"{{{NC}}}contained-file-count": _of_folder(lambda _, node: _count(node, folders=False)),
     f"{{{NC}}}creation_time": lambda _, node: node.extra.get(f"{{{NC}}}creation_time", "0"),
     f"{{{NC}}}upload_time": _of_file(lambda node: str(node.uploaded_at)),
-    f"{{{NC}}}sharees": lambda _, __: None,
+    f"{{{NC}}}sharees": _sharees,
     f"{{{NC}}}system-tags": _tags,
 }

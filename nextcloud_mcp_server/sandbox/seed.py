@@ -9,7 +9,7 @@ from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.paper import pdf
 from nextcloud_mcp_server.sandbox.previews import PIXEL
-from nextcloud_mcp_server.sandbox.state import State, User
+from nextcloud_mcp_server.sandbox.state import Share, State, User
 
 _DAY_SECONDS = 86_400
 
@@ -144,12 +144,20 @@ def seed(state: State) -> None:
         _add_file(alice, path, PIXEL)
     _add_file(alice, "Documents/Contracts/Lease.pdf", pdf(_ALICE_LEASE))
     _add_labels(state, alice)
+    _add_share(state, bob, alice)
     _add_contacts(state, alice)
     _add_board(state)
     seed_calendars(state)
     _add_table(state)
     for recipe in _ALICE_RECIPES:
         cookbook.store(alice.files, recipe, state.clock(), made=True)
+
+
+def _add_share(state: State, owner: User, receiver: User) -> None:
+    """Let one person share a file with another."""
+    node = owner.files.get("/Documents/Office move.md")
+    now = int(state.clock().timestamp())
+    state.shares.append(Share(state.next_share_id(), 0, owner.uid, node, receiver.uid, 1, now))
 
 
 def _add_labels(state: State, user: User) -> None:

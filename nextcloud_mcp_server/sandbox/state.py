@@ -5,13 +5,13 @@ import secrets
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
-from nextcloud_mcp_server.sandbox.node import Tag
+from nextcloud_mcp_server.sandbox.node import Node, Tag
 from nextcloud_mcp_server.sandbox.table_store import TableStore
 
 Clock = Callable[[], datetime]
@@ -141,6 +141,26 @@ class LoginFlow:
 
 
 @dataclass(slots=True)
+class Share:
+    """Something that its owner shares with a person (0), a group (1) or whoever has a link (3)."""
+
+    id: int
+    kind: int
+    owner: str
+    node: Node
+    receiver: str | None
+    permissions: int
+    shared_at: int
+    token: str | None = None
+    note: str = ""
+    label: str = ""
+    expires: date | None = None
+    password: str | None = None
+    # Members of the group who let go of it.
+    left_by: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True)
 class Session:
     """A browser session or the one that every API answer opens by its cookies.
 
@@ -177,6 +197,7 @@ class State:
     check_bearer: Callable[[str], str | None] | None = None
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
+    shares: list[Share] = field(default_factory=list[Share])
     tags_by_admins_only: bool = False
     deck: DeckStore = field(default_factory=DeckStore)
     tables: TableStore = field(default_factory=TableStore)
@@ -188,12 +209,17 @@ class State:
     # None accepts every Host; otherwise an unknown one gets 400.
     trusted_domains: frozenset[str] | None = None
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(101), repr=False)
+    _shares: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _comments: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _rows: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def next_file_id(self) -> int:
         """Hand out the next id; it is unique over all people."""
         return next(self._ids)
+
+    def next_share_id(self) -> int:
+        """Hand out the next id of a share."""
+        return next(self._shares)
 
     def next_comment_id(self) -> int:
         """Hand out the next id of a comment."""

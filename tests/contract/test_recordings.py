@@ -1,6 +1,14 @@
 import pytest
 
-from tests.contract import account_table, contacts_table, deck_table, oauth_table, search_table, webdav_table
+from tests.contract import (
+    account_table,
+    contacts_table,
+    deck_table,
+    oauth_table,
+    search_table,
+    shares_table,
+    webdav_table,
+)
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.calendar_table import CALENDARS
 from tests.contract.compare import Comparison
@@ -14,19 +22,21 @@ from tests.contract.recording import all_names, load
 from tests.contract.replay import Session, Table
 from tests.contract.search_table import UNIFIED_SEARCH
 from tests.contract.server import Server
+from tests.contract.shares_table import SHARES
 from tests.contract.steps import clean, learn_names
 from tests.contract.tables_table import TABLES
 from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
-    **WEBDAV, **LABELS, **UNIFIED_SEARCH, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK, **CALENDARS,
-    **TABLES, **COOKBOOK,
+    **WEBDAV, **LABELS, **UNIFIED_SEARCH, **SHARES, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK,
+    **CALENDARS, **TABLES, **COOKBOOK,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
     **account_table.NOT_REPLAYED,
     **oauth_table.NOT_REPLAYED,
     **search_table.NOT_REPLAYED,
+    **shares_table.NOT_REPLAYED,
     **contacts_table.NOT_REPLAYED,
     **deck_table.NOT_REPLAYED,
 }
