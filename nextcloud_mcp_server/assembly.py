@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
-from mcp.server.subscriptions import InMemorySubscriptionBus
 
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.core import Core, LazyCore
+from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability, unlimited
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
@@ -76,7 +76,7 @@ def select(settings: Settings) -> list[ToolSpec]:
 def assemble(settings: Settings, front: Front) -> Parts:
     """Put the parts of a server together; nothing is opened yet."""
     specs, caller = select(settings), front.caller
-    bus = InMemorySubscriptionBus()
+    audience = Audience(lambda ctx: caller(ctx).principal)
 
     def open_() -> AbstractAsyncContextManager[Core]:
         return front.open_core(pending)
@@ -91,9 +91,7 @@ def assemble(settings: Settings, front: Front) -> Parts:
 
     lazy = LazyCore(open_)
     pending = Pending(finished)
-    availability = Availability(
-        server.facts(specs), lambda ctx: caller(ctx).principal, bus, scopes=front.token_scopes
-    )
+    availability = Availability(server.facts(specs), audience, scopes=front.token_scopes)
     state = State(
         core=lazy.get,
         caller=caller,
@@ -106,9 +104,7 @@ def assemble(settings: Settings, front: Front) -> Parts:
         computer=Computer(settings.local_folder),
     )
     track = Track(own_visit, pending, timeout_seconds=settings.elicitation_timeout_seconds)
-    mcp = server.create(
-        specs, state, track, bus=bus, state_keys=lambda: cores.keys(settings).derive("request-state")
-    )
+    mcp = server.create(specs, state, track, state_keys=lambda: cores.keys(settings).derive("request-state"))
     return Parts(mcp, state, lazy, pending, availability)
 
 

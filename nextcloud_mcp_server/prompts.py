@@ -25,6 +25,7 @@ from mcp_types import (
 
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
+from nextcloud_mcp_server.toolsets import TOOLSETS
 
 Ctx = ServerRequestContext[Any, Any]
 
@@ -154,7 +155,7 @@ class Prompts:
 
 def _facts(starter: Starter) -> Facts:
     """A prompt only names tools: whoever may not call them is told so then."""
-    return Facts(toolset=starter.toolset, app=None, read_only=True, always=False)
+    return Facts(toolset=starter.toolset, app=TOOLSETS[starter.toolset].app, read_only=True, always=False)
 
 
 def _listed(starter: Starter) -> Prompt:

@@ -9,7 +9,7 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
-from mcp.server.subscriptions import SubscriptionBus
+from mcp_types import SubscriptionsListenRequestParams
 
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import ConfigurationError
@@ -134,11 +134,14 @@ class Server(MCPServer[Any]):
     """The SDK's server, with our stdout, and with resources and prompts of each person."""
 
     def offer(self, specs: Sequence[ToolSpec], state: State) -> None:
-        """Answer what is asked about resources and prompts."""
+        """Answer what is asked about resources and prompts, and let streams hear of changes."""
         resources = Resources(kinds(specs), state, self)
         resources.install(self._lowlevel_server)
         toolsets = {spec.toolset for spec in specs}
         Prompts(sorted(toolsets), state.availability, resources).install(self._lowlevel_server)
+        self._lowlevel_server.add_request_handler(
+            "subscriptions/listen", SubscriptionsListenRequestParams, state.availability.audience.stream
+        )
 
     async def run_stdio_async(self) -> None:
         """Serve one client over stdin and stdout."""
@@ -153,7 +156,6 @@ def create(
     state: State,
     track: Track,
     *,
-    bus: SubscriptionBus,
     state_keys: Callable[[], Sequence[bytes]],
 ) -> MCPServer[Any]:
     """Put the server together."""
@@ -165,7 +167,8 @@ def create(
         tools=[GuardedTool.build(spec, state) for spec in specs],
         extensions=[track],
         middleware=[state.availability.middleware],
-        subscriptions=bus,
+        # The SDK's own would tell everybody of everybody's changes.
+        subscriptions=False,
         request_state_security=RequestStateSecurity(
             codec=LazyCodec(state_keys), bind_principal=lambda ctx: _principal(state.caller(ctx))
         ),

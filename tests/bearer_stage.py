@@ -7,7 +7,6 @@ from json import loads
 from typing import Any
 
 import httpx2
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import SecretStr
 from starlette.applications import Starlette
@@ -22,6 +21,7 @@ from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.core import Core
 from nextcloud_mcp_server.demo.wire_client import Message, StatelessClient
+from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
@@ -153,7 +153,6 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         clock=stage.clock,
     )
     specs = server.select(("notes", "files"), exclude=(), read_only=False)
-    bus = InMemorySubscriptionBus()
 
     async def woken(elicitation_id: str) -> None:
         await pending.finish(elicitation_id)
@@ -190,7 +189,7 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         pending=pending,
         notices=Notices(pending),
         availability=Availability(
-            server.facts(specs), lambda ctx: caller_of(ctx).principal, bus, scopes=scopes_of
+            server.facts(specs), Audience(lambda ctx: caller_of(ctx).principal), scopes=scopes_of
         ),
         dialect="auto",
         hold_seconds=0.05,
@@ -200,7 +199,7 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         pending,
         timeout_seconds=0.05,
     )
-    mcp = server.create(specs, state, track, bus=bus, state_keys=lambda: [b"k" * 32])
+    mcp = server.create(specs, state, track, state_keys=lambda: [b"k" * 32])
     resource = Resource(RESOURCE, (ISSUER,), asked(SCOPES))
     routes = mcp.streamable_http_app(
         streamable_http_path="/mcp",

@@ -3,24 +3,28 @@
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 from pydantic import Field, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.etag import of, quote
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
     """Version and apps, such as "notes" or "files"; `notes_api_versions` such as ("0.2", "1.3", "1.4").
 
-    `timezone` is where the person is, such as "Europe/Berlin"; empty before Nextcloud 31.
+    `timezone` is where the person is, such as "Europe/Berlin"; empty before Nextcloud 31. With `etag`
+    it can be asked whether all this is still so.
     """
 
     version: str
     apps: frozenset[str]
     notes_api_versions: tuple[str, ...] = ()
     timezone: str = ""
+    etag: str | None = None
 
 
 class _Version(Answer):
@@ -50,6 +54,7 @@ class _Data(Answer):
     capabilities: dict[str, Any]
 
 
+_NOT_MODIFIED = 304
 _DATA = TypeAdapter(ocs.Envelope[_Data])
 
 
@@ -65,23 +70,37 @@ class CapabilitiesClient:
         Raises:
             CredentialRejected: The anonymous set came back: Nextcloud did not take the credential.
         """
-        data, response = await ocs.get(self._http, "/cloud/capabilities", _DATA)
-        if "core" not in data.capabilities and "X-User-Id" not in response.headers:
-            raise errors.CredentialRejected(
-                "Nextcloud no longer accepts the access that was granted. "
-                "Call request_nextcloud_access to ask for it again."
-            )
-        notes = data.capabilities.get("notes")
-        versions = _Notes.model_validate(notes).api_version if isinstance(notes, dict) else []
-        files = data.capabilities.get("files")
-        told = _Files.model_validate(files) if isinstance(files, dict) else _Files()
-        apps = frozenset(data.capabilities) | ({"files_versions"} if told.versioning else set[str]())
-        return ServerCapabilities(
-            version=data.version.string,
-            apps=apps,
-            notes_api_versions=tuple(versions),
-            timezone=_timezone(data.capabilities.get("core")),
+        return _read(await self._ask({}))
+
+    async def changed(self, etag: str | None) -> ServerCapabilities | None:
+        """Fetch version and apps if they are others than those with this etag; raises as `get`."""
+        response = await self._ask({} if etag is None else {"If-None-Match": quote(etag)})
+        return None if response.status_code == _NOT_MODIFIED else _read(response)
+
+    async def _ask(self, headers: dict[str, str]) -> httpx2.Response:
+        path, params = "/ocs/v2.php/cloud/capabilities", {"format": "json"}
+        return await self._http.request("GET", path, params=params, headers=headers)
+
+
+def _read(response: httpx2.Response) -> ServerCapabilities:
+    data = decoded(response, _DATA).ocs.data
+    if "core" not in data.capabilities and "X-User-Id" not in response.headers:
+        raise errors.CredentialRejected(
+            "Nextcloud no longer accepts the access that was granted. "
+            "Call request_nextcloud_access to ask for it again."
         )
+    notes = data.capabilities.get("notes")
+    versions = _Notes.model_validate(notes).api_version if isinstance(notes, dict) else []
+    files = data.capabilities.get("files")
+    told = _Files.model_validate(files) if isinstance(files, dict) else _Files()
+    apps = frozenset(data.capabilities) | ({"files_versions"} if told.versioning else set[str]())
+    return ServerCapabilities(
+        version=data.version.string,
+        apps=apps,
+        notes_api_versions=tuple(versions),
+        timezone=_timezone(data.capabilities.get("core")),
+        etag=of(response.headers),
+    )
 
 
 def _timezone(core: object) -> str:

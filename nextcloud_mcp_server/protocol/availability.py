@@ -4,32 +4,62 @@ What is not known yet is shown: hiding a tool because nobody has asked would hid
 """
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import ToolsListChanged
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp_types import INVALID_PARAMS
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
 from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.audience import Audience
 
 logger = logging.getLogger(__name__)
 
-REFRESH_SECONDS = 3600.0
+#: Whoever works is asked about again after this time; with an etag that is one small request.
+REFRESH_SECONDS = 900.0
+
+#: What was learned of somebody who has not come back is forgotten.
+KEPT_SECONDS = 86_400.0
+
+#: Nobody is told that an app is missing on older knowledge than this.
+RECHECK_SECONDS = 30.0
+
+#: People of whom something is known at most; whoever was learned of longest ago is forgotten first.
+MAX_PEOPLE = 10_000
+
+#: Questions under way at once.
+_AT_ONCE = 8
 
 TOOLSETS_HEADER = "x-mcp-toolsets"
 READ_ONLY_HEADER = "x-mcp-readonly"
 
-#: Sessions told of a change at most; the oldest are forgotten first.
-MAX_SESSIONS = 1000
+#: The lists that depend on what a Nextcloud has.
+_LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 
-FetchApps = Callable[[], Awaitable[frozenset[str]]]
+
+@dataclass(frozen=True, slots=True)
+class Apps:
+    """The apps of a person's Nextcloud, and the etag with which to ask whether they are still the same."""
+
+    names: frozenset[str]
+    etag: str | None = None
+
+
+#: Asks for the apps; given an etag it answers None when they are still those.
+FetchApps = Callable[[str | None], Awaitable[Apps | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    at: float
+    missing: frozenset[str]
+    etag: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +88,64 @@ class Availability:
     def __init__(
         self,
         tools: Mapping[str, Facts],
-        owner: Callable[[ServerRequestContext[Any, Any]], Hashable],
-        bus: SubscriptionBus,
+        audience: Audience,
         *,
         scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited,
         monotonic: Callable[[], float] = anyio.current_time,
+        max_people: int = MAX_PEOPLE,
     ) -> None:
         self._tools = tools
-        self._owner = owner
-        self._bus = bus
+        self.audience = audience
         self._scopes = scopes
         self._monotonic = monotonic
-        self._known: dict[Hashable, tuple[float, frozenset[str]]] = {}
+        self._max_people = max_people
+        self._needed = frozenset({each.app for each in tools.values() if each.app is not None})
+        self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, FetchApps] = {}
+        self._asking: dict[Hashable, anyio.Event] = {}
         self._work = anyio.Event()
-        self._sessions: dict[str, tuple[Hashable, ServerSession]] = {}
 
     def learn(self, owner: Hashable, fetch: FetchApps) -> None:
         """Ask for a person's apps in the background, if that is not known or was asked long ago."""
-        known = self._known.get(owner)
-        if owner not in self._asked and (known is None or known[0] < self._monotonic()):
+        if owner not in self._asked and self._age(owner) > REFRESH_SECONDS:
             self._asked[owner] = fetch
             self._work.set()
+
+    async def ask(self, owner: Hashable, fetch: FetchApps, *, older_seconds: float = RECHECK_SECONDS) -> None:
+        """Ask for a person's apps now, unless that was done just now or is under way.
+
+        A Nextcloud that cannot be asked leaves what is known as it is.
+        """
+        if self._age(owner) <= older_seconds:
+            return
+        if owner in self._asking:
+            await self._asking[owner].wait()
+            return
+        done = self._asking[owner] = anyio.Event()
+        try:
+            known = self._known.get(owner)
+            await self.heard(owner, await fetch(known.etag if known else None))
+        except NextcloudMcpError as error:
+            logger.info("the apps of a Nextcloud are not known yet: %s", error)
+        finally:
+            del self._asking[owner]
+            done.set()
+
+    async def heard(self, owner: Hashable, apps: Apps | None) -> None:
+        """Keep what a person's Nextcloud has, and tell their clients what that changes; None: still the same."""
+        before, now = self._known.pop(owner, None), self._monotonic()
+        missing = before.missing if before else frozenset[str]()
+        if apps is None:
+            self._known[owner] = _Known(now, missing, before.etag if before else None)
+            return
+        found = self._known[owner] = _Known(now, self._needed - apps.names, apps.etag)
+        while len(self._known) > self._max_people:
+            self._known.popitem(last=False)
+        if found.missing != missing:
+            await self.audience.tell(owner, ToolsListChanged(), PromptsListChanged(), ResourcesListChanged())
+        elif before is None:
+            # Before somebody is connected there is nothing to list.
+            await self.audience.tell(owner, ResourcesListChanged())
 
     def app_of(self, tool: str) -> str | None:
         """Name the app that must be installed for a tool."""
@@ -87,33 +153,30 @@ class Availability:
 
     def lacks(self, owner: Hashable, app: str | None) -> bool:
         """Tell whether the person's Nextcloud is known to have no such app."""
-        _, apps = self._known.get(owner, (0.0, None))
-        return app is not None and apps is not None and app not in apps
+        return self._age(owner) <= KEPT_SECONDS and app in self._known[owner].missing
 
     async def run(self) -> None:
         """Fetch what was asked for; runs as long as the server."""
-        while True:
-            await self._work.wait()
-            self._work = anyio.Event()
-            for owner, fetch in list(self._asked.items()):
-                try:
-                    apps = await fetch()
-                except NextcloudMcpError as error:
-                    logger.info("the apps of a Nextcloud are not known yet: %s", error)
-                    apps = None
-                del self._asked[owner]
-                if apps is not None:
-                    await self._learned(owner, apps)
+        limit = anyio.CapacityLimiter(_AT_ONCE)
 
-    async def _learned(self, owner: Hashable, apps: frozenset[str]) -> None:
-        before = self._hidden(owner)
-        self._known[owner] = (self._monotonic() + REFRESH_SECONDS, apps)
-        if before == self._hidden(owner):
-            return
-        for listener, session in list(self._sessions.values()):
-            if listener == owner:
-                await session.send_tool_list_changed()
-        await self._bus.publish(ToolsListChanged())
+        async def one(owner: Hashable, fetch: FetchApps) -> None:
+            async with limit:
+                try:
+                    await self.ask(owner, fetch)
+                except Exception:  # a supervisor: one strange answer must not end it for everybody
+                    logger.exception("the apps of a Nextcloud could not be learned")
+
+        async with anyio.create_task_group() as group:
+            while True:
+                await self._work.wait()
+                self._work = anyio.Event()
+                asked, self._asked = self._asked, {}
+                for owner, fetch in asked.items():
+                    group.start_soon(one, owner, fetch)
+
+    def _age(self, owner: Hashable) -> float:
+        known = self._known.get(owner)
+        return float("inf") if known is None else self._monotonic() - known.at
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Filter the list, refuse what it does not show, and advertise elicitation."""
@@ -127,31 +190,20 @@ class Availability:
         result = await call_next(ctx)
         if not isinstance(result, dict):
             return result
+        if ctx.method in _LISTS:
+            self.audience.join(ctx)
         if ctx.method == "tools/list":
-            self._remember(ctx)
             tools = cast("list[dict[str, Any]]", result["tools"])
             shown = [tool for tool in tools if self.shows(ctx, self._tools[tool["name"]])]
             return {**result, "tools": shown}
         return wire.advertise(ctx.method, result)
-
-    def _remember(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        key = wire.session_key(ctx)
-        if key is None:
-            return
-        self._sessions.pop(key, None)
-        self._sessions[key] = (self._owner(ctx), ctx.session)
-        while len(self._sessions) > MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
-
-    def _hidden(self, owner: Hashable) -> set[str]:
-        return {name for name, tool in self._tools.items() if self.lacks(owner, tool.app)}
 
     def shows(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
         """Tell whether whoever asks may see something: token, headers and what their Nextcloud has."""
         return (
             self._permitted(ctx, facts)
             and self._wanted(ctx, facts)
-            and not self.lacks(self._owner(ctx), facts.app)
+            and not self.lacks(self.audience.owner(ctx), facts.app)
         )
 
     def _permitted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -105,6 +106,12 @@ def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
     return "stdio" if headers is None else headers.get("mcp-session-id")
 
 
+def connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
+    """Find the connection of a request, on which it is told of what happens later, and which knows its end."""
+    # The SDK hands handlers a session for each request alone, which would keep the whole request.
+    return ctx.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
 def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
     """Tell what the client calls itself: a label, proof of nothing."""
     params = ctx.session.client_params
@@ -167,17 +174,18 @@ def text(need: ElicitationRequired) -> CallToolResult:
 
 
 def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Add `elicitation.url`, our extension and the tools' list changes to what the server says it can do.
+    """Add `elicitation.url`, our extension and the lists' changes to what the server says it can do.
 
-    The SDK leaves all three out of an initialize result: the first is a client capability in the
-    released specifications, the second belongs to 2026-07-28, and it does not know of the third.
+    The SDK leaves all of them out of an initialize result: the first is a client capability in the
+    released specifications, the second belongs to 2026-07-28, and it does not know of the others.
     Draft clients look for the first two there.
     """
     if method not in ("initialize", "server/discover"):
         return result
     capabilities: dict[str, Any] = dict(result.get("capabilities") or {})
     capabilities["elicitation"] = {"url": {}}
-    capabilities["tools"] = {**(capabilities.get("tools") or {}), "listChanged": True}
+    for listed in ("tools", "prompts", "resources"):
+        capabilities[listed] = {**(capabilities.get(listed) or {}), "listChanged": True}
     capabilities["extensions"] = {**(capabilities.get("extensions") or {}), EXTENSION_ID: {}}
     return {**result, "capabilities": capabilities}
 

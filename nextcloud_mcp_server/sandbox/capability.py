@@ -93,7 +93,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         "tables": {"enabled": True, "version": "1.0.9", "apiVersions": ["1.0", "2.0", "2.1"]},
         "deck": {"version": "1.16.7", "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
     }
-    return {app: described[app] for app in described if app in context.apps}
+    return {app: described[app] for app in described if app in context.apps - user.denied_apps}
 
 
 def _theming(base: str) -> dict[str, object]:

@@ -63,6 +63,8 @@ class User:
     quota_bytes: int | None = None
     groups: tuple[str, ...] = ()
     admin: bool = False
+    # Apps that only groups may use in which this person is not.
+    denied_apps: frozenset[str] = frozenset()
     notes_path: str = "Notes"
     notes_suffix: str = ".md"
     notes_mode: str = "rich"

@@ -17,6 +17,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
 from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.availability import Apps
 from nextcloud_mcp_server.tools.state import Core, State
 
 
@@ -38,12 +39,15 @@ class Access:
     async def server(self) -> ServerCapabilities | None:
         """Ask the person's Nextcloud what it has; None when it cannot be asked right now."""
         opened = await self.open(frozenset())
+        found = None
         with suppress(NextcloudError):
             try:
-                return await opened.account.capabilities.get()
+                found = await opened.account.capabilities.get()
             except CredentialRejected:
                 await self.core.accounts.reject(self.caller, opened)
-        return None
+        if found is not None:
+            await self.state.availability.heard(self.caller.principal, Apps(found.apps, found.etag))
+        return found
 
     async def connection(self) -> Connection:
         """Tell where the caller stands."""

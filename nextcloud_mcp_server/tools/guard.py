@@ -25,6 +25,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.availability import Apps, FetchApps
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.state import Core, State
 
@@ -128,14 +129,16 @@ class Guard:
             ElicitationRequired: The person has to allow it first.
         """
         opened = await call.core.accounts.open(call.caller, job.scopes)
-        self._refuse_missing_app(call, job.app)
+        if self._state.availability.lacks(call.caller.principal, job.app):
+            await self._refuse_missing_app(call, opened, job.app)
         try:
             value, opened = await self._attempt(call, opened, job)
         except NotFound:
-            # Perhaps because the app is not there.
-            self._learn_apps(call, opened)
+            # Perhaps because the app is not there, or not any more.
+            await self._refuse_missing_app(call, opened, job.app)
             raise
-        self._learn_apps(call, opened)
+        # Once Nextcloud took the credential: a second refusal would count against us.
+        self._state.availability.learn(call.caller.principal, self._ask_apps(call, opened))
         return value
 
     async def _after_visit(self, call: Call, told: str, execute: Callable[[], Awaitable[T]]) -> T | Asked:
@@ -189,21 +192,26 @@ class Guard:
             )
         return value
 
-    def _learn_apps(self, call: Call, opened: Opened) -> None:
-        """Ask for the apps, once Nextcloud took the credential: a second refusal would count against us."""
-
-        async def fetch() -> frozenset[str]:
+    def _ask_apps(self, call: Call, opened: Opened) -> FetchApps:
+        async def fetch(etag: str | None) -> Apps | None:
             try:
-                return (await opened.account.capabilities.get()).apps
+                found = await opened.account.capabilities.changed(etag)
             except CredentialRejected:
                 await call.core.accounts.reject(call.caller, opened)
                 raise
+            return found and Apps(found.apps, found.etag)
 
-        self._state.availability.learn(call.caller.principal, fetch)
+        return fetch
 
-    def _refuse_missing_app(self, call: Call, app: str | None) -> None:
-        if self._state.availability.lacks(call.caller.principal, app):
-            raise NotFound(f"This Nextcloud does not have the app '{app}'; its administrator can install it.")
+    async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:
+        """Say that an app is missing, if it still is: it may have been installed this minute."""
+        availability, person = self._state.availability, call.caller.principal
+        await availability.ask(person, self._ask_apps(call, opened))
+        if availability.lacks(person, app):
+            raise NotFound(
+                f"This Nextcloud does not have the app '{app}', or not for this person; its administrator can "
+                "install it or allow it to them. Do not retry before that."
+            )
 
     def _tell(self, need: ElicitationRequired, call: Call) -> Asked:
         self._state.notices.tell(

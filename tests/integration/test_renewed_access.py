@@ -9,7 +9,6 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server import server
@@ -19,6 +18,7 @@ from nextcloud_mcp_server.auth.exchange import RETRY
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
@@ -69,7 +69,7 @@ def state_of(office: Office, replica: Replica) -> State:
 
     pending = Pending(finished)
     facts = server.facts(specs())
-    availability = Availability(facts, lambda _: caller().principal, InMemorySubscriptionBus())
+    availability = Availability(facts, Audience(lambda _: caller().principal))
     return State(
         core=core,
         caller=lambda _: caller(),

@@ -13,9 +13,12 @@ NOTES = {"api_version": ["0.2", "1.3", "1.4"], "version": "5.0.2", "notes_path":
 
 
 def client(capabilities: dict[str, Any], *, uid: str | None = "alice") -> CapabilitiesClient:
-    def answer(_: httpx2.Request) -> httpx2.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         body = {"ocs": {"meta": {}, "data": {"version": VERSION, "capabilities": capabilities}}}
-        return httpx2.Response(200, headers={"X-User-Id": uid} if uid else {}, json=body)
+        headers = {"ETag": '"e1"', **({"X-User-Id": uid} if uid else {})}
+        if request.headers.get("If-None-Match") == '"e1"':
+            return httpx2.Response(304, headers=headers)
+        return httpx2.Response(200, headers=headers, json=body)
 
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
     return CapabilitiesClient(NextcloudHttp(pool, NextcloudUrl.parse("https://h"), uid="alice"))
@@ -27,6 +30,19 @@ async def test_version_apps_and_notes_api_versions_are_read() -> None:
     assert found.version == "32.0.1"
     assert found.apps == {"core", "files", "notes"}
     assert found.notes_api_versions == ("0.2", "1.3", "1.4")
+
+
+async def test_with_the_etag_only_a_change_is_answered() -> None:
+    asked = client({"core": {}, "notes": NOTES})
+
+    first = await asked.changed(None)
+    again = await asked.changed("e1")
+    other = await asked.changed("e0")
+
+    assert first is not None
+    assert first.etag == "e1"
+    assert again is None
+    assert other == first
 
 
 @pytest.mark.parametrize("notes", [[], {}])

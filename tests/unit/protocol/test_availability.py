@@ -6,12 +6,12 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 from mcp.server.context import HandlerResult, ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 
 from nextcloud_mcp_server.errors import Unreachable
 from nextcloud_mcp_server.protocol import availability as module
-from nextcloud_mcp_server.protocol.availability import Availability, Facts
+from nextcloud_mcp_server.protocol.audience import Audience
+from nextcloud_mcp_server.protocol.availability import Apps, Availability, Facts
 from tests.sdk_request import Channel, request
 
 TOOLS = {
@@ -37,7 +37,7 @@ async def group() -> AsyncGenerator[TaskGroup]:
 
 
 def made(time: Time | None = None) -> Availability:
-    return Availability(TOOLS, lambda _: "alice", InMemorySubscriptionBus(), monotonic=time or Time())
+    return Availability(TOOLS, Audience(lambda _: "alice"), monotonic=time or Time())
 
 
 async def everything(ctx: ServerRequestContext[Any, Any]) -> HandlerResult:
@@ -56,17 +56,24 @@ async def shown(
 async def learn(availability: Availability, apps: frozenset[str] | None) -> None:
     done = anyio.Event()
 
-    async def fetch() -> frozenset[str]:
+    async def fetch(_: str | None) -> Apps:
         done.set()
         if apps is None:
             raise Unreachable("Nothing answers.")
-        return apps
+        return Apps(apps)
 
     availability.learn("alice", fetch)
     with anyio.fail_after(60):
         await done.wait()
-    await anyio.lowlevel.checkpoint()
-    await anyio.lowlevel.checkpoint()
+    await anyio.wait_all_tasks_blocked()
+
+
+def methods(channel: Channel) -> list[str]:
+    return [method.removeprefix("notifications/") for method, _ in channel.sent]
+
+
+async def unasked(_: str | None) -> Apps:
+    raise NotImplementedError
 
 
 @pytest.mark.parametrize(
@@ -113,8 +120,8 @@ SCOPED = {
 async def test_the_token_decides_about_the_list_and_the_call_alike(
     scopes: frozenset[str] | None, names: set[str]
 ) -> None:
-    bus = InMemorySubscriptionBus()
-    availability = Availability(SCOPED, lambda _: "alice", bus, scopes=lambda _: scopes, monotonic=Time())
+    audience = Audience(lambda _: "alice")
+    availability = Availability(SCOPED, audience, scopes=lambda _: scopes, monotonic=Time())
     refused: set[str] = set()
     for name in SCOPED:
         try:
@@ -144,17 +151,17 @@ async def test_the_tools_of_a_missing_app_vanish_and_their_owner_is_told_once(gr
     assert await shown(availability, {}) == {"connect", "read_file"}
     assert availability.lacks("alice", availability.app_of("read_note"))
     assert not availability.lacks("bob", "notes")
-    assert [method for method, _ in channel.sent] == ["notifications/tools/list_changed"]
+    assert methods(channel) == ["tools/list_changed", "prompts/list_changed", "resources/list_changed"]
 
 
-async def test_nobody_is_told_when_nothing_changes(group: TaskGroup) -> None:
+async def test_when_the_tools_stay_the_same_only_what_there_is_to_read_is_new(group: TaskGroup) -> None:
     availability, channel = made(), Channel()
     group.start_soon(availability.run)
     await shown(availability, {}, channel)
 
     await learn(availability, frozenset({"files", "notes"}))
 
-    assert channel.sent == []
+    assert methods(channel) == ["resources/list_changed"]
 
 
 async def test_a_nextcloud_that_cannot_be_asked_hides_nothing_and_is_asked_again(group: TaskGroup) -> None:
@@ -168,48 +175,72 @@ async def test_a_nextcloud_that_cannot_be_asked_hides_nothing_and_is_asked_again
     assert await shown(availability, {}) == {"connect", "read_file"}
 
 
-async def test_apps_are_asked_for_again_after_an_hour_only(group: TaskGroup) -> None:
-    time = Time()
+async def test_an_answer_that_breaks_the_question_is_logged_and_others_are_still_learned(
+    group: TaskGroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    availability = made()
+    group.start_soon(availability.run)
+
+    async def broken(_: str | None) -> Apps:
+        raise ValueError("surprise")
+
+    availability.learn("bob", broken)
+    await learn(availability, frozenset())
+
+    assert "could not be learned" in caplog.text
+    assert availability.lacks("alice", "notes")
+
+
+async def test_apps_are_asked_for_again_after_a_while_only_and_with_the_etag(group: TaskGroup) -> None:
+    time, etags = Time(), list[str | None]()
     availability = made(time)
     group.start_soon(availability.run)
-    await learn(availability, frozenset({"notes"}))
 
-    async def unasked() -> frozenset[str]:
-        raise NotImplementedError
+    async def same(etag: str | None) -> Apps | None:
+        etags.append(etag)
+        return Apps(frozenset(), "e1") if etag is None else None
 
+    await availability.ask("alice", same)
     availability.learn("alice", unasked)
+    await availability.ask("alice", unasked)
     time.now += module.REFRESH_SECONDS + 1
-    await learn(availability, frozenset())
+    availability.learn("alice", same)
+    availability.learn("alice", unasked)
+    await anyio.wait_all_tasks_blocked()
 
-    assert availability.lacks("alice", availability.app_of("read_note"))
-
-
-async def test_of_too_many_sessions_the_oldest_are_forgotten(group: TaskGroup) -> None:
-    availability, first = made(), Channel()
-    group.start_soon(availability.run)
-    await availability.middleware(request(method="tools/list", session="s", channel=first), everything)
-    for number in range(module.MAX_SESSIONS):
-        await availability.middleware(request(method="tools/list", session=f"s{number}"), everything)
-    await availability.middleware(
-        request(method="tools/list", version="2026-07-28", session="modern"), everything
-    )
-
-    await learn(availability, frozenset())
-
-    assert first.sent == []
+    assert etags == [None, "e1"]
+    assert availability.lacks("alice", "notes")
 
 
-async def test_another_persons_session_is_not_told(group: TaskGroup) -> None:
-    def owner(ctx: ServerRequestContext[Any, Any]) -> str:
-        return ctx.request.headers["owner"] if ctx.request else ""
+async def test_calls_that_come_together_ask_once() -> None:
+    availability, gate, asked = made(), anyio.Event(), list[str | None]()
 
-    availability = Availability(TOOLS, owner, InMemorySubscriptionBus(), monotonic=Time())
-    bobs = Channel()
-    group.start_soon(availability.run)
-    ctx = request(method="tools/list", session="b", headers={"owner": "bob"}, channel=bobs)
-    await availability.middleware(ctx, everything)
+    async def slow(etag: str | None) -> Apps:
+        asked.append(etag)
+        await gate.wait()
+        return Apps(frozenset())
 
-    await learn(availability, frozenset({"files"}))
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(availability.ask, "alice", slow)
+        await anyio.wait_all_tasks_blocked()
+        gate.set()
 
-    assert availability.lacks("alice", availability.app_of("read_note"))
-    assert bobs.sent == []
+    assert asked == [None]
+    assert availability.lacks("alice", "notes")
+
+
+async def test_what_is_too_old_or_of_too_many_people_is_forgotten() -> None:
+    time = Time()
+    availability = Availability(TOOLS, Audience(lambda _: "alice"), monotonic=time, max_people=2)
+    for owner in ("alice", "bob"):
+        await availability.heard(owner, Apps(frozenset()))
+    kept = availability.lacks("alice", "notes")
+
+    await availability.heard("one more", Apps(frozenset()))
+    still = [availability.lacks(owner, "notes") for owner in ("alice", "bob", "one more")]
+    time.now += module.KEPT_SECONDS + 1
+
+    assert kept
+    assert still == [False, True, True]
+    assert not availability.lacks("one more", "notes")

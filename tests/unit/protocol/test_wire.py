@@ -145,5 +145,7 @@ def test_what_the_server_can_do_is_said_in_both_handshakes() -> None:
             "elicitation": {"url": {}},
             "extensions": {"other": {}, wire.EXTENSION_ID: {}},
             "tools": {"listChanged": True},
+            "prompts": {"listChanged": True},
+            "resources": {"listChanged": True},
         }
     assert wire.advertise("ping", {}) == {}

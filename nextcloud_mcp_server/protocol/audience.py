@@ -1,0 +1,139 @@
+"""Who hears of changes: the sessions and the streams of each person, and of nobody else.
+
+A handshake-era client hears on its session, a client of 2026-07-28 on the streams that it opened
+(`subscriptions/listen`). All of one person's are told together, whichever client they belong to.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+
+from nextcloud_mcp_server.protocol import wire
+
+#: Sessions of one person that are told at most; the oldest are forgotten first.
+MAX_SESSIONS = 100
+
+#: A client that does not read what it is sent is not waited for any longer.
+SEND_SECONDS = 5.0
+
+Listener = Callable[[ServerEvent], None]
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """A handshake-era client that is connected; `uris` are the resources it wants to hear of."""
+
+    connection: Connection
+    uris: set[str] = field(default_factory=set[str])
+
+
+class Audience:
+    """Tells each person's clients what has changed for this person."""
+
+    def __init__(
+        self,
+        owner: Callable[[ServerRequestContext[Any, Any]], Hashable],
+        *,
+        send_seconds: float = SEND_SECONDS,
+    ) -> None:
+        self.owner = owner
+        self._send_seconds = send_seconds
+        self._sessions: dict[Hashable, dict[str, Session]] = {}
+        self._streams: dict[Hashable, dict[object, Listener]] = {}
+
+    def join(self, ctx: ServerRequestContext[Any, Any]) -> Session | None:
+        """Let the session of a request hear of changes until it ends; None where there is no session."""
+        key, owner = wire.session_key(ctx), self.owner(ctx)
+        if key is None:
+            return None
+        connection = wire.connection(ctx)
+        sessions = self._sessions.setdefault(owner, {})
+        session = sessions.get(key)
+        if session is None or session.connection is not connection:
+            session = sessions[key] = Session(connection)
+            connection.exit_stack.callback(self._leave, owner, key, session)
+            while len(sessions) > MAX_SESSIONS:
+                del sessions[next(iter(sessions))]
+        return session
+
+    def bus(self, owner: Hashable) -> "Bus":
+        """Give the streams of one person something to listen to."""
+        return Bus(self, owner)
+
+    async def stream(
+        self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Tell a client of 2026-07-28 on a stream, as long as it keeps that open."""
+        return await ListenHandler(self.bus(self.owner(ctx)))(ctx, params)
+
+    async def tell(self, owner: Hashable, *events: ServerEvent) -> None:
+        """Tell the clients of one person."""
+        for listener in list(self._streams.get(owner, {}).values()):
+            for event in events:
+                listener(event)
+        async with anyio.create_task_group() as group:
+            for session in self._sessions.get(owner, {}).values():
+                group.start_soon(self._send, session, events)
+
+    def listen(self, owner: Hashable, listener: Listener) -> Callable[[], None]:
+        """Let a stream hear of changes until what this returns is called."""
+        token = object()
+        self._streams.setdefault(owner, {})[token] = listener
+
+        def leave() -> None:
+            streams = self._streams.get(owner, {})
+            streams.pop(token, None)
+            if not streams:
+                self._streams.pop(owner, None)
+
+        return leave
+
+    def _leave(self, owner: Hashable, key: str, session: Session) -> None:
+        sessions = self._sessions.get(owner, {})
+        if sessions.get(key) is session:
+            del sessions[key]
+        if not sessions:
+            self._sessions.pop(owner, None)
+
+    async def _send(self, session: Session, events: tuple[ServerEvent, ...]) -> None:
+        connection = session.connection
+        with anyio.move_on_after(self._send_seconds):
+            for event in events:
+                match event:
+                    case ToolsListChanged():
+                        await connection.send_tool_list_changed()
+                    case PromptsListChanged():
+                        await connection.send_prompt_list_changed()
+                    case ResourcesListChanged():
+                        await connection.send_resource_list_changed()
+                    case _:
+                        if event.uri in session.uris:
+                            await connection.send_resource_updated(event.uri)
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """One person's side of the audience, in the form of the SDK's `SubscriptionBus`."""
+
+    audience: Audience
+    owner: Hashable
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Tell the person's clients."""
+        await self.audience.tell(self.owner, event)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Let a stream listen."""
+        return self.audience.listen(self.owner, listener)

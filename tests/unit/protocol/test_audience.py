@@ -1,0 +1,118 @@
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
+from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams
+
+from nextcloud_mcp_server.protocol import audience as module
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.audience import Audience
+from tests.sdk_request import Channel, request
+
+
+def owner(ctx: ServerRequestContext[Any, Any]) -> str:
+    return ctx.request.headers["owner"] if ctx.request else "alice"
+
+
+def of(
+    name: str, channel: Channel, *, session: str = "s", version: str = "2025-11-25"
+) -> ServerRequestContext[Any, Any]:
+    return request(session=session, headers={"owner": name}, channel=channel, version=version)
+
+
+@pytest.fixture
+async def group() -> AsyncGenerator[TaskGroup]:
+    async with anyio.create_task_group() as running:
+        yield running
+        running.cancel_scope.cancel()
+
+
+async def test_only_the_sessions_and_streams_of_the_person_are_told(group: TaskGroup) -> None:
+    audience, hers, his, stream, foreign = Audience(owner), Channel(), Channel(), Channel(), Channel()
+    audience.join(of("alice", hers))
+    audience.join(of("bob", his))
+    for name, channel in (("alice", stream), ("bob", foreign)):
+        asked = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(tools_list_changed=True))
+        group.start_soon(audience.stream, of(name, channel, version="2026-07-28"), asked)
+    await anyio.wait_all_tasks_blocked()
+
+    await audience.bus("alice").publish(ToolsListChanged())
+    await anyio.wait_all_tasks_blocked()
+
+    assert [method for method, _ in hers.sent] == ["notifications/tools/list_changed"]
+    assert [method for method, _ in stream.sent][1:] == ["notifications/tools/list_changed"]
+    assert his.sent == []
+    assert len(foreign.sent) == 1
+
+
+async def test_a_session_hears_of_the_resources_it_named_and_of_nothing_after_its_end() -> None:
+    audience, channel = Audience(owner), Channel()
+    ctx = of("alice", channel)
+    session = audience.join(ctx)
+    assert session is not None
+    session.uris.add("nc://notes/1")
+
+    await audience.tell("alice", ResourceUpdated("nc://notes/1"), ResourceUpdated("nc://notes/2"))
+    await wire.connection(ctx).exit_stack.aclose()
+    await audience.tell("alice", ResourcesListChanged())
+
+    assert [params for _, params in channel.sent] == [{"uri": "nc://notes/1"}]
+
+
+async def test_a_session_joins_once_and_a_request_without_one_never() -> None:
+    audience, channel = Audience(owner), Channel()
+    ctx = of("alice", channel)
+
+    assert audience.join(ctx) is audience.join(ctx)
+    assert audience.join(of("alice", channel, version="2026-07-28")) is None
+    await audience.tell("alice", ResourcesListChanged())
+    assert len(channel.sent) == 1
+
+
+async def test_of_too_many_sessions_of_a_person_the_oldest_is_forgotten_and_nobody_elses() -> None:
+    audience, first, his = Audience(owner), Channel(), Channel()
+    oldest = of("alice", first, session="first")
+    audience.join(oldest)
+    audience.join(of("bob", his))
+    for number in range(module.MAX_SESSIONS):
+        audience.join(of("alice", Channel(), session=f"s{number}"))
+
+    await audience.tell("alice", ToolsListChanged())
+    await audience.tell("bob", ToolsListChanged())
+    await wire.connection(oldest).exit_stack.aclose()
+
+    assert first.sent == []
+    assert len(his.sent) == 1
+
+
+async def test_a_client_that_does_not_read_is_not_waited_for() -> None:
+    class Stuck(Channel):
+        async def notify(self, *_: object) -> None:
+            await anyio.sleep_forever()
+
+    audience, channel = Audience(owner, send_seconds=0), Channel()
+    audience.join(of("alice", Stuck(), session="stuck"))
+    audience.join(of("alice", channel, session="reads"))
+
+    with anyio.fail_after(5):
+        await audience.tell("alice", ToolsListChanged())
+
+    assert channel.sent
+
+
+async def test_a_stream_that_ends_takes_no_other_of_its_person_along() -> None:
+    audience, heard = Audience(owner), list[object]()
+    first = audience.listen("alice", lambda _: None)
+    second = audience.listen("alice", heard.append)
+
+    first()
+    await audience.tell("alice", ToolsListChanged())
+    second()
+    second()
+    await audience.tell("alice", ToolsListChanged())
+
+    assert heard == [ToolsListChanged()]
