@@ -1,4 +1,4 @@
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import anyio
@@ -91,7 +91,7 @@ async def test_of_too_many_sessions_of_a_person_the_oldest_is_forgotten_and_nobo
 
 async def test_a_client_that_does_not_read_is_not_waited_for() -> None:
     class Stuck(Channel):
-        async def notify(self, *_: object) -> None:
+        async def notify(self, method: str, params: Mapping[str, Any] | None, opts: object = None) -> None:  # noqa: ARG002 - see `Channel`
             await anyio.sleep_forever()
 
     audience, channel = Audience(owner, send_seconds=0), Channel()

@@ -160,6 +160,7 @@ async def test_when_the_tools_stay_the_same_only_what_there_is_to_read_is_new(gr
     await shown(availability, {}, channel)
 
     await learn(availability, frozenset({"files", "notes"}))
+    await availability.heard("alice", Apps(frozenset({"files", "notes", "more"}), "e2"))
 
     assert methods(channel) == ["resources/list_changed"]
 
