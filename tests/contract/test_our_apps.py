@@ -73,6 +73,80 @@ async def test_what_is_said_of_a_file_is_seen_by_everybody_and_its_star_by_one(a
     assert (after.favorite, after.tags) == (False, None)
 
 
+async def test_a_folder_is_shared_with_somebody_and_by_a_link(
+    alice: Account, nextcloud: Nextcloud, server: Server
+) -> None:
+    bob = account(nextcloud, server, "bob")
+    await call(alice, "nc_files_create_folder", path="Rec")
+
+    with_bob = await call(alice, "nc_sharing_share_item", path="Rec", person="bob", note=_UMLAUTS)
+    link = await call(
+        alice, "nc_sharing_create_link", path="Rec", password="Correct-Horse-9", expires="2031-03-28"
+    )
+    received = await call(bob, "nc_sharing_list_shares", received=True)
+    changed = await call(
+        alice, "nc_sharing_update_share", share_id=with_bob.share_id, etag=with_bob.etag, access="edit"
+    )
+    with pytest.raises(errors.EtagMismatch):
+        await call(alice, "nc_sharing_delete_share", share_id=with_bob.share_id, etag=with_bob.etag)
+    labelled = await call(
+        alice, "nc_sharing_update_share", share_id=link.share_id, etag=link.etag, label="For Carol"
+    )
+    given = await call(alice, "nc_sharing_list_shares", path="Rec")
+    await call(alice, "nc_sharing_delete_share", share_id=with_bob.share_id, etag=changed.etag)
+    await call(alice, "nc_sharing_delete_share", share_id=link.share_id, etag=labelled.etag)
+    after = await call(alice, "nc_sharing_list_shares", path="Rec")
+
+    assert [(row.path, row.note) for row in received.items if row.share_id == with_bob.share_id] == [
+        ("Rec", _UMLAUTS)
+    ]
+    assert {row.share_id for row in given.items} == {with_bob.share_id, link.share_id}
+    assert (labelled.password, str(labelled.expires), labelled.label) == (True, "2031-03-28", "For Carol")
+    assert link.link
+    assert after.items == []
+
+
+async def test_what_is_in_an_app_is_found_from_everywhere(alice: Account) -> None:
+    await call(alice, "nc_files_create_folder", path="Rec")
+    await call(alice, "nc_files_write_file", path="Rec/Zebrafinken & Co.txt", content="x")
+
+    found = await call(alice, "nc_search_find_items", query="Zebrafinken & Co", providers=["files"])
+
+    assert [item.title for group in found.groups for item in group.items] == ["Zebrafinken & Co.txt"]
+
+
+async def test_a_recipe_is_saved_changed_and_deleted(alice: Account) -> None:
+    listed = await call(alice, "nc_cookbook_list_recipes", query="rec käsekuchen")
+    for row in listed.recipes:
+        old = await call(alice, "nc_cookbook_get_recipe", recipe_id=row.id)
+        await call(alice, "nc_cookbook_delete_recipe", recipe_id=row.id, etag=old.etag)
+
+    made = await call(
+        alice,
+        "nc_cookbook_save_recipe",
+        name="Rec Käsekuchen",
+        ingredients=["500 g quark", "3 eggs"],
+        instructions=["Mix.", "Bake."],
+        servings=8,
+        prep_time="PT20M",
+    )
+    changed = await call(
+        alice, "nc_cookbook_save_recipe", recipe_id=made.id, etag=made.etag, description=_UMLAUTS
+    )
+    with pytest.raises(errors.EtagMismatch):
+        await call(alice, "nc_cookbook_delete_recipe", recipe_id=made.id, etag=made.etag)
+    recipe = await call(alice, "nc_cookbook_get_recipe", recipe_id=made.id)
+    await call(alice, "nc_cookbook_delete_recipe", recipe_id=made.id, etag=changed.etag)
+
+    assert (recipe.name, recipe.description, recipe.ingredients) == (
+        "Rec Käsekuchen",
+        _UMLAUTS,
+        ["500 g quark", "3 eggs"],
+    )
+    with pytest.raises(errors.NotFound):
+        await call(alice, "nc_cookbook_get_recipe", recipe_id=made.id)
+
+
 async def test_an_event_is_made_changed_and_deleted(alice: Account) -> None:
     made = await call(
         alice,
