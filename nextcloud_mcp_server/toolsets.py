@@ -38,6 +38,7 @@ TOOLSETS: dict[str, Entry] = {
     "deck": Entry("deck", "Deck boards", app="deck"),
     "tables": Entry("tables", "tables", app="tables"),
     "search": Entry("search", "search in everything"),
+    "research": Entry("research", "research in notes and files"),
     "cookbook": Entry("cookbook", "recipes", app="cookbook"),
 }
 

@@ -16,6 +16,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "deck": ("deck:read", "deck:write"),
     "tables": ("tables:read", "tables:write"),
     "search": ("search:read",),
+    "research": ("notes:read", "files:read"),
     "cookbook": ("cookbook:read", "cookbook:write"),
 }
 

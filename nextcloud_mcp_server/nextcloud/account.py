@@ -64,6 +64,7 @@ class Account:
 
     def __init__(self, http: NextcloudHttp) -> None:
         self.uid = http.uid
+        self.web = str(http.web)
         self.notes = NotesClient(http)
         self.files = FilesClient(http)
         self.trash = TrashClient(http)

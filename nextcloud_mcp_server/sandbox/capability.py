@@ -82,6 +82,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
             "versioning": "files_versions" in context.apps,
         },
         "systemtags": {"enabled": True},
+        "fulltextsearch": {"remote": True, "providers": [{"id": "files", "name": "Files"}]},
         "files_sharing": {"api_enabled": True, "public": {"enabled": True}, "resharing": True},
         "dav": {"chunking": "1.0", "bulkupload": "1.0"},
         "notes": {
