@@ -40,6 +40,8 @@ TOOLSETS: dict[str, Entry] = {
     "search": Entry("search", "search in everything"),
     "research": Entry("research", "research in notes and files"),
     "cookbook": Entry("cookbook", "recipes", app="cookbook"),
+    # The app tells nobody that it is there.
+    "collectives": Entry("collectives", "pages of collectives"),
 }
 
 

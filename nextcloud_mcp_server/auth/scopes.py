@@ -18,6 +18,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "search": ("search:read",),
     "research": ("notes:read", "files:read"),
     "cookbook": ("cookbook:read", "cookbook:write"),
+    "collectives": ("collectives:read", "collectives:write"),
 }
 
 #: Every scope, in the order in which pages and documents name them.

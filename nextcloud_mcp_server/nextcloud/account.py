@@ -32,6 +32,7 @@ from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
+    from nextcloud_mcp_server.nextcloud.collectives import CollectivesClient
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
@@ -153,6 +154,15 @@ class Account:
         )
 
         return CookbookClient(self._http)
+
+    @cached_property
+    def collectives(self) -> "CollectivesClient":
+        """Pages of collectives."""
+        from nextcloud_mcp_server.nextcloud.collectives import (  # noqa: PLC0415 - most servers do without
+            CollectivesClient,
+        )
+
+        return CollectivesClient(self._http)
 
     @property
     def changes(self) -> int:

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
+from nextcloud_mcp_server.sandbox.collectives import CollectivesApi
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.cookbook import CookbookApi
 from nextcloud_mcp_server.sandbox.dav import dav_routes
@@ -35,7 +36,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook",
+        "oauth2", "deck", "tables", "cookbook", "collectives",
     }
 )  # fmt: skip
 
@@ -127,6 +128,11 @@ class Sandbox:
         routes = [
             # Before what answers everything else below /ocs.
             *(DeckApi(self.context, self._gate).routes() if "deck" in self.context.apps else ()),
+            *(
+                CollectivesApi(self.context, self._gate).routes()
+                if "collectives" in self.context.apps
+                else ()
+            ),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),

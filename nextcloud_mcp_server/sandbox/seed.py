@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nextcloud_mcp_server.sandbox import cookbook
+from nextcloud_mcp_server.sandbox import collectives, cookbook
 from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
 from nextcloud_mcp_server.sandbox.node import Comment
@@ -127,6 +127,10 @@ _ALICE_RECIPES = (
         "keywords": "quick",
     },
 )
+_ALICE_PAGES = {
+    "Garden": "# Garden\n\n- Water it on Mondays and Thursdays\n- The key hangs in the hall\n",
+    "Street party": "# Street party\n\nOn 12 June, from 15:00. Everybody brings a chair.\n",
+}
 
 
 def seed(state: State) -> None:
@@ -151,6 +155,9 @@ def seed(state: State) -> None:
     _add_table(state)
     for recipe in _ALICE_RECIPES:
         cookbook.store(alice.files, recipe, state.clock(), made=True)
+    team = collectives.add(state, alice, "Neighbourhood", "🏘️")
+    for title, text in _ALICE_PAGES.items():
+        alice.files.put(f"{team.folder}/{title}.md", text.encode())
 
 
 def _add_share(state: State, owner: User, receiver: User) -> None:

@@ -20,6 +20,7 @@ NOTES = "/index.php/apps/notes/api/v1/notes"
 BOARDS = "/index.php/apps/deck/api/v1.0/boards"
 TABLES = "/index.php/apps/tables/api/1/tables"
 RECIPES = "/index.php/apps/cookbook/api/v1/recipes"
+COLLECTIVES = "/ocs/v2.php/apps/collectives/api/v1.0/collectives"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _EMAIL = "alice@example.test"
 _FAVORITE = (
@@ -58,6 +59,12 @@ async def clean(server: Server) -> None:
         await send("DELETE", f"/remote.php/dav/calendars/{person}/rec-cal/", person=person, headers=no_trash)
         for table in (await send("GET", TABLES, person=person, headers=JSON)).json():
             await send("DELETE", f"{TABLES}/{table['id']}", person=person, headers=JSON)
+        headers = {**JSON, "OCS-APIRequest": "true"}
+        found = (await send("GET", COLLECTIVES, person=person, headers=headers)).json()
+        for one in found["ocs"]["data"]["collectives"]:
+            await send("DELETE", f"{COLLECTIVES}/{one['id']}", person=person, headers=headers)
+            path = f"{COLLECTIVES}/trash/{one['id']}?circle=1"
+            await send("DELETE", path, person=person, headers=headers)
         for recipe in (await send("GET", RECIPES, person=person, headers=JSON)).json():
             await send("DELETE", f"{RECIPES}/{recipe['id']}", person=person, headers=JSON)
 

@@ -17,7 +17,7 @@ from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.server import Server
-from tests.contract.steps import BOARDS, JSON, TABLES, clean
+from tests.contract.steps import BOARDS, COLLECTIVES, JSON, TABLES, clean
 
 _NAMES = [
     "100% done.txt",
@@ -471,3 +471,20 @@ async def test_a_recipe_is_made_found_changed_and_deleted(server: Server, alice:
     assert (changed.ingredients, changed.keywords, changed.servings) == (["flour"], "b,a", 2)
     with pytest.raises(errors.NotFound):
         await cookbook.recipe(number)
+
+
+async def test_pages_of_a_collective_are_listed_and_their_text_is_a_file(
+    server: Server, alice: Account
+) -> None:
+    await clean(server)
+    headers = {**JSON, "OCS-APIRequest": "true"}
+    await server.send("POST", COLLECTIVES, headers=headers, body=b'{"name":"Rec collective"}')
+
+    [collective] = await alice.collectives.list_collectives()
+    [first] = await alice.collectives.pages(collective.id)
+    same = await alice.collectives.page(collective.id, first.id)
+    text = await alice.files.read(first.path, length=1_000)
+
+    assert (collective.name, collective.can_edit) == ("Rec collective", True)
+    assert (same.path, same.parent_id) == (first.path, 0)
+    assert len(text.data) == first.size
