@@ -42,6 +42,7 @@ TOOLSETS: dict[str, Entry] = {
     "cookbook": Entry("cookbook", "recipes", app="cookbook"),
     # The app tells nobody that it is there.
     "collectives": Entry("collectives", "pages of collectives"),
+    "forms": Entry("forms", "forms and what was answered", app="forms"),
 }
 
 

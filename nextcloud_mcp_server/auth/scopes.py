@@ -19,6 +19,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "research": ("notes:read", "files:read"),
     "cookbook": ("cookbook:read", "cookbook:write"),
     "collectives": ("collectives:read", "collectives:write"),
+    "forms": ("forms:read",),
 }
 
 #: Every scope, in the order in which pages and documents name them.

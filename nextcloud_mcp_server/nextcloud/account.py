@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
+    from nextcloud_mcp_server.nextcloud.forms import FormsClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
@@ -163,6 +164,13 @@ class Account:
         )
 
         return CollectivesClient(self._http)
+
+    @cached_property
+    def forms(self) -> "FormsClient":
+        """Forms and what was answered."""
+        from nextcloud_mcp_server.nextcloud.forms import FormsClient  # noqa: PLC0415 - most servers do without
+
+        return FormsClient(self._http)
 
     @property
     def changes(self) -> int:

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.sandbox.cookbook import CookbookApi
 from nextcloud_mcp_server.sandbox.dav import dav_routes
 from nextcloud_mcp_server.sandbox.deck import DeckApi
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
+from nextcloud_mcp_server.sandbox.forms import FormsApi
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
@@ -36,7 +37,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook", "collectives",
+        "oauth2", "deck", "tables", "cookbook", "collectives", "forms",
     }
 )  # fmt: skip
 
@@ -133,6 +134,7 @@ class Sandbox:
                 if "collectives" in self.context.apps
                 else ()
             ),
+            *(FormsApi(self.context, self._gate).routes() if "forms" in self.context.apps else ()),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),

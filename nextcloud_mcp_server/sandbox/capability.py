@@ -91,6 +91,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
             "notes_path": user.notes_path,
         },
         "cookbook": {"api-version": {"epoch": 0, "major": 1, "minor": 2}, "version": [0, 11, 5]},
+        "forms": {"version": "5.3.5", "apiVersions": ["v3"]},
         "tables": {"enabled": True, "version": "1.0.9", "apiVersions": ["1.0", "2.0", "2.1"]},
         "deck": {"version": "1.16.7", "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
     }

@@ -140,6 +140,7 @@ def _object(arguments: dict[str, Any]) -> str:
         "recipe_id",
         "collective_id",
         "page_id",
+        "form_id",
         "local_file",
         "upload_id",
     )

@@ -17,6 +17,7 @@ from tests.contract.compare import Comparison
 from tests.contract.contacts_table import CONTACTS
 from tests.contract.cookbook_table import COOKBOOK
 from tests.contract.deck_table import DECK
+from tests.contract.forms_table import FORMS
 from tests.contract.labels_table import LABELS
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
@@ -31,7 +32,7 @@ from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
     **WEBDAV, **LABELS, **UNIFIED_SEARCH, **SHARES, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK,
-    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES,
+    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES, **FORMS,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,

@@ -30,8 +30,8 @@ async def test_a_page_with_others_below_it_becomes_a_folder(
     sandbox = Sandbox.demo()
     alice = connect(sandbox, auth=("alice", "alice"))
     pages = (await alice.get(f"{BASE}/1/pages", headers=OCS)).json()["ocs"]["data"]["pages"]
-    garden = next(page for page in pages if page["title"] == "Garden")
-    path = f"{BASE}/1/pages/{garden['id']}"
+    hedges = next(page for page in pages if page["title"] == "Hedges")
+    path = f"{BASE}/1/pages/{hedges['id']}"
 
     made = [
         (await alice.post(path, headers=OCS, json={"title": title})).json()["ocs"]["data"]["page"]
@@ -40,7 +40,7 @@ async def test_a_page_with_others_below_it_becomes_a_folder(
 
     above = (await alice.get(path, headers=OCS)).json()["ocs"]["data"]["page"]
     assert [page["title"] for page in made] == ["Roses red", "Roses red (2)", "New Page"]
-    assert {page["parentId"] for page in made} == {garden["id"]}
-    assert (above["title"], above["fileName"], above["filePath"]) == ("Garden", "Readme.md", "Garden")
+    assert {page["parentId"] for page in made} == {hedges["id"]}
+    assert (above["title"], above["fileName"], above["filePath"]) == ("Hedges", "Readme.md", "Hedges")
     listed = (await alice.get(f"{BASE}/1/pages", headers=OCS)).json()["ocs"]["data"]["pages"]
     assert len(listed) == len(pages) + 3

@@ -46,7 +46,7 @@ async def test_collectives_and_their_pages_are_listed(alice: Account) -> None:
 
     assert [(one.id, one.name, one.can_edit) for one in top.collectives] == [(1, "Neighbourhood", True)]
     assert (none.collectives, none.total) == ([], 0)
-    assert [row.title for row in found.pages] == ["Landing page", "Garden", "Street party"]
+    assert [row.title for row in found.pages] == ["Landing page", "Hedges", "Street party"]
     assert [row.parent_id for row in found.pages] == [None, found.pages[0].id, found.pages[0].id]
     assert ([row.title for row in party.pages], party.total) == (["Street party"], 1)
 
@@ -61,8 +61,8 @@ async def test_following_the_cursor_gives_every_page_once(alice: Account) -> Non
 
 
 async def test_a_page_is_read_and_changed_as_the_file_it_is(alice: Account) -> None:
-    garden = await page(alice, "Garden")
-    read = await call(alice, "get_page", collective_id=1, page_id=garden.id)
+    hedges = await page(alice, "Hedges")
+    read = await call(alice, "get_page", collective_id=1, page_id=hedges.id)
 
     await call_in(
         files,
@@ -74,9 +74,9 @@ async def test_a_page_is_read_and_changed_as_the_file_it_is(alice: Account) -> N
         new_text="Sundays",
     )
 
-    again = await call(alice, "get_page", collective_id=1, page_id=garden.id)
+    again = await call(alice, "get_page", collective_id=1, page_id=hedges.id)
     assert again.content == read.content.replace("Mondays", "Sundays")
-    assert (again.title, again.offset, again.next_offset, again.note) == ("Garden", 0, None, None)
+    assert (again.title, again.offset, again.next_offset, again.note) == ("Hedges", 0, None, None)
 
 
 async def test_the_parts_of_a_long_page_give_its_text_once(alice: Account, sandbox: Sandbox) -> None:
@@ -96,17 +96,17 @@ async def test_the_parts_of_a_long_page_give_its_text_once(alice: Account, sandb
 
 
 async def test_a_page_is_made_below_another_with_its_text(alice: Account) -> None:
-    garden = await page(alice, "Garden")
+    hedges = await page(alice, "Hedges")
 
     made = await call(
-        alice, "create_page", collective_id=1, title=" Roses ", parent_id=garden.id, content="Red."
+        alice, "create_page", collective_id=1, title=" Roses ", parent_id=hedges.id, content="Red."
     )
     odd = await call(alice, "create_page", collective_id=1, title="What?")
 
     read = await call(alice, "get_page", collective_id=1, page_id=made.id)
     assert (made.title, made.note) == ("Roses", None)
     assert read.etag.startswith(made.etag)
-    assert (made.path, read.content) == (".Collectives/Neighbourhood/Garden/Roses.md", "Red.")
+    assert (made.path, read.content) == (".Collectives/Neighbourhood/Hedges/Roses.md", "Red.")
     assert (odd.title, odd.etag, odd.note) == ("What", None, "Collectives changed the title.")
 
 
