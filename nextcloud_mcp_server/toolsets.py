@@ -38,7 +38,11 @@ TOOLSETS: dict[str, Entry] = {
     "deck": Entry("deck", "Deck boards", app="deck"),
     "tables": Entry("tables", "tables", app="tables"),
     "search": Entry("search", "search in everything"),
+    "research": Entry("research", "research in notes and files"),
     "cookbook": Entry("cookbook", "recipes", app="cookbook"),
+    # The app tells nobody that it is there.
+    "collectives": Entry("collectives", "pages of collectives"),
+    "forms": Entry("forms", "forms and what was answered", app="forms"),
 }
 
 

@@ -16,7 +16,10 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "deck": ("deck:read", "deck:write"),
     "tables": ("tables:read", "tables:write"),
     "search": ("search:read",),
+    "research": ("notes:read", "files:read"),
     "cookbook": ("cookbook:read", "cookbook:write"),
+    "collectives": ("collectives:read", "collectives:write"),
+    "forms": ("forms:read",),
 }
 
 #: Every scope, in the order in which pages and documents name them.

@@ -32,9 +32,11 @@ from nextcloud_mcp_server.nextcloud.user import User, UserClient
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
+    from nextcloud_mcp_server.nextcloud.collectives import CollectivesClient
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
+    from nextcloud_mcp_server.nextcloud.forms import FormsClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
@@ -64,6 +66,7 @@ class Account:
 
     def __init__(self, http: NextcloudHttp) -> None:
         self.uid = http.uid
+        self.web = str(http.web)
         self.notes = NotesClient(http)
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
@@ -152,6 +155,22 @@ class Account:
         )
 
         return CookbookClient(self._http)
+
+    @cached_property
+    def collectives(self) -> "CollectivesClient":
+        """Pages of collectives."""
+        from nextcloud_mcp_server.nextcloud.collectives import (  # noqa: PLC0415 - most servers do without
+            CollectivesClient,
+        )
+
+        return CollectivesClient(self._http)
+
+    @cached_property
+    def forms(self) -> "FormsClient":
+        """Forms and what was answered."""
+        from nextcloud_mcp_server.nextcloud.forms import FormsClient  # noqa: PLC0415 - most servers do without
+
+        return FormsClient(self._http)
 
     @property
     def changes(self) -> int:

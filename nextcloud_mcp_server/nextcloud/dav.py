@@ -239,6 +239,11 @@ def is_folder() -> str:
     return "<d:is-collection/>"
 
 
+def any_of(conditions: Iterable[str]) -> str:
+    """Match what one of several conditions matches."""
+    return f"<d:or>{''.join(conditions)}</d:or>"
+
+
 def negate(condition: str) -> str:
     """Match what the condition does not."""
     return f"<d:not>{condition}</d:not>"

@@ -18,6 +18,7 @@ class Query:
 
     folder: str = "/"
     name: str | None = None
+    any_word: tuple[str, ...] = ()
     kind: Kind | None = None
     min_size: int | None = None
     max_size: int | None = None
@@ -50,6 +51,7 @@ class Query:
             len(entry.segments) > len(inside)
             and dav.same(entry.segments[: len(inside)], inside)
             and (not self.name or _folded(self.name) in _folded(entry.name))
+            and (not self.any_word or any(_folded(word) in _folded(entry.name) for word in self.any_word))
             and (self.kind is None or _is_of_kind(entry, self.kind))
             and (self.min_size is None or (entry.size or 0) >= self.min_size)
             and (self.max_size is None or (entry.size or 0) <= self.max_size)
@@ -62,8 +64,9 @@ class Query:
         """Write them for a SEARCH body."""
         found: list[str] = []
         if self.name:
-            # So Nextcloud keeps names; a keyboard may have sent an accent as a character of its own.
-            found.append(dav.like("d:displayname", unicodedata.normalize("NFC", self.name)))
+            found.append(_named(self.name))
+        if self.any_word:
+            found.append(dav.any_of(_named(word) for word in self.any_word))
         if self.kind:
             found.append(_of_kind(self.kind))
         if self.min_size is not None:
@@ -77,6 +80,11 @@ class Query:
         if self.favourite:
             found.append(dav.equals("oc:favorite", "yes"))
         return found
+
+
+def _named(text: str) -> str:
+    # So Nextcloud keeps names; a keyboard may have sent an accent as a character of its own.
+    return dav.like("d:displayname", unicodedata.normalize("NFC", text))
 
 
 def _folded(text: str) -> str:

@@ -140,6 +140,8 @@ class NextcloudHttp:
     ) -> None:
         self.uid = uid
         self.base = base
+        #: Where people find this Nextcloud with their browsers.
+        self.web = public_url or base
         self._pool = pool
         self._auth = _auth(credential)
         self._turns = turns or nullcontext()

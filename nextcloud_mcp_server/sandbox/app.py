@@ -13,11 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
+from nextcloud_mcp_server.sandbox.collectives import CollectivesApi
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.cookbook import CookbookApi
 from nextcloud_mcp_server.sandbox.dav import dav_routes
 from nextcloud_mcp_server.sandbox.deck import DeckApi
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
+from nextcloud_mcp_server.sandbox.forms import FormsApi
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
@@ -35,7 +37,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook",
+        "oauth2", "deck", "tables", "cookbook", "collectives", "forms",
     }
 )  # fmt: skip
 
@@ -127,6 +129,12 @@ class Sandbox:
         routes = [
             # Before what answers everything else below /ocs.
             *(DeckApi(self.context, self._gate).routes() if "deck" in self.context.apps else ()),
+            *(
+                CollectivesApi(self.context, self._gate).routes()
+                if "collectives" in self.context.apps
+                else ()
+            ),
+            *(FormsApi(self.context, self._gate).routes() if "forms" in self.context.apps else ()),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),

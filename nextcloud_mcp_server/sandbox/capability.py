@@ -82,6 +82,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
             "versioning": "files_versions" in context.apps,
         },
         "systemtags": {"enabled": True},
+        "fulltextsearch": {"remote": True, "providers": [{"id": "files", "name": "Files"}]},
         "files_sharing": {"api_enabled": True, "public": {"enabled": True}, "resharing": True},
         "dav": {"chunking": "1.0", "bulkupload": "1.0"},
         "notes": {
@@ -90,6 +91,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
             "notes_path": user.notes_path,
         },
         "cookbook": {"api-version": {"epoch": 0, "major": 1, "minor": 2}, "version": [0, 11, 5]},
+        "forms": {"version": "5.3.5", "apiVersions": ["v3"]},
         "tables": {"enabled": True, "version": "1.0.9", "apiVersions": ["1.0", "2.0", "2.1"]},
         "deck": {"version": "1.16.7", "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
     }

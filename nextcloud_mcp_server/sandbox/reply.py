@@ -15,6 +15,7 @@ HTML_TYPE = "text/html; charset=UTF-8"
 _XML_TYPE = "application/xml; charset=utf-8"
 
 OCS_OK = 200
+OCS_CREATED = 201
 OCS_UNAUTHORISED = 997
 OCS_UNKNOWN = 998
 OCS_BROKEN = 996
@@ -163,7 +164,7 @@ def ocs_reply(
 ) -> Response:
     """Answer in the OCS envelope: version 1 hides the status in the body, version 2 maps it."""
     v1 = str(request.path_params.get("version")) == "1"
-    ok = code == OCS_OK
+    ok = code in (OCS_OK, OCS_CREATED)
     meta: dict[str, object] = {
         "status": "ok" if ok else "failure",
         "statuscode": _OK_V1 if ok and v1 else code,

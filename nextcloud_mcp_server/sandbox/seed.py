@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from nextcloud_mcp_server.sandbox import cookbook
+from nextcloud_mcp_server.sandbox import collectives, cookbook
 from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
+from nextcloud_mcp_server.sandbox.form_store import StoredForm
 from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.paper import pdf
@@ -127,6 +128,10 @@ _ALICE_RECIPES = (
         "keywords": "quick",
     },
 )
+_ALICE_PAGES = {
+    "Hedges": "# Hedges\n\n- Water them on Mondays and Thursdays\n- The key hangs in the hall\n",
+    "Street party": "# Street party\n\nOn 12 June, from 15:00. Everybody brings a chair.\n",
+}
 
 
 def seed(state: State) -> None:
@@ -151,6 +156,10 @@ def seed(state: State) -> None:
     _add_table(state)
     for recipe in _ALICE_RECIPES:
         cookbook.store(alice.files, recipe, state.clock(), made=True)
+    _add_form(state)
+    team = collectives.add(state, alice, "Neighbourhood", "🏘️")
+    for title, text in _ALICE_PAGES.items():
+        alice.files.put(f"{team.folder}/{title}.md", text.encode())
 
 
 def _add_share(state: State, owner: User, receiver: User) -> None:
@@ -218,6 +227,16 @@ def _add_table(state: State) -> None:
     )
     for item, number, where, done in _INVENTORY:
         state.tables.add_row(table, {name: item, count: number, place: where, checked: done})
+
+
+def _add_form(state: State) -> None:
+    """Let alice ask who comes to the party; bob may answer, and did."""
+    form = StoredForm(1, "DemoFormHash0001", "alice", int(state.clock().timestamp()), title="Street party")
+    form.state, form.shown_to = 0, {"bob"}
+    form.ask("multiple_unique", "Do you come?", "Yes", "No", required=True)
+    form.ask("short", "What do you bring?")
+    form.answer("bob", "Bob Builder", form.made_at, [(1, "Yes"), (2, "A salad")])
+    state.forms.append(form)
 
 
 def _add_file(user: User, path: str, content: bytes) -> None:

@@ -9,8 +9,10 @@ from datetime import UTC, date, datetime
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_calendars
+from nextcloud_mcp_server.sandbox.collective_store import StoredCollective
 from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
+from nextcloud_mcp_server.sandbox.form_store import StoredForm
 from nextcloud_mcp_server.sandbox.node import Node, Tag
 from nextcloud_mcp_server.sandbox.table_store import TableStore
 
@@ -203,6 +205,8 @@ class State:
     tags_by_admins_only: bool = False
     deck: DeckStore = field(default_factory=DeckStore)
     tables: TableStore = field(default_factory=TableStore)
+    forms: list[StoredForm] = field(default_factory=list[StoredForm])
+    collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])
     maintenance: bool = False
     needs_db_upgrade: bool = False
     # What Nextcloud believes to be its own address, such as "https://cloud.example.org";

@@ -138,6 +138,9 @@ def _object(arguments: dict[str, Any]) -> str:
         "table_id",
         "row_id",
         "recipe_id",
+        "collective_id",
+        "page_id",
+        "form_id",
         "local_file",
         "upload_id",
     )

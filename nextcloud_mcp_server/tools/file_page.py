@@ -18,17 +18,32 @@ from nextcloud_mcp_server.nextcloud.window import Position
 #: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
 MAX_ROWS_BYTES: Final = 36_000
 
+#: What a character may take in JSON.
+_ESCAPED: Final = 6
+
 _CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
 
 Row = TypeVar("Row")
 
 
-def fit(rows: Sequence[Row]) -> list[Row]:
+def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES) -> list[Row]:
     """Take as many rows from the start as fit, at least one."""
-    if not rows or _size(rows) <= MAX_ROWS_BYTES:
+    if not rows or _size(rows) <= room:
         return list(rows)
     ends = list(accumulate((_size([row]) - 1 for row in rows), initial=1))
-    return list(rows[: max(1, bisect_right(ends, MAX_ROWS_BYTES) - 1)])
+    return list(rows[: max(1, bisect_right(ends, room) - 1)])
+
+
+def fitting(texts: Sequence[str], room: int) -> list[str]:
+    """Take as many texts as have room, of the last one a part."""
+    taken: list[str] = []
+    for one in texts:
+        size = len(json.dumps(one, ensure_ascii=False).encode())
+        if size > room:
+            return [*taken, one[: room // _ESCAPED]]
+        room -= size
+        taken.append(one)
+    return taken
 
 
 def _size(rows: Sequence[Row]) -> int:

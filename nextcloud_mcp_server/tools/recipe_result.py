@@ -1,10 +1,10 @@
 """What the tools for Cookbook answer."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from nextcloud_mcp_server.nextcloud.cookbook import Recipe, Stub
+from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.result import Result
 
 #: What tools call the fields of a recipe, and what schema.org does.
@@ -26,8 +26,6 @@ _OTHER_BYTES: Final = 1_000
 #: For description, ingredients, instructions and the shorter ones: all of it goes out twice, as text and as
 #: structured content, and a result may have 80,000 bytes.
 _BYTES: Final = (6_000, 9_000, 16_000, *(_OTHER_BYTES,) * 5)
-#: What a character may take in JSON.
-_ESCAPED: Final = 6
 _CUT: Final = (
     "This recipe is too long to be shown whole, and a list that is sent replaces all of its texts: read the rest in "
     "recipe.json of its folder, with the tools for files."
@@ -97,8 +95,8 @@ def recipe_row(stub: Stub) -> RecipeRow:
     return RecipeRow(
         id=stub.id,
         name=stub.name,
-        category=fitting([stub.category or ""], _OTHER_BYTES)[0] or None,
-        keywords=fitting(_words(stub.keywords), _OTHER_BYTES) or None,
+        category=file_page.fitting([stub.category or ""], _OTHER_BYTES)[0] or None,
+        keywords=file_page.fitting(_words(stub.keywords), _OTHER_BYTES) or None,
         modified=stub.modified,
     )
 
@@ -116,7 +114,7 @@ def text(recipe: Recipe) -> RecipeText:
         [recipe.url or ""],
         [f"{name}: {value}" for name, value in facts.items()],
     ]
-    shown = [fitting(texts, room) for texts, room in zip(whole, _BYTES, strict=True)]
+    shown = [file_page.fitting(texts, room) for texts, room in zip(whole, _BYTES, strict=True)]
     (description, *_), ingredients, instructions, (category, *_), keywords, tools, (url, *_), nutrition = (
         shown
     )
@@ -140,18 +138,6 @@ def text(recipe: Recipe) -> RecipeText:
         modified=recipe.modified,
         note=None if shown == whole else _CUT,
     )
-
-
-def fitting(texts: Sequence[str], room: int) -> list[str]:
-    """Take as many texts as have room, of the last one a part."""
-    taken: list[str] = []
-    for one in texts:
-        size = len(json.dumps(one, ensure_ascii=False).encode())
-        if size > room:
-            return [*taken, one[: room // _ESCAPED]]
-        room -= size
-        taken.append(one)
-    return taken
 
 
 def saved(recipe: Recipe, sent: Mapping[str, object], *, created: bool) -> RecipeSaved:

@@ -20,6 +20,8 @@ NOTES = "/index.php/apps/notes/api/v1/notes"
 BOARDS = "/index.php/apps/deck/api/v1.0/boards"
 TABLES = "/index.php/apps/tables/api/1/tables"
 RECIPES = "/index.php/apps/cookbook/api/v1/recipes"
+COLLECTIVES = "/ocs/v2.php/apps/collectives/api/v1.0/collectives"
+FORMS = "/ocs/v2.php/apps/forms/api/v3/forms"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _EMAIL = "alice@example.test"
 _FAVORITE = (
@@ -52,14 +54,26 @@ async def clean(server: Server) -> None:
         await send("DELETE", f"/remote.php/dav/addressbooks/users/{person}/rec-book/", person=person)
         for upload in ("rec-upload-1", "rec-upload-2"):
             await send("DELETE", f"/remote.php/dav/uploads/{person}/{upload}", person=person)
-        for board in (await send("GET", BOARDS, person=person, headers=JSON)).json():
-            await send("DELETE", f"{BOARDS}/{board['id']}", person=person, headers=JSON)
         no_trash = {"X-NC-CalDAV-No-Trashbin": "1"}
         await send("DELETE", f"/remote.php/dav/calendars/{person}/rec-cal/", person=person, headers=no_trash)
-        for table in (await send("GET", TABLES, person=person, headers=JSON)).json():
-            await send("DELETE", f"{TABLES}/{table['id']}", person=person, headers=JSON)
-        for recipe in (await send("GET", RECIPES, person=person, headers=JSON)).json():
-            await send("DELETE", f"{RECIPES}/{recipe['id']}", person=person, headers=JSON)
+        await _clean_apps(server, person)
+
+
+async def _clean_apps(server: Server, person: str) -> None:
+    send, headers = server.send, {**JSON, "OCS-APIRequest": "true"}
+    for board in (await send("GET", BOARDS, person=person, headers=JSON)).json():
+        await send("DELETE", f"{BOARDS}/{board['id']}", person=person, headers=JSON)
+    for table in (await send("GET", TABLES, person=person, headers=JSON)).json():
+        await send("DELETE", f"{TABLES}/{table['id']}", person=person, headers=JSON)
+    found = (await send("GET", COLLECTIVES, person=person, headers=headers)).json()
+    for one in found["ocs"]["data"]["collectives"]:
+        await send("DELETE", f"{COLLECTIVES}/{one['id']}", person=person, headers=headers)
+        path = f"{COLLECTIVES}/trash/{one['id']}?circle=1"
+        await send("DELETE", path, person=person, headers=headers)
+    for form in (await send("GET", FORMS, person=person, headers=headers)).json()["ocs"]["data"]:
+        await send("DELETE", f"{FORMS}/{form['id']}", person=person, headers=headers)
+    for recipe in (await send("GET", RECIPES, person=person, headers=JSON)).json():
+        await send("DELETE", f"{RECIPES}/{recipe['id']}", person=person, headers=JSON)
 
 
 async def learn_names(session: Session) -> None:

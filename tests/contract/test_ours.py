@@ -17,7 +17,7 @@ from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.server import Server
-from tests.contract.steps import BOARDS, JSON, TABLES, clean
+from tests.contract.steps import BOARDS, COLLECTIVES, FORMS, JSON, TABLES, clean
 
 _NAMES = [
     "100% done.txt",
@@ -471,3 +471,36 @@ async def test_a_recipe_is_made_found_changed_and_deleted(server: Server, alice:
     assert (changed.ingredients, changed.keywords, changed.servings) == (["flour"], "b,a", 2)
     with pytest.raises(errors.NotFound):
         await cookbook.recipe(number)
+
+
+async def test_pages_of_a_collective_are_listed_and_their_text_is_a_file(
+    server: Server, alice: Account
+) -> None:
+    await clean(server)
+    headers = {**JSON, "OCS-APIRequest": "true"}
+    await server.send("POST", COLLECTIVES, headers=headers, body=b'{"name":"Rec collective"}')
+
+    [collective] = await alice.collectives.list_collectives()
+    [first] = await alice.collectives.pages(collective.id)
+    same = await alice.collectives.page(collective.id, first.id)
+    text = await alice.files.read(first.path, length=1_000)
+
+    assert (collective.name, collective.can_edit) == ("Rec collective", True)
+    assert (same.path, same.parent_id) == (first.path, 0)
+    assert len(text.data) == first.size
+
+
+async def test_a_form_is_found_and_read_with_its_questions(server: Server, alice: Account) -> None:
+    await clean(server)
+    headers = {**JSON, "OCS-APIRequest": "true"}
+    made = (await server.send("POST", FORMS, headers=headers)).json()["ocs"]["data"]["id"]
+    asked = b'{"type":"short","text":"Name?"}'
+    await server.send("POST", f"{FORMS}/{made}/questions", headers=headers, body=asked)
+
+    [listed] = await alice.forms.owned()
+    form = await alice.forms.form(made)
+    found = await alice.forms.submissions(form, query="", limit=5, offset=0)
+
+    assert (listed.id, listed.results, await alice.forms.shared()) == (made, True, [])
+    assert [(question.text, question.type) for question in form.questions] == [("Name?", "short")]
+    assert (found.submissions, found.total) == ([], 0)

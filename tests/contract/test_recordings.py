@@ -2,6 +2,7 @@ import pytest
 
 from tests.contract import (
     account_table,
+    collectives_table,
     contacts_table,
     deck_table,
     oauth_table,
@@ -11,10 +12,12 @@ from tests.contract import (
 )
 from tests.contract.account_table import ACCOUNTS
 from tests.contract.calendar_table import CALENDARS
+from tests.contract.collectives_table import COLLECTIVES
 from tests.contract.compare import Comparison
 from tests.contract.contacts_table import CONTACTS
 from tests.contract.cookbook_table import COOKBOOK
 from tests.contract.deck_table import DECK
+from tests.contract.forms_table import FORMS
 from tests.contract.labels_table import LABELS
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
@@ -29,7 +32,7 @@ from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
     **WEBDAV, **LABELS, **UNIFIED_SEARCH, **SHARES, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK,
-    **CALENDARS, **TABLES, **COOKBOOK,
+    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES, **FORMS,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
@@ -39,6 +42,7 @@ NOT_REPLAYED = {
     **shares_table.NOT_REPLAYED,
     **contacts_table.NOT_REPLAYED,
     **deck_table.NOT_REPLAYED,
+    **collectives_table.NOT_REPLAYED,
 }
 RECORDED_AT = "http://nextcloud.test"
 

@@ -19,8 +19,8 @@ LONGEST_MODULE = 400
 LONGEST_FUNCTION = 50
 #: What `tools` holds besides one file per Nextcloud app.
 NO_APP = {
-    "__init__", "access", "answer", "arguments", "boundary", "connection", "guard", "progress", "result", "state",
-    "toolset",
+    "__init__", "access", "answer", "arguments", "boundary", "connection", "guard", "progress", "research", "result",
+    "state", "toolset",
 }  # fmt: skip
 TOOLSET = re.compile(r'^\w+ = Toolset\("(?P<app>\w+)"\)$', re.MULTILINE)
 VERSIONS = re.compile(r"""["']20\d\d-\d\d-\d\d["']""")

@@ -1,0 +1,161 @@
+"""The Forms app (API 3): forms and what was answered.
+
+Recorded from version 5.3.5, without answers; those, and the forms that others share, are as its `API_v3.md` and
+`ApiController.php` have them. An unknown id counts as an attempt at guessing, and after some of them nobody gets a
+form at this server's address: no form is asked for that is not among those listed.
+"""
+
+import json
+from typing import Final, cast
+
+from pydantic import Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+
+_BASE: Final = "/apps/forms/api/v3/forms"
+_RESULTS: Final = "results"
+_NO_FORM: Final = (
+    "There is no such form among those of the person and those shared with them. "
+    "Call nc_forms_list_forms for the ones there are."
+)
+_SENTENCES: Final = {403: "Forms does not allow this{reason}.", 404: _NO_FORM}
+
+
+class FormStub(Answer):
+    """A form in a list."""
+
+    id: int
+    title: str
+    state: int | None = None
+    expires: int = 0
+    permissions: list[str] = Field(default_factory=list[str])
+    submissions: int | None = Field(default=None, validation_alias="submissionCount")
+
+    @property
+    def results(self) -> bool:
+        """Whether the person may see answers: all of them, or their own."""
+        return _RESULTS in self.permissions
+
+
+class Option(Answer):
+    """One choice of a question."""
+
+    id: int
+    text: str
+
+
+class Question(Answer):
+    """One question."""
+
+    id: int
+    type: str
+    text: str
+    description: str | None = None
+    required: bool = Field(default=False, validation_alias="isRequired")
+    options: list[Option] = Field(default_factory=list[Option])
+
+    def readable(self, answer: str) -> str:
+        """Turn a stored answer into words; a grid and a ranking are stored as the ids of their options."""
+        if self.type not in ("grid", "ranking"):
+            return answer
+        labels = {str(option.id): option.text for option in self.options}
+        try:
+            return _worded(json.loads(answer), labels)
+        except (ValueError, RecursionError):
+            return answer
+
+
+class Form(FormStub):
+    """One form with its questions."""
+
+    description: str | None = None
+    owner: str = Field(default="", validation_alias="ownerId")
+    questions: list[Question] = Field(default_factory=list[Question])
+
+
+class AnswerText(Answer):
+    """One answer; a question with several choices has several."""
+
+    question: int = Field(validation_alias="questionId")
+    text: str
+
+
+class Submission(Answer):
+    """What somebody answered."""
+
+    id: int
+    by: str = Field(default="", validation_alias="userDisplayName")
+    at: int = Field(validation_alias="timestamp")
+    answers: list[AnswerText] = Field(default_factory=list[AnswerText])
+
+
+class Submissions(Answer):
+    """Some submissions, newest first; `total` counts those that were found."""
+
+    submissions: list[Submission]
+    total: int = Field(validation_alias="filteredSubmissionsCount")
+
+
+_STUBS = TypeAdapter(ocs.Envelope[list[FormStub]])
+_FORM = TypeAdapter(ocs.Envelope[Form])
+_SUBMISSIONS = TypeAdapter(ocs.Envelope[Submissions])
+
+
+class FormsClient:
+    """Reads one person's forms."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def owned(self) -> list[FormStub]:
+        """Fetch the forms the person made."""
+        return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "owned"}))[0]
+
+    async def shared(self) -> list[FormStub]:
+        """Fetch the forms that others show them, and that have not expired."""
+        return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "shared"}))[0]
+
+    async def form(self, form_id: int) -> Form:
+        """Fetch a form with its questions, and the lists before: three requests at most.
+
+        Raises:
+            NotFound: It is not in the lists.
+        """
+        for listed in (self.owned, self.shared):
+            if form_id in [stub.id for stub in await listed()]:
+                return (await ocs.get(self._http, f"{_BASE}/{form_id}", _FORM, sentences=_SENTENCES))[0]
+        raise errors.NotFound(_NO_FORM)
+
+    async def submissions(self, form: Form, *, query: str, limit: int, offset: int) -> Submissions:
+        """Fetch some of what was answered.
+
+        Raises:
+            Forbidden: The person may not see it.
+        """
+        params: dict[str, str | int] = {
+            "limit": limit,
+            "offset": offset,
+            **({"query": query} if query else {}),
+        }
+        path = f"{_BASE}/{form.id}/submissions"
+        return (await ocs.get(self._http, path, _SUBMISSIONS, params=params, sentences=_SENTENCES))[0]
+
+
+def _worded(value: object, labels: dict[str, str]) -> str:
+    """Name options by their texts: row by row in a grid, best first in a ranking."""
+    if isinstance(value, dict):
+        rows = cast("dict[str, object]", value).items()
+        return "; ".join(
+            f"{labels.get(key, key)}: {_numbers(cell, labels) or _worded(cell, labels)}" for key, cell in rows
+        )
+    if isinstance(value, list):
+        return ", ".join(_worded(one, labels) for one in cast("list[object]", value))
+    return labels.get(str(value), str(value))
+
+
+def _numbers(cell: object, labels: dict[str, str]) -> str:
+    """Name the columns of a row whose cells are numbers, which are no ids; empty where they are none."""
+    columns = cast("dict[str, object]", cell).items() if isinstance(cell, dict) else ()
+    return ", ".join(f"{labels.get(key, key)} {number}" for key, number in columns)

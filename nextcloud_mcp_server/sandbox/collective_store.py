@@ -1,0 +1,21 @@
+"""Collectives of the sandbox."""
+
+from dataclasses import dataclass
+
+_MOUNT = "/.Collectives"
+
+
+@dataclass(slots=True)
+class StoredCollective:
+    """One collective of one person."""
+
+    id: int
+    name: str
+    emoji: str | None
+    owner: str
+    trashed_at: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where its pages are."""
+        return f"{_MOUNT}/{self.name}"

@@ -1,0 +1,222 @@
+"""The pair of tools that ChatGPT's research mode asks for by these names and shapes, over notes and files.
+
+`search` takes a query and answers `results` with `id`, `title` and `url`; `fetch` takes an id and answers `id`,
+`title`, `text`, `url` and `metadata`; both as JSON in one text. An id is bound to the account, and what it stands
+for is asked for with that account's own access.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Annotated, Final, TypedDict, cast
+from urllib.parse import quote, urlencode
+
+from pydantic import Field
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.file_query import Query
+from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.tools import file_page
+from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.file_results import FileFacts, FileImage, FileText
+from nextcloud_mcp_server.tools.files_read import nc_files_read_file
+from nextcloud_mcp_server.tools.note_page import cut, folded
+from nextcloud_mcp_server.tools.note_result import NoteHits
+from nextcloud_mcp_server.tools.notes import nc_notes_search_notes
+from nextcloud_mcp_server.tools.progress import Progress
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+#: Of notes, of names and of texts each.
+_MOST: Final = 10
+#: Names looked at for the best of them; the newest are asked for.
+_NAMES: Final = 100
+#: More words than these make no name likelier; shorter ones are in most names.
+_WORDS: Final = 8
+_SHORTEST_WORD: Final = 3
+#: A text goes out twice as JSON, where it may be several times as long, and a result may have 80,000 bytes.
+_PAGE_BYTES: Final = 32_000
+_MAX_JSON_BYTES: Final = 36_000
+
+_WORD: Final = re.compile(r"[^\W_]+(?:[._'&+%-]+[^\W_]+)*%?")
+_WHAT: Final = re.compile(r"(?P<kind>note(?=:\d{1,18}\Z)|file):(?P<which>.+)", re.DOTALL)
+
+research = Toolset("research")
+
+
+class Source(Result):
+    """Something found."""
+
+    id: str
+    title: str
+    url: str
+
+
+class Sources(Result):
+    """What was found, the best first."""
+
+    results: list[Source]
+
+
+class Fetched(Result):
+    """A note or file; what follows of a long one has the id `next_id` in `metadata`."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, str]
+
+
+@research.tool("Search notes and files", read_only=True)
+@require_provisioning("notes:read", "files:read")
+async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_length=500)]) -> Sources:
+    """Find notes by their words, and files by name and, where Nextcloud indexes it, by content."""
+    words = [word for word in _WORD.findall(query) if len(word) >= _SHORTEST_WORD][:_WORDS]
+    apps = (await nc.capabilities.get()).apps
+    found: list[Source] = []
+    if "notes" in apps and query.strip():
+        hits = cast("NoteHits", await nc_notes_search_notes.body(nc, query, _MOST))
+        found += [_note(nc, hit.id, hit.title) for hit in hits.notes]
+    if words:
+        named, _ = await nc.finder.find(Query(kind="file", any_word=tuple(words)), limit=_NAMES)
+        found += _files(nc, _best((each.entry for each in named), words))
+    if "fulltextsearch" in apps and query.strip():
+        found += _files(nc, await _written(nc, query))
+    return Sources(results=file_page.fit(list({source.id: source for source in found}.values())))
+
+
+async def _written(nc: Account, query: str) -> list[Entry]:
+    """Find files by their texts; an index that fails hides nothing of what is found without it."""
+    try:
+        written, _ = await nc.finder.find(Query(kind="file", content=query), limit=_MOST)
+    except troubles.NOT_SEEN:
+        return []
+    return [each.entry for each in written]
+
+
+@research.tool("Fetch a note or file", read_only=True)
+@require_provisioning("notes:read", "files:read")
+async def fetch(
+    nc: Account,
+    id: str,  # noqa: A002 - research clients send it by this name
+    *,
+    progress: Progress,
+    documents: Documents,
+) -> Fetched:
+    """Read what search found, by its id; of a long text go on with next_id of the metadata."""
+    here = _opened(nc, id)
+    if here["kind"] == "note":
+        return await _fetch_note(nc, id, here)
+
+    async def read(limit: int) -> Fetched:
+        path, offset = here["which"], here["offset"]
+        body = nc_files_read_file.body(
+            nc, path, offset=offset, limit=limit, raw=False, progress=progress, documents=documents
+        )
+        return await shown(cast("FileText | FileImage | FileFacts", await body), limit)
+
+    async def shown(found: FileText | FileImage | FileFacts, limit: int) -> Fetched:
+        if isinstance(found, FileText) and not _fits(found.content):
+            return await read(limit // 2)
+        return _file(nc, id, found)
+
+    return await read(_PAGE_BYTES)
+
+
+class _Here(TypedDict):
+    """What an id stands for, and from which byte on."""
+
+    kind: str
+    which: str
+    offset: int
+
+
+def _sealed(nc: Account, kind: str, which: str | int, offset: int = 0) -> str:
+    return file_page.seal(Position.of(offset, f"{kind}:{which}"), "research", nc.uid)
+
+
+def _opened(nc: Account, asked: str) -> _Here:
+    try:
+        position = file_page.unseal(asked, "research", nc.uid)
+    except InvalidInput:
+        position = None
+    what = None if position is None else _WHAT.fullmatch(position.name)
+    if position is None or what is None or position.number < 0:
+        raise InvalidInput(f"{quoted(asked)} is no id that search answered: search again and pass one on.")
+    return _Here(kind=what["kind"], which=what["which"], offset=position.number)
+
+
+def _fits(text: str) -> bool:
+    return len(json.dumps(text, ensure_ascii=False).encode()) <= _MAX_JSON_BYTES
+
+
+def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fetched:
+    about: dict[str, object] = {
+        "type": getattr(read, "type", None),
+        "modified": read.modified,
+        "note": read.note,
+    }
+    if isinstance(read, FileText) and read.next_offset is not None:
+        about["next_id"] = _sealed(nc, "file", read.path, read.next_offset)
+    # Of what is no text, the note says what it is.
+    text = read.content if isinstance(read, FileText) else read.note or "This is a picture."
+    return Fetched(
+        id=asked,
+        title=read.path.rpartition("/")[2],
+        text=text,
+        url=_file_url(nc, read.path),
+        metadata=_words(about),
+    )
+
+
+async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
+    note = await nc.notes.get(int(here["which"]))
+    limit = _PAGE_BYTES
+    page = cut(note.text, offset=here["offset"], limit=limit)
+    while not _fits(page.text):
+        limit //= 2
+        page = cut(note.text, offset=here["offset"], limit=limit)
+    about: dict[str, object] = {"type": "note", "category": note.category or None}
+    if page.next_offset is not None:
+        about["next_id"] = _sealed(nc, "note", note.id, page.next_offset)
+    found = _note(nc, note.id, note.title)
+    return Fetched(id=asked, title=found.title, text=page.text, url=found.url, metadata=_words(about))
+
+
+def _best(entries: Iterable[Entry], words: list[str]) -> list[Entry]:
+    """Take those whose paths hold the most of the words; among equals the newest stay first."""
+
+    def missing(entry: Entry) -> int:
+        path = folded(entry.path)
+        return sum(folded(word) not in path for word in words)
+
+    return sorted(entries, key=missing)[:_MOST]
+
+
+def _files(nc: Account, entries: Iterable[Entry]) -> list[Source]:
+    return [
+        Source(id=_sealed(nc, "file", entry.path), title=entry.path, url=_file_url(nc, entry.path))
+        for entry in entries
+    ]
+
+
+def _note(nc: Account, note_id: int, title: str) -> Source:
+    return Source(
+        id=_sealed(nc, "note", note_id), title=title, url=f"{nc.web}/index.php/apps/notes/note/{note_id}"
+    )
+
+
+def _file_url(nc: Account, path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    where = urlencode({"dir": f"/{folder}", "scrollto": name}, quote_via=quote, safe="/")
+    return f"{nc.web}/index.php/apps/files/?{where}"
+
+
+def _words(facts: dict[str, object]) -> dict[str, str]:
+    """Write what is known as texts, as research clients take them."""
+    return {name: str(value) for name, value in facts.items() if value is not None}
