@@ -5,6 +5,7 @@ or name something else than a plain file are refused, and no file here is ever o
 """
 
 import os
+import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -69,20 +70,24 @@ class Computer:
 
     @contextmanager
     def writing(self, name: str) -> Generator[BinaryIO]:
-        """Make a file and open it; it does not stay when writing fails or is cancelled.
+        """Open a file that gets this name when it is whole; when writing fails or is cancelled, none stays.
+
+        A server that is killed meanwhile leaves what it had under another name, ending in `.part`.
 
         Raises:
             InvalidInput: The name is taken, or may not be used.
         """
         path = self._inside(name)
+        part = path.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            with open(path, "xb", opener=_made) as file:
-                try:
-                    self._refuse_moved(path, os.fstat(file.fileno()))
+            _refuse_taken(path)
+            try:
+                with open(part, "xb", opener=_made) as file:
+                    self._refuse_moved(part, os.fstat(file.fileno()))
                     yield file
-                except BaseException:
-                    path.unlink(missing_ok=True)
-                    raise
+                _name_finally(part, path)
+            finally:
+                part.unlink(missing_ok=True)
         except FileExistsError:
             raise InvalidInput(
                 f"{quoted(name)} exists already in the folder for exchange, and nothing there is overwritten: pass "
@@ -138,6 +143,23 @@ def is_odd(path: PurePath) -> bool:
         or ".." in path.parts
         or not all(part.isprintable() for part in path.parts)
     )
+
+
+def _refuse_taken(path: Path) -> None:
+    if os.path.lexists(path):
+        raise FileExistsError
+
+
+def _name_finally(part: Path, path: Path) -> None:
+    """Give a file its name; a name that was taken meanwhile is left alone."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Not every file system knows links.
+        _refuse_taken(path)
+        part.rename(path)
 
 
 def _is_link(path: Path) -> bool:

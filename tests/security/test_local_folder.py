@@ -115,6 +115,43 @@ def test_a_file_made_through_such_a_link_does_not_stay(folder: Path) -> None:
     assert not (folder.parent / "outside" / "new.txt").exists()
 
 
+def test_a_file_has_its_name_only_when_it_is_whole(folder: Path) -> None:
+    with Computer(folder).writing("new.txt") as file:
+        file.write(b"half")
+        names = [path.name for path in folder.iterdir() if path.suffix == ".part"]
+        there = (folder / "new.txt").exists()
+
+    assert (len(names), there) == (1, False)
+    assert (folder / "new.txt").read_bytes() == b"half"
+    assert not (folder / names[0]).exists()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_name_that_was_taken_meanwhile_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    if not links:
+        # As on a memory stick.
+        monkeypatch.setattr(os, "link", no_links)
+
+    def overtaken() -> None:
+        with Computer(folder).writing("new.txt") as file:
+            file.write(b"ours")
+            (folder / "new.txt").write_bytes(b"theirs")
+
+    with pytest.raises(InvalidInput, match="exists already"):
+        overtaken()
+    with Computer(folder).writing("other.txt") as file:
+        file.write(b"ours")
+
+    assert (folder / "new.txt").read_bytes() == b"theirs"
+    assert (folder / "other.txt").read_bytes() == b"ours"
+    assert not list(folder.glob(".*.part"))
+
+
 async def test_a_file_that_changes_while_it_is_read_is_not_sent_on(folder: Path) -> None:
     with Computer(folder).reading("sub/a.txt") as source:
         assert await source.read(2) == b"fi"
