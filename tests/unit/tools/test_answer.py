@@ -141,7 +141,15 @@ def test_errors_are_marked_and_defanged() -> None:
 
 @pytest.mark.parametrize(
     ("value", "holds"),
-    [(f"a {answer.DEFANGED}", True), (["a", answer.DEFANGED], True), ("a", False), (7, False), (None, False)],
+    [
+        (f"a {answer.DEFANGED}", True),
+        (["a", answer.DEFANGED], True),
+        ({"Name": "a", "Link": answer.DEFANGED}, True),
+        ({"Name": "a"}, False),
+        ("a", False),
+        (7, False),
+        (None, False),
+    ],
 )
 def test_what_stands_for_a_removed_link_is_recognised(value: object, holds: bool) -> None:  # noqa: FBT001 - a table
     assert answer.holds_defanged(value) is holds

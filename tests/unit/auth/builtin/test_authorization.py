@@ -26,6 +26,7 @@ from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential
 from tests.auth_stage import NEXTCLOUD, READ, WRITE, page_url, together
 from tests.tokens_stage import VERIFIER
 from tests.trips_stage import ALICE, CALLBACK, CLIENT, COOKIE, ISSUER, RESOURCE, Trips, open_trips, query_of
+from tests.visits_stage import run_sql
 
 MINUTE = 60
 
@@ -499,6 +500,19 @@ async def test_what_cannot_be_held_is_ended(trips: Trips) -> None:
         await trips.come_back(params, browser=COOKIE)
 
     assert await trips.given_back() == ["access-granted-by-alice-0"]
+
+
+async def test_what_another_server_has_ended_meanwhile_connects_nobody(trips: Trips) -> None:
+    async def worked_off() -> None:
+        run_sql(trips.file, "DELETE FROM outbox")
+
+    trips.provider.afterwards = worked_off
+
+    with pytest.raises(SignInRefused):
+        await trips.back()
+
+    assert await trips.grant() is None
+    assert run_sql(trips.file, "SELECT * FROM arrivals WHERE subject IS NOT NULL") == []
 
 
 @pytest.mark.parametrize("change", ["INSERT ON permissions", "INSERT ON audit", "UPDATE ON arrivals"])
