@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
     from nextcloud_mcp_server.nextcloud.forms import FormsClient
+    from nextcloud_mcp_server.nextcloud.status import StatusClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
@@ -146,6 +147,13 @@ class Account:
         from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
 
         return TablesClient(self._http)
+
+    @cached_property
+    def status(self) -> "StatusClient":
+        """Whether people are there."""
+        from nextcloud_mcp_server.nextcloud.status import StatusClient  # noqa: PLC0415 - most servers do without
+
+        return StatusClient(self._http)
 
     @cached_property
     def cookbook(self) -> "CookbookClient":
