@@ -29,6 +29,7 @@ from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.upload import UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
+from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
@@ -76,6 +77,11 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+
+    @cached_property
+    def watch(self) -> WatchClient:
+        """Whether something has changed."""
+        return WatchClient(self._http)
 
     @cached_property
     def history(self) -> HistoryClient:
