@@ -19,6 +19,7 @@ from nextcloud_mcp_server.protocol.availability import Availability, unlimited
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Standing, Track
+from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.state import State
@@ -40,6 +41,7 @@ class Parts:
     core: LazyCore
     pending: Pending
     availability: Availability
+    poller: Poller
 
     @asynccontextmanager
     async def running(self, *, resume: bool) -> AsyncGenerator[None]:
@@ -48,6 +50,7 @@ class Parts:
             group.start_soon(lambda: self.core.run(resume=resume))
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
+            group.start_soon(self.poller.run)
             try:
                 yield
             finally:
@@ -104,8 +107,14 @@ def assemble(settings: Settings, front: Front) -> Parts:
         computer=Computer(settings.local_folder),
     )
     track = Track(own_visit, pending, timeout_seconds=settings.elicitation_timeout_seconds)
-    mcp = server.create(specs, state, track, state_keys=lambda: cores.keys(settings).derive("request-state"))
-    return Parts(mcp, state, lazy, pending, availability)
+    mcp, poller = server.create(
+        specs,
+        state,
+        track,
+        state_keys=lambda: cores.keys(settings).derive("request-state"),
+        update_seconds=settings.update_seconds,
+    )
+    return Parts(mcp, state, lazy, pending, availability, poller)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
-from mcp_types import SubscriptionsListenRequestParams
 
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import ConfigurationError
@@ -18,16 +17,22 @@ from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.resources.capabilities import Capabilities
+from nextcloud_mcp_server.resources.catalogue import Catalogue
 from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Kind
 from nextcloud_mcp_server.resources.notes import Notes
+from nextcloud_mcp_server.resources.poller import Poller
+from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS, load
 
 NAME = "nextcloud-mcp-server"
+
+#: How often changes are looked for, while somebody wants to hear of them.
+UPDATE_SECONDS = 60.0
 
 #: In the order in which they are listed.
 KINDS: tuple[Kind, ...] = (Capabilities(), Notes(), Files())
@@ -133,15 +138,13 @@ def needs(specs: Sequence[ToolSpec]) -> Callable[[str], frozenset[str]]:
 class Server(MCPServer[Any]):
     """The SDK's server, with our stdout, and with resources and prompts of each person."""
 
-    def offer(self, specs: Sequence[ToolSpec], state: State) -> None:
-        """Answer what is asked about resources and prompts, and let streams hear of changes."""
-        resources = Resources(kinds(specs), state, self)
+    def offer(self, specs: Sequence[ToolSpec], state: State, catalogue: Catalogue, poller: Poller) -> None:
+        """Answer what is asked about resources and prompts, and let clients hear of changes."""
+        resources = Resources(catalogue, state, self)
         resources.install(self._lowlevel_server)
+        Updates(catalogue, state, poller).install(self._lowlevel_server)
         toolsets = {spec.toolset for spec in specs}
         Prompts(sorted(toolsets), state.availability, resources).install(self._lowlevel_server)
-        self._lowlevel_server.add_request_handler(
-            "subscriptions/listen", SubscriptionsListenRequestParams, state.availability.audience.stream
-        )
 
     async def run_stdio_async(self) -> None:
         """Serve one client over stdin and stdout."""
@@ -157,8 +160,11 @@ def create(
     track: Track,
     *,
     state_keys: Callable[[], Sequence[bytes]],
-) -> MCPServer[Any]:
-    """Put the server together."""
+    update_seconds: float = UPDATE_SECONDS,
+) -> tuple[MCPServer[Any], Poller]:
+    """Put the server together, with what looks for changes beside it."""
+    catalogue = Catalogue(kinds(specs), state.availability)
+    poller = Poller(catalogue, state, seconds=update_seconds)
     server = Server(
         NAME,
         title="Nextcloud",
@@ -174,8 +180,8 @@ def create(
         ),
         log_level="WARNING",
     )
-    server.offer(specs, state)
-    return server
+    server.offer(specs, state, catalogue, poller)
+    return server, poller
 
 
 def _principal(caller: Caller) -> str:

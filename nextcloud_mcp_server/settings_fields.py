@@ -109,6 +109,13 @@ class Fields(PeopleFields):
         description="How long a repeated call is held while its consent is open. Less than the shortest "
         "time limit between the client and this server.",
     )
+    update_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=3600,
+        description="How often Nextcloud is asked for changes, for each person of whom a client has subscribed to "
+        "resources. Each time costs one small request for each app, and nothing while nobody has subscribed.",
+    )
     toolsets: Words = Field(
         default=("notes", "files"),
         description=f"Which groups of tools are on, by commas: {', '.join(EVERY_TOOLSET)}, or `all`. "

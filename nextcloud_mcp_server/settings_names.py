@@ -85,6 +85,7 @@ FIELDS = (
     "elicitation_dialect",
     "elicitation_timeout_seconds",
     "hold_seconds",
+    "update_seconds",
     "toolsets",
     "exclude_tools",
     "read_only",

@@ -199,7 +199,7 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         pending,
         timeout_seconds=0.05,
     )
-    mcp = server.create(specs, state, track, state_keys=lambda: [b"k" * 32])
+    mcp, _ = server.create(specs, state, track, state_keys=lambda: [b"k" * 32])
     resource = Resource(RESOURCE, (ISSUER,), asked(SCOPES))
     routes = mcp.streamable_http_app(
         streamable_http_path="/mcp",

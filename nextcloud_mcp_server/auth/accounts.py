@@ -78,6 +78,14 @@ class Accounts(Protocol):
         """
         ...
 
+    async def find(self, caller: Caller) -> Opened | None:
+        """Find what the caller may use, asking nobody for more; None when there is nothing.
+
+        Raises:
+            NextcloudError: It has to be renewed, and cannot be just now.
+        """
+        ...
+
     async def reject(self, caller: Caller, opened: Opened) -> None:
         """Stop using what Nextcloud refused: `open` finds something else from now on, or nothing.
 
@@ -138,19 +146,33 @@ class GrantedAccounts:
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
+        opened, grant = await self._open(caller, scopes)
+        if opened is None or not scopes <= opened.scopes:
+            raise await self._provisioning.ask(caller, scopes, grant=grant)
+        return opened
+
+    async def find(self, caller: Caller) -> Opened | None:
+        """See `Accounts.find`."""
+        try:
+            return (await self._open(caller, frozenset()))[0]
+        except MissingScope:
+            # Paused.
+            return None
+
+    async def _open(self, caller: Caller, scopes: frozenset[str]) -> tuple[Opened | None, Grant | None]:
+        """Open what there is, and give the grant it stands on when that was read anew."""
         key = (caller.principal, caller.client_id)
         until, opened = self._cache.get(key, (0.0, None))
-        if opened is None or until < self._monotonic() or not scopes <= opened.scopes:
-            changes = self._changes
-            self._cache.pop(key, None)
-            grant = await self._find(caller)
-            opened = self._usable(grant)
-            if grant is None or opened is None or not scopes <= opened.scopes:
-                raise await self._provisioning.ask(caller, scopes, grant=grant)
-            # What was read before a disconnect must not be found after it.
-            if changes == self._changes:
-                self._cache[key] = (self._monotonic() + self._keeping(grant.credential), opened)
-        return opened
+        if opened is not None and until >= self._monotonic() and scopes <= opened.scopes:
+            return opened, None
+        changes = self._changes
+        self._cache.pop(key, None)
+        grant = await self._find(caller)
+        opened = self._usable(grant)
+        # What was read before a disconnect must not be found after it.
+        if grant is not None and opened is not None and changes == self._changes:
+            self._cache[key] = (self._monotonic() + self._keeping(grant.credential), opened)
+        return opened, grant
 
     def forget(self) -> None:
         """Look at the database again before the next call: a person has changed something."""
@@ -315,6 +337,13 @@ class OperatorAccounts:
         self._name = user.display_name or user.uid
         account = self._nextcloud.account(self._credential, uid=user.uid)
         return Opened(account, self._bound, "operator", 1)
+
+    async def find(self, caller: Caller) -> Opened | None:
+        """See `Accounts.find`."""
+        try:
+            return await self.open(caller, frozenset())
+        except CredentialRejected:
+            return None
 
     async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
         """See `Accounts.reject`: stays refused until the server is started with another one."""

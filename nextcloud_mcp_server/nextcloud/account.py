@@ -29,6 +29,7 @@ from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.upload import UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
+from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
     from nextcloud_mcp_server.nextcloud.forms import FormsClient
+    from nextcloud_mcp_server.nextcloud.status import StatusClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
@@ -75,6 +77,11 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+
+    @cached_property
+    def watch(self) -> WatchClient:
+        """Whether something has changed."""
+        return WatchClient(self._http)
 
     @cached_property
     def history(self) -> HistoryClient:
@@ -146,6 +153,13 @@ class Account:
         from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
 
         return TablesClient(self._http)
+
+    @cached_property
+    def status(self) -> "StatusClient":
+        """Whether people are there."""
+        from nextcloud_mcp_server.nextcloud.status import StatusClient  # noqa: PLC0415 - most servers do without
+
+        return StatusClient(self._http)
 
     @cached_property
     def cookbook(self) -> "CookbookClient":

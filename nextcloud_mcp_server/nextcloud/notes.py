@@ -7,13 +7,14 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.etag import normalise, quote
+from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
 _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
+_NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
 _CHANGE_ATTEMPTS = 3
@@ -74,6 +75,14 @@ class NotePage:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteList:
+    """All notes, and the etag with which to ask whether they are still the same."""
+
+    notes: list[Note]
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """A file that belongs to a note."""
 
@@ -122,6 +131,19 @@ class NotesClient:
             cursor = page.cursor
             if cursor is None:
                 return
+
+    async def changed(self, etag: str | None) -> NoteList | None:
+        """Fetch every note without its text in one request, if they are others than with this etag."""
+        response = await self._http.request(
+            "GET",
+            _BASE,
+            params={"exclude": "content"},
+            headers=None if etag is None else {"If-None-Match": quote(etag)},
+        )
+        if response.status_code == _NOT_MODIFIED:
+            return None
+        notes = [note for note in decoded(response, _NOTES) if isinstance(note, Note)]
+        return NoteList(notes, of(response.headers))
 
     async def read_all(self) -> AsyncGenerator[Note]:
         """Fetch every note with its text: one request for each 500, more where they are long."""

@@ -4,21 +4,20 @@ A handshake-era client hears on its session, a client of 2026-07-28 on the strea
 (`subscriptions/listen`). All of one person's are told together, whichever client they belong to.
 """
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.server.subscriptions import ListenHandler
 from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
     ServerEvent,
     ToolsListChanged,
 )
-from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from nextcloud_mcp_server.protocol import wire
 
@@ -36,7 +35,7 @@ class Session:
     """A handshake-era client that is connected; `uris` are the resources it wants to hear of."""
 
     connection: Connection
-    uris: set[str] = field(default_factory=set[str])
+    uris: Collection[str] = ()
 
 
 class Audience:
@@ -72,12 +71,6 @@ class Audience:
         """Give the streams of one person something to listen to."""
         return Bus(self, owner)
 
-    async def stream(
-        self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
-    ) -> SubscriptionsListenResult:
-        """Tell a client of 2026-07-28 on a stream, as long as it keeps that open."""
-        return await ListenHandler(self.bus(self.owner(ctx)))(ctx, params)
-
     async def tell(self, owner: Hashable, *events: ServerEvent) -> None:
         """Tell the clients of one person."""
         for listener in list(self._streams.get(owner, {}).values()):
@@ -85,7 +78,7 @@ class Audience:
                 listener(event)
         async with anyio.create_task_group() as group:
             for session in self._sessions.get(owner, {}).values():
-                group.start_soon(self._send, session, events)
+                group.start_soon(partial(self.send, session, *events))
 
     def listen(self, owner: Hashable, listener: Listener) -> Callable[[], None]:
         """Let a stream hear of changes until what this returns is called."""
@@ -107,7 +100,8 @@ class Audience:
         if not sessions:
             self._sessions.pop(owner, None)
 
-    async def _send(self, session: Session, events: tuple[ServerEvent, ...]) -> None:
+    async def send(self, session: Session, *events: ServerEvent) -> None:
+        """Tell one session, if it still reads."""
         connection = session.connection
         with anyio.move_on_after(self._send_seconds):
             for event in events:

@@ -82,6 +82,10 @@ def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
     return None
 
 
+def _nobody(_: Hashable) -> None:
+    """Stand where nobody wants to know."""
+
+
 class Availability:
     """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them."""
 
@@ -104,9 +108,19 @@ class Availability:
         self._asked: dict[Hashable, FetchApps] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
         self._work = anyio.Event()
+        #: Told whose call has just reached Nextcloud.
+        self.on_call: Callable[[Hashable], None] = _nobody
+
+    def knows(self, owner: Hashable) -> bool:
+        """Tell whether a call of this person has reached Nextcloud, not too long ago."""
+        return self._age(owner) <= KEPT_SECONDS
 
     def learn(self, owner: Hashable, fetch: FetchApps) -> None:
-        """Ask for a person's apps in the background, if that is not known or was asked long ago."""
+        """Ask for a person's apps in the background, if that is not known or was asked long ago.
+
+        Every call that reached Nextcloud comes here.
+        """
+        self.on_call(owner)
         if owner not in self._asked and self._age(owner) > REFRESH_SECONDS:
             self._asked[owner] = fetch
             self._work.set()
@@ -153,7 +167,7 @@ class Availability:
 
     def lacks(self, owner: Hashable, app: str | None) -> bool:
         """Tell whether the person's Nextcloud is known to have no such app."""
-        return self._age(owner) <= KEPT_SECONDS and app in self._known[owner].missing
+        return self.knows(owner) and app in self._known[owner].missing
 
     async def run(self) -> None:
         """Fetch what was asked for; runs as long as the server."""

@@ -1,9 +1,10 @@
 """What the person's Nextcloud has, as a resource: `nc://capabilities`."""
 
 import json
+from collections.abc import Collection
 
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Page
+from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, fingerprint
 
 _JSON = "application/json"
 
@@ -32,6 +33,16 @@ class Capabilities:
         """Ask for version and apps."""
         known = await nc.capabilities.get()
         return Contents(json.dumps({"version": known.version, "apps": sorted(known.apps)}), _JSON)
+
+    async def look(
+        self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
+    ) -> Marks:
+        """Ask whether version and apps are still the same; there is always one row in the list."""
+        mark, etag = before.state if before else ("", None)
+        if found := await nc.capabilities.changed(etag):
+            # The etag changes with all that any app tells of itself.
+            mark, etag = fingerprint((found.version, *sorted(found.apps))), found.etag
+        return Marks(dict.fromkeys(values, mark), "" if listing else None, (mark, etag))
 
     async def complete(self, nc: Account, value: str) -> list[str]:  # noqa: ARG002 - the form of a kind
         """Offer nothing: the address has no argument."""

@@ -1,12 +1,25 @@
 """Files as resources: `nc://files/Documents/plan.md`."""
 
+from collections.abc import Collection
+
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.files import position
-from nextcloud_mcp_server.resources.kind import MAX_BYTES, MAX_VALUES, About, Contents, Listed, Page
+from nextcloud_mcp_server.resources.kind import (
+    MAX_BYTES,
+    MAX_VALUES,
+    About,
+    Contents,
+    Listed,
+    Marks,
+    Page,
+    fingerprint,
+)
 from nextcloud_mcp_server.tools import file_page
 
 _PAGE = 100
+#: Files of the top folder that are watched for others coming and going.
+_WATCHED = 1000
 
 
 class Files:
@@ -53,6 +66,22 @@ class Files:
             return Contents(chunk.data.decode(), mime_type)
         except UnicodeDecodeError:
             return Contents(chunk.data, mime_type)
+
+    async def look(
+        self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
+    ) -> Marks:
+        """Look at the top folder, whose etag changes with everything below it, and further only where it does."""
+        top = await nc.watch.etag("files", "/")
+        same = before if before and before.state == top != "" else Marks({})
+        each = {
+            value: same.each[value] if value in same.each else await nc.watch.etag("files", value)
+            for value in values
+        }
+        listed = same.listing
+        if listing and listed is None:
+            found = await nc.files.list_folder("/", limit=_WATCHED)
+            listed = fingerprint(entry.name for entry in found.entries if not entry.is_folder)
+        return Marks(each, listed if listing else None, top)
 
     async def complete(self, nc: Account, value: str) -> list[str]:
         """List what is in the folder typed so far and begins like the rest; folders end in a slash."""

@@ -6,12 +6,10 @@ Listing and completing never do: clients list at their start, and nobody has ask
 import base64
 import json
 import logging
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
@@ -36,23 +34,20 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
-from nextcloud_mcp_server.protocol.availability import Facts
-from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, no_such
+from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
+from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page
 from nextcloud_mcp_server.tools.answer import defang
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
 
 logger = logging.getLogger(__name__)
 
-Ctx = ServerRequestContext[Any, Any]
-
 
 class Resources:
     """The resources of whoever asks."""
 
-    def __init__(self, kinds: Sequence[tuple[Kind, Facts]], state: State, mcp: MCPServer[Any]) -> None:
-        self._kinds = kinds
-        self._state = state
+    def __init__(self, catalogue: Catalogue, state: State, mcp: MCPServer[Any]) -> None:
+        self._catalogue = catalogue
         self._guard = Guard(state)
         self._context = partial(Context[Any, Any], mcp_server=mcp)
 
@@ -73,7 +68,7 @@ class Resources:
                     description=kind.about.description,
                     mime_type=kind.about.mime_type,
                 )
-                for kind in self._shown(ctx)
+                for kind in self._catalogue.shown(ctx)
                 if kind.about.argument
             ]
         )
@@ -106,7 +101,7 @@ class Resources:
         """
         uri, request_id = str(params.uri), uuid4().hex[:12]
         try:
-            kind, value = self._find(ctx, uri)
+            kind, value = self._catalogue.find(ctx, uri)
             context = self._context(request_context=ctx, input_params=params)
             call = await self._guard.call(context, request_id)
             job = self._job(kind, kind.about.action, uri, partial(kind.read, value=value))
@@ -153,27 +148,21 @@ class Resources:
             return Page([])
 
     def _job(self, kind: Kind, name: str, detail: str, body: Any) -> Job[Any]:  # noqa: ANN401 - of each kind its own
-        facts = next(facts for one, facts in self._kinds if one is kind)
         return Job(
-            name=name, scopes=kind.about.scopes, app=facts.app, read_only=True, detail=detail[:500], body=body
+            name=name,
+            scopes=kind.about.scopes,
+            app=self._catalogue.app_of(kind),
+            read_only=True,
+            detail=detail[:500],
+            body=body,
         )
-
-    def _shown(self, ctx: Ctx) -> list[Kind]:
-        return [kind for kind, facts in self._kinds if self._state.availability.shows(ctx, facts)]
 
     async def _usable(self, ctx: Ctx, call: Call) -> list[Kind]:
         """List the kinds that need nobody's consent any more."""
         known = await call.core.accounts.connection(call.caller)
         if not known.connected or not known.scopes:
             return []
-        return [kind for kind in self._shown(ctx) if kind.about.scopes <= known.scopes]
-
-    def _find(self, ctx: Ctx, uri: str) -> tuple[Kind, str]:
-        for kind in self._shown(ctx):
-            value = kind.about.value(uri)
-            if value is not None:
-                return kind, value
-        raise no_such(uri)
+        return [kind for kind in self._catalogue.shown(ctx) if kind.about.scopes <= known.scopes]
 
 
 def _row(one: Listed) -> Resource:

@@ -1,8 +1,10 @@
 """What a kind of resource is: an address, a way to list, read and complete, and what it needs."""
 
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 from nextcloud_mcp_server.errors import NotFound
@@ -42,6 +44,19 @@ class Page:
 
     rows: list[Listed]
     cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a kind looked like, to compare with later: something else here means that something changed.
+
+    `each` has a mark for each value that was asked for, empty where nothing is; `listing` is the mark
+    of what is listed, None where that was not looked at. `state` is the kind's own, for its next look.
+    """
+
+    each: Mapping[str, str]
+    listing: str | None = None
+    state: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +116,23 @@ class Kind(Protocol):
         """
         ...
 
+    async def look(
+        self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
+    ) -> Marks:
+        """Look at etags: those of these values, and at what is listed where that is wanted too.
+
+        `before` is the last look, if there was one: what cannot have changed is not looked at again.
+        """
+        ...
+
     async def complete(self, nc: Account, value: str) -> list[str]:
         """Find values that go on from what somebody has typed."""
         ...
+
+
+def fingerprint(seen: Iterable[object]) -> str:
+    """Make one short mark out of many things, in whatever order they come."""
+    return hashlib.sha256("\n".join(sorted(map(repr, seen))).encode()).hexdigest()
 
 
 def no_such(uri: str) -> NotFound:

@@ -1,15 +1,34 @@
 """Notes as resources: `nc://notes/12`, also written `nc://notes/12 Shopping list`."""
 
 import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nextcloud_mcp_server.errors import TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.resources.kind import MAX_BYTES, MAX_VALUES, About, Contents, Listed, Page, no_such
+from nextcloud_mcp_server.resources.kind import (
+    MAX_BYTES,
+    MAX_VALUES,
+    About,
+    Contents,
+    Listed,
+    Marks,
+    Page,
+    fingerprint,
+    no_such,
+)
 
 _MARKDOWN = "text/markdown"
 _PAGE = 100
 _NUMBER = re.compile(r"(\d{1,18})(?: .*)?", re.DOTALL | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    etag: str | None
+    listing: str
+    notes: dict[str, str]
 
 
 class Notes:
@@ -44,13 +63,24 @@ class Notes:
 
     async def read(self, nc: Account, value: str) -> Contents:
         """Read a note's text."""
-        number = _NUMBER.fullmatch(value)
+        number = _number(value)
         if number is None:
             raise no_such(self.about.uri(value))
-        note = await nc.notes.get(int(number[1]))
+        note = await nc.notes.get(int(number))
         if len(note.text.encode()) > MAX_BYTES:
             raise TooLarge("The note is too long for one resource; nc_notes_get_note reads it in parts.")
         return Contents(note.text, _MARKDOWN)
+
+    async def look(
+        self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
+    ) -> Marks:
+        """Ask for the list of notes, if it is another one: one request, however many values."""
+        seen: _Seen = before.state if before else _Seen(None, "", {})
+        if found := await nc.notes.changed(seen.etag):
+            listed = fingerprint((note.id, note.title) for note in found.notes)
+            seen = _Seen(found.etag, listed, {str(note.id): note.etag for note in found.notes})
+        each = {value: seen.notes.get(_number(value) or "", "") for value in values}
+        return Marks(each, seen.listing if listing else None, seen)
 
     async def complete(self, nc: Account, value: str) -> list[str]:
         """Find notes whose number begins so, or whose title has all these words."""
@@ -61,3 +91,9 @@ class Notes:
             if str(note.id).startswith(value.strip()) or all(w in note.title.casefold() for w in words)
         ]
         return found[: MAX_VALUES + 1]
+
+
+def _number(value: str) -> str | None:
+    """Read a note's number, without what stands behind it for people."""
+    found = _NUMBER.fullmatch(value)
+    return str(int(found[1])) if found else None

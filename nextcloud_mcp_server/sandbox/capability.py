@@ -84,6 +84,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         "systemtags": {"enabled": True},
         "fulltextsearch": {"remote": True, "providers": [{"id": "files", "name": "Files"}]},
         "files_sharing": {"api_enabled": True, "public": {"enabled": True}, "resharing": True},
+        "user_status": {"enabled": True, "restore": True, "supports_emoji": True, "supports_busy": True},
         "dav": {"chunking": "1.0", "bulkupload": "1.0"},
         "notes": {
             "api_version": list(NOTES_API_VERSIONS),

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.paper import pdf
 from nextcloud_mcp_server.sandbox.previews import PIXEL
-from nextcloud_mcp_server.sandbox.state import Share, State, User
+from nextcloud_mcp_server.sandbox.state import Share, State, User, UserStatus
 
 _DAY_SECONDS = 86_400
 
@@ -150,6 +150,7 @@ def seed(state: State) -> None:
     _add_file(alice, "Documents/Contracts/Lease.pdf", pdf(_ALICE_LEASE))
     _add_labels(state, alice)
     _add_share(state, bob, alice)
+    state.statuses["bob"] = UserStatus("busy", by_user=True, message="At the new office", icon="📦")
     _add_contacts(state, alice)
     _add_board(state)
     seed_calendars(state)

@@ -165,6 +165,18 @@ class Share:
 
 
 @dataclass(slots=True)
+class UserStatus:
+    """Whether somebody is there, and what they say about it until `clear_at`."""
+
+    kind: str = "offline"
+    by_user: bool = False
+    message: str | None = None
+    message_id: str | None = None
+    icon: str | None = None
+    clear_at: int | None = None
+
+
+@dataclass(slots=True)
 class Session:
     """A browser session or the one that every API answer opens by its cookies.
 
@@ -202,6 +214,7 @@ class State:
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     shares: list[Share] = field(default_factory=list[Share])
+    statuses: dict[str, UserStatus] = field(default_factory=dict[str, UserStatus])
     tags_by_admins_only: bool = False
     deck: DeckStore = field(default_factory=DeckStore)
     tables: TableStore = field(default_factory=TableStore)

@@ -1,16 +1,15 @@
 """Tools for files: look around, search; the others are in `files_read`, `files_write` and `files_trash`."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Details
 from nextcloud_mcp_server.nextcloud.file_query import Kind, Query
 from nextcloud_mcp_server.nextcloud.files import Order, position
-from nextcloud_mcp_server.tools import file_page, file_words
+from nextcloud_mcp_server.tools import file_page, file_words, moment
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
     FolderPage,
@@ -141,13 +140,7 @@ async def nc_files_search_items(
 
 
 def _moment(name: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InvalidInput(f"'{name}' must be a date such as 2026-11-27 or 2026-11-27T15:00:00Z.") from None
+    return None if text is None else moment.read(name, text)
 
 
 files.tools[2:2] = reading.tools

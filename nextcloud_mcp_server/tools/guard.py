@@ -138,7 +138,7 @@ class Guard:
             await self._refuse_missing_app(call, opened, job.app)
             raise
         # Once Nextcloud took the credential: a second refusal would count against us.
-        self._state.availability.learn(call.caller.principal, self._ask_apps(call, opened))
+        self._state.availability.learn(call.caller.principal, apps_of(call.core, call.caller, opened))
         return value
 
     async def _after_visit(self, call: Call, told: str, execute: Callable[[], Awaitable[T]]) -> T | Asked:
@@ -192,21 +192,10 @@ class Guard:
             )
         return value
 
-    def _ask_apps(self, call: Call, opened: Opened) -> FetchApps:
-        async def fetch(etag: str | None) -> Apps | None:
-            try:
-                found = await opened.account.capabilities.changed(etag)
-            except CredentialRejected:
-                await call.core.accounts.reject(call.caller, opened)
-                raise
-            return found and Apps(found.apps, found.etag)
-
-        return fetch
-
     async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:
         """Say that an app is missing, if it still is: it may have been installed this minute."""
         availability, person = self._state.availability, call.caller.principal
-        await availability.ask(person, self._ask_apps(call, opened))
+        await availability.ask(person, apps_of(call.core, call.caller, opened))
         if availability.lacks(person, app):
             raise NotFound(
                 f"This Nextcloud does not have the app '{app}', or not for this person; its administrator can "
@@ -242,6 +231,20 @@ class Guard:
     def _hold(self, form: wire.Form) -> float:
         seconds = self._state.hold_seconds
         return min(seconds, wire.TEXT_HOLD_SECONDS) if form is wire.Form.TEXT else seconds
+
+
+def apps_of(core: Core, caller: Caller, opened: Opened) -> FetchApps:
+    """Make what asks a person's Nextcloud for its apps; a refused credential is not used again."""
+
+    async def fetch(etag: str | None) -> Apps | None:
+        try:
+            found = await opened.account.capabilities.changed(etag)
+        except CredentialRejected:
+            await core.accounts.reject(caller, opened)
+            raise
+        return found and Apps(found.apps, found.etag)
+
+    return fetch
 
 
 def _declined() -> ConsentDeclined:

@@ -18,7 +18,7 @@ from tests.contract.login_steps import (
     wrong_password,
 )
 from tests.contract.replay import Case, Step, Table, case
-from tests.contract.steps import file, folder, header_of, in_sandbox, note, notes_as_in
+from tests.contract.steps import away, file, folder, header_of, in_sandbox, note, notes_as_in
 
 _MAINTENANCE = case(in_sandbox(in_maintenance), sandbox_only="maintenance mode is switched on the machine")
 _THROTTLED = "it would lock the suite's address out for half an hour"
@@ -104,10 +104,13 @@ ACCOUNTS: Table = {
     "login_flow_v2/08_poll_success": case(*_VISIT, signed_in("alice"), flow_granted),
     "login_flow_v2/09_poll_again_404": case(*_VISIT, signed_in("alice"), flow_granted, flow_polled),
     "misc/preview_404": case(),
+    "misc/user_status_put": case(),
+    "user/autocomplete": case(),
     "user/ocs_unknown_route": case(),
     "user/self": case(),
     "user/self_anonymous_401": case(),
     "user/self_v1": case(),
+    "user/user_status": case(away),
     "capabilities/alice": case(),
     "capabilities/alice_v1": case(),
     "capabilities/alice_xml": case(),
@@ -130,9 +133,7 @@ _ADMIN = "a route for administrators, which this client does not use"
 NOT_REPLAYED = {
     "auth/apppassword_rotate": "this client replaces a credential by a new consent, never by rotation",
     "auth/cookie_confusion_deck_bob_basic_alice_cookie": _OTHER_APP,
-    "user/autocomplete": _OTHER_APP,
     "user/notifications": _OTHER_APP,
-    "user/user_status": _OTHER_APP,
     "user/users_alice": _OTHER_PERSON,
     "user/users_bob_as_alice": _OTHER_PERSON,
     "user/users_details_admin": _ADMIN,

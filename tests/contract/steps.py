@@ -311,3 +311,10 @@ def full(uid: str) -> Step:
         files.quota_bytes = 1
 
     return in_sandbox(change)
+
+
+async def away(session: Session) -> None:
+    """Let alice be away."""
+    path = "/ocs/v2.php/apps/user_status/api/v1/user_status/status"
+    body, headers = b'{"statusType": "away"}', {**JSON, "OCS-APIRequest": "true"}
+    expect(await session.server.send("PUT", path, headers=headers, body=body), 200)

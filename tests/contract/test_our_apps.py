@@ -352,3 +352,26 @@ async def test_a_search_in_everything_finds_a_file_by_its_name_as_it_is_typed(al
     found = await call(alice, "nc_search_find_items", query="0% _'\"&", providers=["files"])
 
     assert [row.path for group in found.groups for row in group.items] == ["Rec/100% _'\"&.txt"]
+
+
+async def test_a_status_is_set_seen_by_others_and_taken_off(
+    alice: Account, nextcloud: Nextcloud, server: Server
+) -> None:
+    bob = account(nextcloud, server, "bob")
+
+    made = await call(
+        alice,
+        "nc_status_set_status",
+        status="dnd",
+        message=_UMLAUTS,
+        icon="👩‍💻",
+        clear_at="2090-01-31T10:00:00+01:00",
+    )
+    seen = await call(bob, "nc_status_get_status", person="alice")
+    bare = await call(alice, "nc_status_set_status", status="away", message="", clear_at="")
+    own = await call(alice, "nc_status_get_status")
+
+    assert (made.now.status, made.now.message, made.now.icon) == ("dnd", _UMLAUTS, "👩‍💻")
+    assert (seen.status, seen.message, str(seen.clear_at)) == ("dnd", _UMLAUTS, "2090-01-31 09:00:00+00:00")
+    assert (bare.before, bare.now.message, bare.now.icon, bare.now.clear_at) == (made.now, None, None, None)
+    assert (own.status, own.message) == ("away", None)

@@ -311,11 +311,13 @@ async def test_an_operator_credential_that_is_refused_later_is_never_sent_again(
 ) -> None:
     accounts = operator(stage, process, app_password)
     opened = await accounts.open(stage.caller, READ)
+    assert await accounts.find(stage.caller) is opened
 
     await accounts.reject(stage.caller, opened)
 
     with pytest.raises(CredentialRejected):
         await accounts.open(stage.caller, READ)
+    assert await accounts.find(stage.caller) is None
     with pytest.raises(CredentialRejected):
         await accounts.connection(stage.caller)
     assert len(stage.network.to("/cloud/user")) == 1

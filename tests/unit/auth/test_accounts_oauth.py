@@ -120,8 +120,11 @@ async def test_a_paused_client_is_told_where_the_person_can_let_it_go_on(
 
     with pytest.raises(MissingScope, match=ACCOUNT):
         await replica.accounts.open(ALICE, READ)
+    assert await replica.accounts.find(ALICE) is None
 
     await replica.database.grants.set_paused(ALICE.principal, ALICE.client_id, False)
+    found = await replica.accounts.find(ALICE)
+    assert found is not None
     assert (await replica.accounts.open(ALICE, READ)).account.uid == "alice"
 
 

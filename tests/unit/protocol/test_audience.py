@@ -5,6 +5,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import ListenHandler
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams
 
@@ -37,7 +38,7 @@ async def test_only_the_sessions_and_streams_of_the_person_are_told(group: TaskG
     audience.join(of("bob", his))
     for name, channel in (("alice", stream), ("bob", foreign)):
         asked = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(tools_list_changed=True))
-        group.start_soon(audience.stream, of(name, channel, version="2026-07-28"), asked)
+        group.start_soon(ListenHandler(audience.bus(name)), of(name, channel, version="2026-07-28"), asked)
     await anyio.wait_all_tasks_blocked()
 
     await audience.bus("alice").publish(ToolsListChanged())
@@ -54,7 +55,7 @@ async def test_a_session_hears_of_the_resources_it_named_and_of_nothing_after_it
     ctx = of("alice", channel)
     session = audience.join(ctx)
     assert session is not None
-    session.uris.add("nc://notes/1")
+    session.uris = {"nc://notes/1"}
 
     await audience.tell("alice", ResourceUpdated("nc://notes/1"), ResourceUpdated("nc://notes/2"))
     await wire.connection(ctx).exit_stack.aclose()

@@ -1,0 +1,58 @@
+"""Finds the people of one's Nextcloud by their names, as its own pages complete them."""
+
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+_PATH: Final = "/core/autocomplete/get"
+_LOOKED_AT: Final = 25
+_NAMED: Final = 5
+
+
+class Someone(Answer):
+    """A person as others may find them."""
+
+    id: str
+    label: str
+
+    def __str__(self) -> str:
+        return self.label if self.label == self.id else f"{self.label} ({self.id})"
+
+
+_FOUND = TypeAdapter(ocs.Envelope[list[Someone]])
+
+
+async def find(http: NextcloudHttp, name: str) -> Someone:
+    """Find the one person of that account name or display name; nothing is guessed.
+
+    Raises:
+        NotFound: There is none that may be found; names that are alike are told.
+        InvalidInput: There are several.
+    """
+    asked: dict[str, str | int] = {
+        "search": name,
+        "itemType": "",
+        "itemId": "",
+        "shareTypes[]": 0,
+        "limit": _LOOKED_AT,
+    }
+    alike, _ = await ocs.get(http, _PATH, _FOUND, params=asked)
+    folded = name.casefold()
+    exact = [one for one in alike if one.id == name] or [
+        one for one in alike if folded in (one.id.casefold(), one.label.casefold())
+    ]
+    if len(exact) == 1:
+        return exact[0]
+    told = ", ".join(map(str, (exact or alike)[:_NAMED]))
+    if exact:
+        raise errors.InvalidInput(
+            f"More than one person is called {quoted(name)}: {told}. Ask which is meant, and pass "
+            "what stands in brackets."
+        )
+    hint = f" Called alike: {told}." if told else ""
+    raise errors.NotFound(f"Nobody is called {quoted(name)} here.{hint} Ask the person for the name.")

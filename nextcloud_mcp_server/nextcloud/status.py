@@ -1,0 +1,80 @@
+"""The app for user status, as Nextcloud 32.0.1 brings it (1.12.0).
+
+One's own status, and setting whether one is there, are recorded. What messages answer, and other people's
+status, was read in its code (`lib/Controller/UserStatusController.php`, `StatusesController.php`,
+`lib/Service/StatusService.php`): when a message ends, what was said of being there ends with it.
+"""
+
+from typing import Final
+from urllib.parse import quote
+
+from pydantic import Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ocs, people
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.people import Someone
+
+_API: Final = "/apps/user_status/api/v1"
+_REFUSED: Final = {400: "Nextcloud did not set that status{reason}. Change it and call again."}
+
+
+class Status(Answer):
+    """Whether somebody is there, and what they say about it until `clear_at`, a Unix time."""
+
+    uid: str = Field(validation_alias="userId")
+    status: str = "offline"
+    message: str | None = None
+    message_id: str | None = Field(default=None, validation_alias="messageId")
+    icon: str | None = None
+    clear_at: int | None = Field(default=None, validation_alias="clearAt")
+
+
+_STATUS = TypeAdapter(ocs.Envelope[Status])
+
+
+class StatusClient:
+    """Reads people's status, and sets one person's own."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def find_person(self, name: str) -> Someone:
+        """Find the one person of that name; raises as `people.find`."""
+        return await people.find(self._http, name)
+
+    async def own(self) -> Status:
+        """Fetch the person's own status; offline, if they never set any."""
+        return await self._get("user_status", self._http.uid)
+
+    async def of(self, uid: str) -> Status:
+        """Fetch what somebody else shows; who is invisible is offline, and so is who never set any."""
+        return await self._get(f"statuses/{quote(uid, safe='')}", uid)
+
+    async def _get(self, path: str, uid: str) -> Status:
+        try:
+            status, _ = await ocs.get(self._http, f"{_API}/{path}", _STATUS)
+        except errors.NotFound:
+            return Status.model_validate({"userId": uid})
+        return status
+
+    async def set_presence(self, status: str) -> Status:
+        """Say whether the person is there; what they say about it stays."""
+        return await self._put("status", {"statusType": status})
+
+    async def set_message(self, message: str | None, icon: str | None, clear_at: int | None) -> Status:
+        """Set message, icon and end all together; nothing at all takes them off.
+
+        Raises:
+            InvalidName: The icon is not one emoji, or the end is past.
+        """
+        fields = {"message": message, "statusIcon": icon, "clearAt": clear_at}
+        return await self._put("message/custom", fields)
+
+    async def end_predefined(self, message_id: str, clear_at: int | None) -> Status:
+        """Set when one of Nextcloud's own messages ends, which others see in their own language; raises as above."""
+        return await self._put("message/predefined", {"messageId": message_id, "clearAt": clear_at})
+
+    async def _put(self, what: str, fields: object) -> Status:
+        path = f"{_API}/user_status/{what}"
+        return await ocs.send(self._http, "PUT", path, _STATUS, json=fields, sentences=_REFUSED)

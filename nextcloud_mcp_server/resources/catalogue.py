@@ -1,0 +1,40 @@
+"""The kinds of resources that are on, and which of them somebody may see."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+
+from nextcloud_mcp_server.protocol.availability import Availability, Facts
+from nextcloud_mcp_server.resources.kind import Kind, no_such
+
+Ctx = ServerRequestContext[Any, Any]
+
+
+class Catalogue:
+    """Finds the kind of an address."""
+
+    def __init__(self, kinds: Sequence[tuple[Kind, Facts]], availability: Availability) -> None:
+        self.kinds = [kind for kind, _ in kinds]
+        self._facts = {kind.about.name: facts for kind, facts in kinds}
+        self._availability = availability
+
+    def app_of(self, kind: Kind) -> str | None:
+        """Name the app that must be installed."""
+        return self._facts[kind.about.name].app
+
+    def shown(self, ctx: Ctx) -> list[Kind]:
+        """List the kinds that whoever asks may see."""
+        return [kind for kind in self.kinds if self._availability.shows(ctx, self._facts[kind.about.name])]
+
+    def find(self, ctx: Ctx, uri: str) -> tuple[Kind, str]:
+        """Take an address apart.
+
+        Raises:
+            NotFound: It is none of a kind that is shown.
+        """
+        for kind in self.shown(ctx):
+            value = kind.about.value(uri)
+            if value is not None:
+                return kind, value
+        raise no_such(uri)

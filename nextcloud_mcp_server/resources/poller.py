@@ -1,0 +1,271 @@
+"""Looks for changes at Nextcloud for those who want to hear of them: one look for all of a person's clients.
+
+Nothing is asked while nobody of a person has subscribed to anything. Each look uses what the person
+has granted: a client without access loses its subscriptions, and when none is left the looks end.
+"""
+
+import logging
+import random
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+from math import inf
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
+
+from nextcloud_mcp_server.auth.accounts import Opened
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.errors import (
+    CredentialRejected,
+    NextcloudMcpError,
+    StorageError,
+    Throttled,
+    Unavailable,
+    Unreachable,
+    WrongAccount,
+)
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.resources.catalogue import Catalogue
+from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS, Interest
+from nextcloud_mcp_server.resources.kind import Kind, Marks
+from nextcloud_mcp_server.tools.guard import apps_of
+from nextcloud_mcp_server.tools.state import Core, State
+
+logger = logging.getLogger(__name__)
+
+#: People who are looked after at most; others can subscribe when somebody has left.
+MAX_PEOPLE = 1000
+
+#: Looks under way at once, of all people together.
+AT_ONCE = 8
+
+#: A Nextcloud that does not answer is asked less and less often, down to this.
+SLOWEST_SECONDS = 900.0
+
+#: However often a client subscribes, the next look comes so much later at least.
+GAP_SECONDS = 1.0
+
+#: What concerns all that could be looked at, not one app.
+_NOT_NOW = (Unavailable, Unreachable, Throttled, StorageError)
+
+
+@dataclass(eq=False, slots=True)
+class _Person:
+    interests: list[Interest] = field(default_factory=list[Interest])
+    marks: dict[str, Marks] = field(default_factory=dict[str, Marks])
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    wake: anyio.Event = field(default_factory=anyio.Event)
+    # None until the first look; False while no client of theirs has access.
+    connected: bool | None = None
+    called: bool = False
+    troubles: int = 0
+
+
+class Poller:
+    """Looks after everybody who has subscribed to something."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        state: State,
+        *,
+        seconds: float,
+        gap_seconds: float = GAP_SECONDS,
+        max_people: int = MAX_PEOPLE,
+    ) -> None:
+        self._catalogue = catalogue
+        self._state = state
+        self._seconds = seconds
+        self._gap_seconds = gap_seconds
+        self._max_people = max_people
+        self._people: dict[Hashable, _Person] = {}
+        self._limit = anyio.CapacityLimiter(AT_ONCE)
+        self._group: TaskGroup | None = None
+        state.availability.on_call = self._called
+
+    def takes(self, interest: Interest) -> bool:
+        """Tell whether one more address of this session or stream can be looked after."""
+        person = self._people.get(interest.caller.principal)
+        if person is None:
+            return len(self._people) < self._max_people
+        others = [each for each in person.interests if each is not interest]
+        addresses = sum(len(each.wants) for each in (*others, interest))
+        return addresses < MAX_ADDRESSES and len(others) < MAX_INTERESTS
+
+    def add(self, interest: Interest) -> None:
+        """Look after a session or stream; also when what it wants has become more."""
+        owner = interest.caller.principal
+        person = self._people.get(owner)
+        if person is None:
+            person = self._people[owner] = _Person()
+            if self._group is not None:
+                self._group.start_soon(self._follow, owner, person)
+        if interest not in person.interests:
+            person.interests.append(interest)
+        person.wake.set()
+
+    def remove(self, interest: Interest) -> None:
+        """Forget a session or stream; with the last of a person's the looks end at once."""
+        owner = interest.caller.principal
+        person = self._people.get(owner)
+        if person is None or interest not in person.interests:
+            return
+        person.interests.remove(interest)
+        if not person.interests:
+            del self._people[owner]
+            person.scope.cancel()
+
+    async def run(self) -> None:
+        """Look for changes for as long as the server runs."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            for owner, person in self._people.items():
+                group.start_soon(self._follow, owner, person)
+            await anyio.sleep_forever()
+
+    def _called(self, owner: Hashable) -> None:
+        """Look again, now that a call of this person has got through."""
+        person = self._people.get(owner)
+        if person is not None and not person.connected:
+            person.called = True
+            person.wake.set()
+
+    async def _follow(self, owner: Hashable, person: _Person) -> None:
+        with person.scope:
+            while True:
+                person.wake = anyio.Event()
+                await self._pause(person, await self._turn(owner, person))
+
+    async def _pause(self, person: _Person, seconds: float) -> None:
+        # Spread, so that many people's looks do not come in step.
+        seconds *= random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
+        # While Nextcloud is in trouble nothing that a client does brings the next look forward.
+        woken = anyio.Event() if person.troubles else person.wake
+        await anyio.sleep(min(self._gap_seconds, seconds))
+        with anyio.move_on_after(max(0.0, seconds - self._gap_seconds)):
+            await woken.wait()
+
+    async def _turn(self, owner: Hashable, person: _Person) -> float:
+        """Look once; the answer is for how many seconds not to."""
+        try:
+            async with self._limit:
+                seconds = await self._look(owner, person)
+        except Throttled as error:
+            logger.info("a look for changes was refused: %s", error)
+            return max(self._later(person), error.retry_after_seconds or 0.0)
+        except NextcloudMcpError as error:
+            logger.info("a look for changes failed: %s", error)
+            return self._later(person)
+        except Exception:  # a supervisor: the looks for this person must not end by one surprise
+            logger.exception("a look for changes failed")
+            return self._later(person)
+        person.troubles = 0
+        return seconds
+
+    def _later(self, person: _Person) -> float:
+        person.troubles += 1
+        return min(self._seconds * 2**person.troubles, SLOWEST_SECONDS)
+
+    async def _look(self, owner: Hashable, person: _Person) -> float:
+        known = person.called or self._state.availability.knows(owner)
+        if not known and not any(each.wants for each in person.interests):
+            # Before the first call of somebody there is nothing to look at, and no database is opened for it.
+            return inf
+        core = await self._state.core()
+        opened = await self._opened(core, person)
+        await self._tell_about_access(owner, person, connected=bool(opened))
+        if not opened:
+            return inf
+        caller, first = next(iter(opened.items()))
+        try:
+            events = await self._changes(person, first, opened)
+        except CredentialRejected:
+            await core.accounts.reject(caller, first)
+            # Renewed, or gone: the next look knows.
+            return 0.0
+        except WrongAccount:
+            await core.audit.record(
+                caller, action="look for changes", result="WrongAccount", detail="", request_id="", now=True
+            )
+            for each in list(person.interests):
+                await each.lose(list(each.wants))
+            return inf
+        await self._state.availability.audience.tell(owner, *events)
+        self._state.availability.learn(owner, apps_of(core, caller, first))
+        return self._seconds
+
+    async def _opened(self, core: Core, person: _Person) -> dict[Caller, Opened]:
+        """Open what each client may use, and take from it what it may not."""
+        opened: dict[Caller, Opened] = {}
+        for interest in list(person.interests):
+            caller = interest.caller
+            found = opened.get(caller) or await core.accounts.find(caller)
+            if found is not None:
+                opened[caller] = found
+            lost = [uri for uri, (kind, _) in interest.wants.items() if not self._may(caller, kind, found)]
+            if lost:
+                await interest.lose(lost)
+        return opened
+
+    def _may(self, caller: Caller, kind: Kind, opened: Opened | None) -> bool:
+        return (
+            opened is not None
+            and kind.about.scopes <= opened.scopes
+            and not self._state.availability.lacks(caller.principal, self._catalogue.app_of(kind))
+        )
+
+    async def _tell_about_access(self, owner: Hashable, person: _Person, *, connected: bool) -> None:
+        """Say that there is something to list now, or nothing any more."""
+        before, person.connected = person.connected, connected
+        if before is not None and before != connected:
+            person.marks.clear()
+            await self._state.availability.audience.tell(owner, ResourcesListChanged())
+
+    async def _changes(
+        self, person: _Person, first: Opened, opened: dict[Caller, Opened]
+    ) -> list[ServerEvent]:
+        """Compare what is wanted with the last look. All clients of a person have the same account."""
+        wanted: dict[str, dict[str, str]] = {}
+        for interest in person.interests:
+            for uri, (kind, value) in interest.wants.items():
+                wanted.setdefault(kind.about.name, {})[uri] = value
+        events: list[ServerEvent] = []
+        for kind in self._catalogue.kinds:
+            name = kind.about.name
+            lists = any(
+                one.hears_of(kind) and self._may(one.caller, kind, opened.get(one.caller))
+                for one in person.interests
+            )
+            if name in wanted or lists:
+                before = person.marks.get(name)
+                uris = wanted.get(name, {})
+                now = await self._marks(kind, first.account, uris.values(), before, listing=lists)
+                person.marks[name] = now
+                events += _compared(uris, before, now)
+        return sorted(set(events), key=repr)
+
+    async def _marks(
+        self, kind: Kind, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
+    ) -> Marks:
+        try:
+            return await kind.look(nc, set(values), before, listing=listing)
+        except (CredentialRejected, WrongAccount, *_NOT_NOW):
+            raise
+        except NextcloudMcpError as error:
+            # One app that fails must not hide what changes in the others.
+            logger.info("a look at the resources of one kind failed: %s", error)
+            return before or Marks({})
+
+
+def _compared(uris: dict[str, str], before: Marks | None, now: Marks) -> list[ServerEvent]:
+    if before is None:
+        return []
+    events: list[ServerEvent] = [
+        ResourceUpdated(uri)
+        for uri, value in uris.items()
+        if value in before.each and before.each[value] != now.each.get(value, before.each[value])
+    ]
+    if None not in (before.listing, now.listing) and before.listing != now.listing:
+        events.append(ResourcesListChanged())
+    return events

@@ -1,0 +1,169 @@
+"""Answers who subscribes to resources: `resources/subscribe` of the handshake era, and streams since 2026-07-28.
+
+Subscribing asks nobody for anything: a client reads a resource before it wants to hear of changes,
+and reading asks. What it may not read it cannot subscribe to.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourceUpdated
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    EmptyResult,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    UnsubscribeRequestParams,
+)
+
+from nextcloud_mcp_server.auth.principal import Principal
+from nextcloud_mcp_server.errors import NextcloudMcpError, NotFound
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.audience import Session
+from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
+from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, Interest, Target
+from nextcloud_mcp_server.resources.poller import Poller
+from nextcloud_mcp_server.tools.state import State
+
+logger = logging.getLogger(__name__)
+
+#: Streams that one person's clients can have open together.
+MAX_STREAMS = 32
+
+#: Where a connection keeps what its session wants to hear of.
+_KEY = "subscriptions"
+
+
+class Updates:
+    """Lets clients subscribe, each for its own person."""
+
+    def __init__(self, catalogue: Catalogue, state: State, poller: Poller) -> None:
+        self._catalogue = catalogue
+        self._state = state
+        self._audience = state.availability.audience
+        self._poller = poller
+        self._streams: dict[Principal, int] = {}
+
+    def install(self, server: Server[Any]) -> None:
+        """Answer in both eras; the SDK keeps each method to its own."""
+        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self.subscribe)
+        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self.unsubscribe)
+        server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, self.listen)
+
+    async def subscribe(self, ctx: Ctx, params: SubscribeRequestParams) -> EmptyResult:
+        """Let a session hear of changes of one resource.
+
+        Raises:
+            MCPError: There is no such resource, the client has no access to it, or it is one too many.
+        """
+        uri = str(params.uri)
+        try:
+            target = self._catalogue.find(ctx, uri)
+            allowed = await self._allowed(ctx, target)
+        except NextcloudMcpError as error:
+            code = INVALID_PARAMS if isinstance(error, NotFound) else INTERNAL_ERROR
+            raise MCPError(code, str(error), {"uri": uri}) from None
+        if not allowed:
+            raise MCPError(INVALID_PARAMS, _NO_ACCESS, {"uri": uri})
+        session = self._audience.join(ctx)
+        if session is None:
+            raise MCPError(INVALID_PARAMS, "Subscribing needs a session.", {"uri": uri})
+        interest = self._interest(ctx, session)
+        if uri not in interest.wants and not self._poller.takes(interest):
+            raise MCPError(INTERNAL_ERROR, _TOO_MANY, {"uri": uri})
+        interest.wants[uri] = target
+        session.uris = interest.wants
+        self._poller.add(interest)
+        return EmptyResult()
+
+    async def unsubscribe(self, ctx: Ctx, params: UnsubscribeRequestParams) -> EmptyResult:
+        """End that; what was not subscribed to does not matter."""
+        interest: Interest | None = wire.connection(ctx).state.get(_KEY)
+        if interest is not None:
+            self._forget(interest, [str(params.uri)])
+        return EmptyResult()
+
+    async def listen(self, ctx: Ctx, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        """Tell a client on a stream, as long as it keeps that open and may read what it named.
+
+        Raises:
+            MCPError: The person has too many streams open.
+        """
+        caller, asked = self._state.caller(ctx), params.notifications
+        person = caller.principal
+        if self._streams.get(person, 0) >= MAX_STREAMS:
+            raise MCPError(INTERNAL_ERROR, "Too many streams are open already; close one, then listen again.")
+        # One for each stream: closing it then ends this stream and no other.
+        handler = ListenHandler(self._audience.bus(person))
+
+        async def lose(_: Collection[str]) -> None:
+            handler.close()
+
+        interest = Interest(caller, "all" if asked.resources_list_changed else "none", lose)
+        self._streams[person] = self._streams.get(person, 0) + 1
+        try:
+            await self._take(ctx, interest, asked.resource_subscriptions or [])
+            honored = asked.model_copy(update={"resource_subscriptions": list(interest.wants) or None})
+            return await handler(ctx, params.model_copy(update={"notifications": honored}))
+        finally:
+            self._poller.remove(interest)
+            self._streams[person] -= 1
+            if not self._streams[person]:
+                del self._streams[person]
+
+    async def _take(self, ctx: Ctx, interest: Interest, uris: Collection[str]) -> None:
+        """Look after what a stream may hear of; what is left out is missing in the acknowledgement."""
+        found: dict[str, Target] = {}
+        for uri in list(uris)[:MAX_ADDRESSES]:
+            try:
+                target = self._catalogue.find(ctx, uri)
+                if await self._allowed(ctx, target):
+                    found[uri] = target
+            except NextcloudMcpError as error:
+                logger.info("a stream does not hear of one resource: %s", error)
+        for uri, target in found.items():
+            if self._poller.takes(interest):
+                interest.wants[uri] = target
+                self._poller.add(interest)
+        if interest.lists == "all" and self._poller.takes(interest):
+            self._poller.add(interest)
+
+    async def _allowed(self, ctx: Ctx, target: Target) -> bool:
+        core = await self._state.core()
+        opened = await core.accounts.find(self._state.caller(ctx))
+        return opened is not None and target[0].about.scopes <= opened.scopes
+
+    def _interest(self, ctx: Ctx, session: Session) -> Interest:
+        """Find what a session wants to hear of, for as long as its connection lasts."""
+        connection = wire.connection(ctx)
+        known: Interest | None = connection.state.get(_KEY)
+        if known is not None:
+            return known
+
+        async def lose(uris: Collection[str]) -> None:
+            # That era has no word for the end of a subscription: read again, the resource asks for access.
+            await self._audience.send(session, *map(ResourceUpdated, uris))
+            self._forget(interest, uris)
+
+        interest = connection.state[_KEY] = Interest(self._state.caller(ctx), "own", lose)
+        connection.exit_stack.callback(self._poller.remove, interest)
+        return interest
+
+    def _forget(self, interest: Interest, uris: Collection[str]) -> None:
+        for uri in uris:
+            interest.wants.pop(uri, None)
+        if not interest.wants:
+            self._poller.remove(interest)
+
+
+_NO_ACCESS = "There is no access to this resource yet: read it, which asks for access, then subscribe again."
+_TOO_MANY = (
+    f"There are too many subscriptions already, at most {MAX_ADDRESSES} for one person; end some "
+    "(resources/unsubscribe)."
+)
