@@ -37,6 +37,7 @@ TOOLSETS: dict[str, Entry] = {
     "contacts": Entry("contacts", "contacts"),
     "deck": Entry("deck", "Deck boards", app="deck"),
     "tables": Entry("tables", "tables", app="tables"),
+    "talk": Entry("talk", "Talk conversations", app="spreed"),
     "status": Entry("status", "user status", app="user_status"),
     "search": Entry("search", "search in everything"),
     "research": Entry("research", "research in notes and files"),

@@ -15,6 +15,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "contacts": ("contacts:read", "contacts:write"),
     "deck": ("deck:read", "deck:write"),
     "tables": ("tables:read", "tables:write"),
+    "talk": ("talk:read", "talk:write"),
     "status": ("status:read", "status:write"),
     "search": ("search:read",),
     "research": ("notes:read", "files:read"),

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.forms import FormsClient
     from nextcloud_mcp_server.nextcloud.status import StatusClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
+    from nextcloud_mcp_server.nextcloud.talk import TalkClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
 
 _OLDEST = 28
@@ -153,6 +154,13 @@ class Account:
         from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
 
         return TablesClient(self._http)
+
+    @cached_property
+    def talk(self) -> "TalkClient":
+        """Conversations in Talk."""
+        from nextcloud_mcp_server.nextcloud.talk import TalkClient  # noqa: PLC0415 - most servers do without
+
+        return TalkClient(self._http)
 
     @cached_property
     def status(self) -> "StatusClient":

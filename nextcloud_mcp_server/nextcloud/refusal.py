@@ -100,6 +100,9 @@ def _special(  # noqa: PLR0911  # a table, one row per meaning
             return errors.NotFound(f"The app “{route[1]}” is not installed or not enabled on this Nextcloud.")
         case 405 if response.request.method == "MKCOL":
             return errors.AlreadyExists("Something by that name exists there already.")
+        case 412 if status in sentences and "/ocs/" in response.request.url.path and "CSRF" not in text:
+            # OCS knows no etags: Talk says so that a lobby is closed.
+            return errors.Forbidden(sentences[status])
         case 412:
             return _precondition(response, sentences)
         case 429:

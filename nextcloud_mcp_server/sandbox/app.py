@@ -37,7 +37,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "user_status",
+        "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "spreed", "user_status",
     }
 )  # fmt: skip
 

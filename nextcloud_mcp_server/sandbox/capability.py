@@ -84,6 +84,11 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         "systemtags": {"enabled": True},
         "fulltextsearch": {"remote": True, "providers": [{"id": "files", "name": "Files"}]},
         "files_sharing": {"api_enabled": True, "public": {"enabled": True}, "resharing": True},
+        "spreed": {
+            "features": ["chat-v2", "chat-replies", "chat-keep-notifications", "reactions", "silent-send"],
+            "config": {"chat": {"max-length": 32000, "read-privacy": 0}},
+            "version": "22.0.2",
+        },
         "user_status": {"enabled": True, "restore": True, "supports_emoji": True, "supports_busy": True},
         "dav": {"chunking": "1.0", "bulkupload": "1.0"},
         "notes": {

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply
 from nextcloud_mcp_server.sandbox.shares import answer_shares
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.status import answer_names, answer_status
+from nextcloud_mcp_server.sandbox.talk import answer_talk
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 from nextcloud_mcp_server.sandbox.unified_search import answer_search
 
@@ -22,6 +23,7 @@ from nextcloud_mcp_server.sandbox.unified_search import answer_search
 _APPS: dict[str, OcsApp] = {
     "search/providers": answer_search,
     "apps/files_sharing/api/v1": answer_shares,
+    "apps/spreed/api": answer_talk,
     "apps/user_status/api/v1": answer_status,
     "core/autocomplete/get": answer_names,
 }

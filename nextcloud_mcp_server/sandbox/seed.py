@@ -150,6 +150,7 @@ def seed(state: State) -> None:
     _add_file(alice, "Documents/Contracts/Lease.pdf", pdf(_ALICE_LEASE))
     _add_labels(state, alice)
     _add_share(state, bob, alice)
+    _add_conversations(state)
     state.statuses["bob"] = UserStatus("busy", by_user=True, message="At the new office", icon="📦")
     _add_contacts(state, alice)
     _add_board(state)
@@ -217,6 +218,20 @@ def _add_board(state: State) -> None:
             deck.cards[number] = DeckCard(
                 number, card, stack.id, "plain", "alice", place, text, None, now, now
             )
+
+
+def _add_conversations(state: State) -> None:
+    """Let alice and bob talk about the office move."""
+    talk, now = state.talk, int(state.clock().timestamp())
+    alice = {"type": "user", "id": "alice", "name": "Alice Example"}
+    group = talk.add_room("officemove", 2, "Office move", ["alice", "bob"])
+    made = talk.say(group, "alice", "{actor} created the conversation", now - 3 * _DAY_SECONDS)
+    made.system, made.parameters = "conversation_created", {"actor": alice}
+    first = talk.say(group, "alice", "Who orders the boxes?", now - 2 * _DAY_SECONDS)
+    answer = talk.say(group, "bob", "{mention-user1} I do: **40** of them.", now - _DAY_SECONDS)
+    answer.parameters, answer.parent = {"mention-user1": alice}, first.id
+    answer.reactions = {"👍": ["alice"]}
+    talk.say(talk.add_room("b0bandalice", 1, "", ["alice", "bob"]), "bob", "Lunch at one?", now - 3600)
 
 
 def _add_table(state: State) -> None:

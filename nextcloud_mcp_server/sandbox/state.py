@@ -15,6 +15,7 @@ from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.form_store import StoredForm
 from nextcloud_mcp_server.sandbox.node import Node, Tag
 from nextcloud_mcp_server.sandbox.table_store import TableStore
+from nextcloud_mcp_server.sandbox.talk_store import TalkStore
 
 Clock = Callable[[], datetime]
 
@@ -218,6 +219,7 @@ class State:
     tags_by_admins_only: bool = False
     deck: DeckStore = field(default_factory=DeckStore)
     tables: TableStore = field(default_factory=TableStore)
+    talk: TalkStore = field(default_factory=TalkStore)
     forms: list[StoredForm] = field(default_factory=list[StoredForm])
     collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])
     maintenance: bool = False

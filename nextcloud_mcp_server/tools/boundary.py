@@ -141,6 +141,8 @@ def _object(arguments: dict[str, Any]) -> str:
         "collective_id",
         "page_id",
         "form_id",
+        "conversation",
+        "message_id",
         "local_file",
         "upload_id",
     )

@@ -310,40 +310,6 @@ async def test_a_row_is_made_changed_found_and_deleted(alice: Account, server: S
     assert after.rows == []
 
 
-async def test_a_folder_is_shared_with_a_person_and_by_a_link_and_both_are_ended(
-    alice: Account, nextcloud: Nextcloud, server: Server
-) -> None:
-    bob = account(nextcloud, server, "bob")
-    await call(alice, "nc_files_create_folder", path="Rec")
-    password = "Rec long and odd 7!"
-
-    person = await call(
-        alice, "nc_sharing_share_item", path="Rec", person="bob", access="edit", note=_UMLAUTS
-    )
-    link = await call(alice, "nc_sharing_create_link", path="Rec", password=password, expires="2090-01-31")
-    wider = await call(
-        alice,
-        "nc_sharing_update_share",
-        share_id=link.share_id,
-        etag=link.etag,
-        access="edit",
-        label=_UMLAUTS,
-    )
-    received = await call(bob, "nc_sharing_list_shares", received=True)
-    listed = await call(alice, "nc_sharing_list_shares", path="Rec")
-    for row in listed.items:
-        await call(alice, "nc_sharing_delete_share", share_id=row.share_id, etag=row.etag)
-    after = await call(alice, "nc_sharing_list_shares", path="Rec")
-
-    every = ["read", "change", "add", "delete"]
-    assert (person.may, person.note, person.hint) == (every, _UMLAUTS, None)
-    assert (wider.may, wider.label, wider.password) == (every, _UMLAUTS, True)
-    assert str(wider.expires) == "2090-01-31"
-    assert [row.path for row in received.items if row.share_id == person.share_id] == ["Rec"]
-    assert {row.etag for row in listed.items} == {person.etag, wider.etag}
-    assert after.items == []
-
-
 async def test_a_search_in_everything_finds_a_file_by_its_name_as_it_is_typed(alice: Account) -> None:
     await call(alice, "nc_files_create_folder", path="Rec")
     for name in ("100% _'\"&.txt", "1000 xx.txt"):

@@ -1,0 +1,222 @@
+"""Talk: conversations, and what is said in them.
+
+There are no recordings of it. The shape of requests and answers was taken from the documentation and code of
+Talk 22 (github.com/nextcloud/spreed, whose 22.0.2 is for Nextcloud 32): `docs/conversation.md` at d2f5be2f,
+`docs/chat.md` at a490c653, `docs/reaction.md` at fb4ef079, `lib/Controller/ChatController.php` at ecf3a714 and
+`lib/ResponseDefinitions.php` at 2976a57d.
+
+Reading leaves no trace: history is asked for, not what comes next, which alone moves the read marker; nobody
+joins a conversation, and whether the person is there is not touched.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, cast
+
+from pydantic import BeforeValidator, Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+
+_ROOMS: Final = "/apps/spreed/api/v4/room"
+_API: Final = "/apps/spreed/api/v1"
+#: The person's status stays as it is, and so do the read marker and their notifications.
+_NO_TRACE: Final = {
+    "lookIntoFuture": 0,
+    "setReadMarker": 0,
+    "markNotificationsAsRead": 0,
+    "noStatusUpdate": 1,
+}
+_TOKEN: Final = re.compile(r"[a-z0-9]{4,30}")
+_PLACEHOLDER: Final = re.compile(r"\{([\w.-]+)\}")
+_MAY_WRITE: Final = 128
+_SENTENCES: Final = {
+    403: "The person may not write in that conversation: it is read-only for them.",
+    404: "There is no such conversation or message, or the person is not in it: see nc_talk_list_conversations.",
+    412: "That conversation is in its lobby: only its moderators can see or write anything yet.",
+    413: "The message is too long for Talk, so nothing was sent. Make it shorter.",
+}
+_MENTIONS: Final = frozenset({"user", "guest", "call", "group", "user-group", "circle", "federated_user"})
+#: What tells a client's screen to change a message, and is for nobody to read.
+_FOR_CLIENTS: Final = frozenset(
+    {"message_deleted", "message_edited", "reaction", "reaction_deleted", "reaction_revoked"}
+)
+
+
+def _map(value: object) -> object:
+    # PHP writes an empty map as a list.
+    return cast("dict[object, object]", value) if isinstance(value, dict) else {}
+
+
+def _thing(value: object) -> object:
+    return _map(value) or None
+
+
+class Parameter(Answer):
+    """What stands for a placeholder in a message: a person who is mentioned, a file."""
+
+    type: str = ""
+    name: str = ""
+    path: str | None = None
+
+
+class Parent(Answer):
+    """The message that another one answers."""
+
+    id: int
+    message: str = ""
+    parameters: Annotated[dict[str, Parameter], BeforeValidator(_map)] = Field(
+        default_factory=dict[str, Parameter], validation_alias="messageParameters"
+    )
+
+    @property
+    def text(self) -> str:
+        """The message with names in place of its placeholders."""
+
+        def shown(found: re.Match[str]) -> str:
+            what = self.parameters.get(found[1])
+            if what is None:
+                return found[0]
+            return f"@{what.name}" if what.type in _MENTIONS else what.name
+
+        return _PLACEHOLDER.sub(shown, self.message)
+
+
+class Message(Parent):
+    """A message; `system` names what one reports that nobody wrote."""
+
+    # The last one of a conversation on another server has neither.
+    id: int = 0
+    sent_at: int = Field(default=0, validation_alias="timestamp")
+    author: str = Field(default="", validation_alias="actorDisplayName")
+    author_id: str = Field(default="", validation_alias="actorId")
+    kind: str = Field(default="comment", validation_alias="messageType")
+    system: str = Field(default="", validation_alias="systemMessage")
+    parent: Annotated[Parent | None, BeforeValidator(_thing)] = None
+    reactions: Annotated[dict[str, int], BeforeValidator(_map)] = Field(default_factory=dict[str, int])
+    own_reactions: list[str] = Field(default_factory=list[str], validation_alias="reactionsSelf")
+    edited_at: int | None = Field(default=None, validation_alias="lastEditTimestamp")
+
+
+class Room(Answer):
+    """A conversation as one person sees it."""
+
+    token: str
+    type: int
+    name: str = Field(default="", validation_alias="displayName")
+    description: str = ""
+    last_activity: int = Field(default=0, validation_alias="lastActivity")
+    unread: int = Field(default=0, validation_alias="unreadMessages")
+    mentioned: bool = Field(default=False, validation_alias="unreadMention")
+    favourite: bool = Field(default=False, validation_alias="isFavorite")
+    archived: bool = Field(default=False, validation_alias="isArchived")
+    in_call: bool = Field(default=False, validation_alias="hasCall")
+    locked: int = Field(default=0, validation_alias="readOnly")
+    permissions: int = _MAY_WRITE
+    last_message: Annotated[Message | None, BeforeValidator(_thing)] = Field(
+        default=None, validation_alias="lastMessage"
+    )
+
+    @property
+    def read_only(self) -> bool:
+        """Tell whether the person can write nothing there."""
+        return bool(self.locked) or not self.permissions & _MAY_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A page of messages, the newest first; `before` leads to older ones."""
+
+    messages: Sequence[Message]
+    before: int | None
+
+
+class _Reaction(Answer):
+    author_id: str = Field(validation_alias="actorId")
+
+
+_REACTIONS = Annotated[dict[str, list[_Reaction]], BeforeValidator(_map)]
+_LIST = TypeAdapter(ocs.Envelope[list[Room]])
+_HISTORY = TypeAdapter(ocs.Envelope[list[Message]])
+_SENT = TypeAdapter(ocs.Envelope[Message | None])
+_REACTED = TypeAdapter(ocs.Envelope[_REACTIONS])
+
+
+class TalkClient:
+    """Reads one person's conversations, and writes in them."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def rooms(self) -> list[Room]:
+        """Fetch all of the person's conversations, in no order."""
+        rooms, _ = await ocs.get(self._http, _ROOMS, _LIST, params={"noStatusUpdate": 1})
+        return rooms
+
+    async def history(self, token: str, *, limit: int, before: int | None = None) -> History:
+        """Fetch messages older than `before`, or the newest; what is for clients alone is left out.
+
+        Raises:
+            NotFound: There is no such conversation, or the person is not in it.
+            Forbidden: It is in its lobby.
+        """
+        asked: dict[str, str | int] = {**_NO_TRACE, "limit": limit, "format": "json"}
+        if before is not None:
+            asked["lastKnownMessageId"] = before
+        path = f"/ocs/v2.php{_API}/chat/{_checked(token)}"
+        response = await self._http.request("GET", path, params=asked, sentences=_SENTENCES)
+        if not response.content:
+            # 304: there are none.
+            return History((), None)
+        messages = [one for one in decoded(response, _HISTORY).ocs.data if one.system not in _FOR_CLIENTS]
+        last = response.headers.get("X-Chat-Last-Given", "")
+        return History(messages, int(last) if last.isdecimal() else None)
+
+    async def send(self, token: str, text: str, *, reply_to: int | None, silent: bool) -> Message | None:
+        """Say something; None when Talk sent it and shows it to nobody, as a command.
+
+        Raises:
+            NotFound: There is no such conversation, or the person is not in it.
+            Forbidden: They may not write there.
+            InvalidName: There is no such message to answer.
+        """
+        fields: dict[str, object] = {"message": text, "silent": silent}
+        wrong = "Talk did not take the message, and sent nothing."
+        if reply_to is not None:
+            fields["replyTo"] = reply_to
+            wrong += " Is 'reply_to' a message of this conversation that can be answered?"
+        path = f"{_API}/chat/{_checked(token)}"
+        sentences = {**_SENTENCES, 400: wrong}
+        try:
+            return await ocs.send(self._http, "POST", path, _SENT, json=fields, sentences=sentences)
+        except errors.TlsFailed:
+            raise
+        except errors.Unreachable as error:
+            raise errors.TimedOut(
+                "The connection broke before Talk answered, so the message may or may not be there. Look with "
+                "nc_talk_list_messages before you send it again."
+            ) from error
+
+    async def react(self, token: str, message_id: int, emoji: str, *, remove: bool) -> dict[str, int]:
+        """Add a reaction of the person's, or take it back; answers how many there are of each.
+
+        Raises:
+            NotFound: There is no such message, or no such reaction of theirs.
+            InvalidName: It is no emoji, or the message takes no reactions.
+        """
+        path = f"{_API}/reaction/{_checked(token)}/{message_id}"
+        sentences = {
+            **_SENTENCES,
+            400: "Talk did not take that reaction. Send one emoji, for a message that somebody wrote.",
+        }
+        method, fields = ("DELETE" if remove else "POST"), {"reaction": emoji}
+        found = await ocs.send(self._http, method, path, _REACTED, json=fields, sentences=sentences)
+        return {one: len(people) for one, people in found.items()}
+
+
+def _checked(token: str) -> str:
+    if _TOKEN.fullmatch(token) is None:
+        raise errors.InvalidInput("That is no conversation: take one from nc_talk_list_conversations.")
+    return token
