@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -11,8 +12,6 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PAGE_STATE
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
-from nextcloud_mcp_server.web.authorizations import Authorizations
-from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT, AuthorizePages
 from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import KeepsOpener, PageErrors
@@ -23,6 +22,11 @@ from nextcloud_mcp_server.web.provision import Consent, ConsentPages
 from nextcloud_mcp_server.web.sign_in import SignInPages
 from nextcloud_mcp_server.web.visitor import Door, PersonHandler
 from nextcloud_mcp_server.web.visits import Visits
+
+if TYPE_CHECKING:
+    # What stands behind them brings along the checking of signed tokens, which one person's server never needs.
+    from nextcloud_mcp_server.web.authorizations import Authorizations
+    from nextcloud_mcp_server.web.authorize import AuthorizePages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -63,7 +67,7 @@ def people_routes(
     mcp_url: str,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     on_person: Callable[[Principal], Awaitable[None]] | None = None,
-    authorizations: Callable[[], Awaitable[Authorizations]] | None = None,
+    authorizations: "Callable[[], Awaitable[Authorizations]] | None" = None,
 ) -> list[BaseRoute]:
     """List the routes of a server on which people sign in, each with an account of their own.
 
@@ -81,6 +85,8 @@ def people_routes(
             _people_route(_NEXTCLOUD_CALLBACK, confirmed, "GET"),
         ]
     else:
+        from nextcloud_mcp_server.web.authorize import AuthorizePages  # noqa: PLC0415 - MODE=builtin only
+
         pages = AuthorizePages(authorizations, keys=keys, nextcloud_host=nextcloud_host)
         callbacks = _authorize_routes(pages, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
     return _with_the_rest(
@@ -94,8 +100,10 @@ def people_routes(
     )
 
 
-def _authorize_routes(pages: AuthorizePages, otherwise: Endpoint) -> list[Route]:
+def _authorize_routes(pages: "AuthorizePages", otherwise: Endpoint) -> list[Route]:
     """List the way of a client's person. Nextcloud knows one address of ours, so all come back there."""
+    from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT  # noqa: PLC0415 - MODE=builtin only
+
     callback = by_state({CLIENT_STATE: pages.come_back}, otherwise=otherwise)
     return [
         _client_route(AUTHORIZE, pages.ask, "GET"),
