@@ -80,9 +80,9 @@ async def test_another_method_is_not_allowed_and_the_right_ones_are_named(
     assert (response.status_code, response.headers["allow"]) == (405, allowed)
 
 
-def test_loading_the_routes_does_not_load_the_template_engine() -> None:
-    code = "import sys, nextcloud_mcp_server.web.routes; print('jinja2' in sys.modules)"
+def test_loading_the_routes_loads_neither_the_template_engine_nor_the_checks_of_tokens() -> None:
+    code = "import sys, nextcloud_mcp_server.web.routes; print({'jinja2', 'jwt'} & set(sys.modules))"
 
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert result.stdout.strip() == "False"
+    assert result.stdout.strip() == "set()"
