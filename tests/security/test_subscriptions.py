@@ -26,12 +26,15 @@ SHARED_NAME = "nc://files/diary.txt"
 @pytest.fixture
 async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
     async with open_crowd(tmp_path / "data", update_seconds=1) as made:
+        # Two writes within one second are to differ.
+        made.sandbox.state.one_second_etags = False
         for name in ("carol", "dave"):
             move_in(made.sandbox, made.issuer, name)
             write(made, name, "1")
         assert made.parts is not None
         database = (await made.parts.core.get()).database
         await connect(("carol", "dave"), database, made.sandbox, made.issuer, made.nextcloud_url)
+        made.sandbox.requests.clear()
         yield made
 
 
