@@ -45,6 +45,8 @@ TOOLSETS: dict[str, Entry] = {
     # The app tells nobody that it is there.
     "collectives": Entry("collectives", "pages of collectives"),
     "forms": Entry("forms", "forms and what was answered", app="forms"),
+    # It tells nobody that it is there, either.
+    "news": Entry("news", "articles of feeds"),
 }
 
 

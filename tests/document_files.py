@@ -2,11 +2,13 @@
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from typing import Final, cast
 
 from nextcloud_mcp_server.documents import worker
 from nextcloud_mcp_server.documents.kinds import Kind
+from nextcloud_mcp_server.documents.output import End
+from nextcloud_mcp_server.documents.process import Extract
 
 _OFFICE: Final = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE: Final = "http://schemas.openxmlformats.org/package/2006/relationships"
@@ -110,3 +112,12 @@ def read(kind: Kind, data: bytes) -> tuple[str, str]:
     target, told = io.BytesIO(), io.StringIO()
     worker.work(kind, io.BytesIO(data), target, told)
     return target.getvalue().decode(), told.getvalue().splitlines()[-1].removeprefix("end ")
+
+
+async def read_here(
+    kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
+) -> Extract:
+    """Read a document as the server does, without a process of its own."""
+    text, end = read(kind, b"".join([piece async for piece in pieces]))
+    await report(1, 1)
+    return Extract(text.encode(), cast("End", end))

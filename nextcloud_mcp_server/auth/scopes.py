@@ -22,6 +22,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "cookbook": ("cookbook:read", "cookbook:write"),
     "collectives": ("collectives:read", "collectives:write"),
     "forms": ("forms:read",),
+    "news": ("news:read", "news:write"),
 }
 
 #: Every scope, in the order in which pages and documents name them.

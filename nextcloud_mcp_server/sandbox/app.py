@@ -23,6 +23,7 @@ from nextcloud_mcp_server.sandbox.forms import FormsApi
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
+from nextcloud_mcp_server.sandbox.news import NewsApi
 from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
@@ -37,7 +38,7 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "spreed", "user_status",
+        "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "spreed", "user_status", "news",
     }
 )  # fmt: skip
 
@@ -151,6 +152,8 @@ class Sandbox:
             routes += NotesApi(self.context, self._gate).routes()
         if "cookbook" in self.context.apps:
             routes += CookbookApi(self.context, self._gate).routes()
+        if "news" in self.context.apps:
+            routes += NewsApi(self.context, self._gate).routes()
         if "tables" in self.context.apps:
             routes += TablesApi(self.context, self._gate).routes()
         return routes

@@ -6,6 +6,7 @@ from nextcloud_mcp_server.sandbox import collectives, cookbook
 from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
 from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
 from nextcloud_mcp_server.sandbox.form_store import StoredForm
+from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Comment
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.paper import pdf
@@ -134,6 +135,13 @@ _ALICE_PAGES = {
 }
 
 
+_ALICE_ARTICLES = (
+    ("Market moves to Fridays", "<p>From December on the market is on <b>Fridays</b>.</p>"),
+    ("Hedges in winter", "<h2>Cut them now</h2><ul><li>Not below 5 °C</li><li>Leave the berries</li></ul>"),
+    ("Library closed", "<p>It is closed until the 8th.</p>"),
+)
+
+
 def seed(state: State) -> None:
     """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
     alice = state.add_user(
@@ -159,6 +167,7 @@ def seed(state: State) -> None:
     for recipe in _ALICE_RECIPES:
         cookbook.store(alice.files, recipe, state.clock(), made=True)
     _add_form(state)
+    _add_feeds(state)
     team = collectives.add(state, alice, "Neighbourhood", "🏘️")
     for title, text in _ALICE_PAGES.items():
         alice.files.put(f"{team.folder}/{title}.md", text.encode())
@@ -253,6 +262,21 @@ def _add_form(state: State) -> None:
     form.ask("short", "What do you bring?")
     form.answer("bob", "Bob Builder", form.made_at, [(1, "Yes"), (2, "A salad")])
     state.forms.append(form)
+
+
+def _add_feeds(state: State) -> None:
+    """Let alice follow two feeds."""
+    store, now = StoredFeeds(folders={1: "Garden"}), int(state.clock().timestamp())
+    garden = store.follow("Kestrel Garden Letter", "https://garden.example.test/feed.xml", 1)
+    town = store.follow("Town news", "https://town.example.test/rss")
+    for days, (feed, title, body) in enumerate(
+        ((town, *_ALICE_ARTICLES[0]), (garden, *_ALICE_ARTICLES[1]), (town, *_ALICE_ARTICLES[2])), start=-3
+    ):
+        made = store.add(feed, title, body, now + days * _DAY_SECONDS, author="The editors")
+        made.url = f"https://example.test/articles/{made.id}"
+    store.articles[0].unread = False
+    store.articles[1].starred = True
+    state.feeds["alice"] = store
 
 
 def _add_file(user: User, path: str, content: bytes) -> None:

@@ -13,6 +13,7 @@ from nextcloud_mcp_server.sandbox.collective_store import StoredCollective
 from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.form_store import StoredForm
+from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Node, Tag
 from nextcloud_mcp_server.sandbox.table_store import TableStore
 from nextcloud_mcp_server.sandbox.talk_store import TalkStore
@@ -221,6 +222,8 @@ class State:
     tables: TableStore = field(default_factory=TableStore)
     talk: TalkStore = field(default_factory=TalkStore)
     forms: list[StoredForm] = field(default_factory=list[StoredForm])
+    # By uid.
+    feeds: dict[str, StoredFeeds] = field(default_factory=dict[str, StoredFeeds])
     collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])
     maintenance: bool = False
     needs_db_upgrade: bool = False

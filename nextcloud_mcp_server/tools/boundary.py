@@ -143,6 +143,10 @@ def _object(arguments: dict[str, Any]) -> str:
         "form_id",
         "conversation",
         "message_id",
+        "article_id",
+        "article_ids",
+        "feed_id",
+        "folder_id",
         "local_file",
         "upload_id",
     )

@@ -1,7 +1,8 @@
 """The text of a person's documents: fetched and taken out once, then given page by page."""
 
+import html
 from collections import OrderedDict
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -10,7 +11,7 @@ import anyio
 
 from nextcloud_mcp_server.documents import process
 from nextcloud_mcp_server.documents.kinds import NAMES, TEXTS, Kind
-from nextcloud_mcp_server.documents.output import End
+from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -136,6 +137,22 @@ class Documents:
             self._keep((nc.uid, entry.path, str(found.version), kind), found)
             return found
 
+    async def page(self, nc: Account, page: str) -> tuple[str, str | None]:
+        """Give the text of HTML that is no file, such as an article, and what its reader should know.
+
+        Where it has tags this takes a process of its own: strangers wrote it.
+        """
+        whole = page[:MAX_TEXT_BYTES]
+        cut = _CUT["long"] if len(whole) < len(page) else None
+        if "<" not in whole:
+            return html.unescape(whole), cut
+        turn = self._turns.setdefault(nc.uid, _Turn())
+        async with turn.lock, self._limit:
+            extract = await self._read("html", _pieces(whole), report=_nobody)
+        known: dict[End, str] = {} if extract.text else _COULD_NOT
+        why = f"It {known[extract.end]}." if extract.end in known else _CUT.get(extract.end)
+        return extract.text.decode(), why or cut
+
     async def _fetch(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
         async def report(done: int, total: int) -> None:
             await progress.report(done, total, f"Read {done} of {total} parts")
@@ -161,3 +178,12 @@ class Documents:
     @property
     def _size(self) -> int:
         return sum(len(found.extract.text) for _, found in self._kept.values() if found.extract)
+
+
+async def _pieces(page: str) -> AsyncIterator[bytes]:
+    """Say by the mark that it is UTF-8, whatever the page says of itself."""
+    yield b"\xef\xbb\xbf" + page.encode("utf-8", "replace")
+
+
+async def _nobody(done: int, total: int) -> None:
+    """Hear how far the reading is."""

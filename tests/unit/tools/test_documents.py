@@ -47,6 +47,27 @@ class Reader:
         return Extract(text.encode(), ends[end], (1, 1))
 
 
+@pytest.mark.parametrize(
+    ("page", "read", "text", "note"),
+    [
+        ("a &lt; b", None, "a < b", None),
+        ("<p>a &lt; b", None, "a < b\n", None),
+        ("<p>x", Extract(b"", "failed"), "", "It could not be read: something in it is beyond this server's reader."),
+        ("<p>x", Extract(b"x", "slow"), "x", "It took too long to read, so what follows is missing."),
+        ("<p>x", Extract(b"", "empty"), "", "It holds no text."),
+        ("x" * 5_000_000, None, "x" * 4_194_304, "It is longer than is read of one document; what follows is missing."),
+        ('<meta charset="latin-1">ü', None, "ü\n", None),
+    ],
+)  # fmt: skip
+async def test_html_that_is_no_file_is_read_with_the_same_care(
+    page: str, read: Extract | None, text: str, note: str | None
+) -> None:
+    reader = Reader(*([read] if read else []))
+
+    assert await Documents(reader).page(account_in(Sandbox()), page) == (text, note)
+    assert reader.kinds == (["html"] if "<" in page else [])
+
+
 def sandbox_with(path: str, data: bytes) -> tuple[Account, Sandbox]:
     sandbox = Sandbox.demo(one_second_etags=False)
     sandbox.state.users["alice"].files.put(path, data)

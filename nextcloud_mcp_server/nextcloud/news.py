@@ -1,0 +1,147 @@
+"""The News app (API 1.3): feeds, folders and articles.
+
+Nothing is recorded: all shapes are as `docs/development/api/api-v1-3.md` and the controllers, mappers and
+`toAPI` of version 28.7.0 have them. Articles are given newest first by their ids, always with their bodies;
+there is no way to ask for one alone, so the one before the next id is asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from pydantic import Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+
+_BASE: Final = "/index.php/apps/news/api/v1-3"
+_NO_ARTICLE: Final = (
+    "There is no such article; News also deletes old ones. "
+    "Call nc_news_read_articles without article_id for those there are."
+)
+_SENTENCES: Final = {404: _NO_ARTICLE}
+
+#: What a list is of, as `ListType` numbers it.
+_FEED, _FOLDER, _STARRED, _ALL = range(4)
+
+Mark = Literal["read", "unread", "star", "unstar"]
+
+
+class Folder(Answer):
+    """A folder of feeds."""
+
+    id: int
+    name: str | None = None
+
+
+class Feed(Answer):
+    """A feed the person follows."""
+
+    id: int
+    title: str | None = None
+    url: str | None = None
+    folder_id: int | None = Field(default=None, validation_alias="folderId")
+    unread: int | None = Field(default=None, validation_alias="unreadCount")
+    failures: int | None = Field(default=None, validation_alias="updateErrorCount")
+
+
+class Feeds(Answer):
+    """All feeds, and how many articles have a star."""
+
+    feeds: list[Feed]
+    starred: int | None = Field(default=None, validation_alias="starredCount")
+
+
+class Article(Answer):
+    """One article; the title, the author and the addresses are as the feed has them."""
+
+    id: int
+    feed_id: int = Field(validation_alias="feedId")
+    title: str | None = None
+    author: str | None = None
+    url: str | None = None
+    published_at: int | None = Field(default=None, validation_alias="pubDate")
+    body: str | None = None
+    enclosure: str | None = Field(default=None, validation_alias="enclosureLink")
+    unread: bool | None = None
+    starred: bool | None = None
+
+
+class _Folders(Answer):
+    folders: list[Folder]
+
+
+class _Articles(Answer):
+    items: list[Article]
+
+
+_FOLDERS = TypeAdapter(_Folders)
+_FEEDS = TypeAdapter(Feeds)
+_ARTICLES = TypeAdapter(_Articles)
+
+
+class NewsClient:
+    """Reads one person's feeds, and marks articles."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+
+    async def folders(self) -> list[Folder]:
+        """Fetch all folders."""
+        return decoded(await self._http.request("GET", f"{_BASE}/folders"), _FOLDERS).folders
+
+    async def feeds(self) -> Feeds:
+        """Fetch all feeds."""
+        return decoded(await self._http.request("GET", f"{_BASE}/feeds"), _FEEDS)
+
+    async def articles(
+        self,
+        *,
+        limit: int,
+        before: int = 0,
+        feed_id: int | None = None,
+        folder_id: int | None = None,
+        starred: bool = False,
+        unread: bool = False,
+    ) -> list[Article]:
+        """Fetch articles with ids below `before`, highest first; of one feed, of one folder, or with a star.
+
+        News refuses to look for those that have a star and are unread.
+        """
+        kind, of = _ALL, 0
+        if feed_id is not None:
+            kind, of = _FEED, feed_id
+        elif folder_id is not None:
+            kind, of = _FOLDER, folder_id
+        elif starred:
+            kind = _STARRED
+        params: dict[str, str | int] = {
+            "type": kind,
+            "id": of,
+            "getRead": "false" if unread else "true",
+            "batchSize": limit,
+            "offset": before,
+        }
+        return decoded(await self._http.request("GET", f"{_BASE}/items", params=params), _ARTICLES).items
+
+    async def article(self, article_id: int) -> Article:
+        """Fetch one article.
+
+        Raises:
+            NotFound: No such article.
+        """
+        found = await self.articles(limit=1, before=article_id + 1)
+        if not found or found[0].id != article_id:
+            raise errors.NotFound(_NO_ARTICLE)
+        return found[0]
+
+    async def mark(self, article_ids: Sequence[int], mark: Mark) -> None:
+        """Mark articles. Of several, those that are not there are passed over without a word.
+
+        Raises:
+            NotFound: There was only one, and it is not there.
+        """
+        if len(article_ids) == 1:
+            await self._http.request("POST", f"{_BASE}/items/{article_ids[0]}/{mark}", sentences=_SENTENCES)
+        else:
+            sent = {"itemIds": list(article_ids)}
+            await self._http.request("POST", f"{_BASE}/items/{mark}/multiple", json=sent)
