@@ -47,6 +47,7 @@ TOOLSETS: dict[str, Entry] = {
     "forms": Entry("forms", "forms and what was answered", app="forms"),
     # It tells nobody that it is there, either.
     "news": Entry("news", "articles of feeds"),
+    "mail": Entry("mail", "mail"),
 }
 
 

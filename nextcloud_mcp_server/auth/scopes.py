@@ -23,6 +23,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
     "collectives": ("collectives:read", "collectives:write"),
     "forms": ("forms:read",),
     "news": ("news:read", "news:write"),
+    "mail": ("mail:read",),
 }
 
 #: Every scope, in the order in which pages and documents name them.

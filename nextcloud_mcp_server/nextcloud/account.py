@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
     from nextcloud_mcp_server.nextcloud.forms import FormsClient
+    from nextcloud_mcp_server.nextcloud.mail import MailClient
     from nextcloud_mcp_server.nextcloud.news import NewsClient
     from nextcloud_mcp_server.nextcloud.status import StatusClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
@@ -201,6 +202,13 @@ class Account:
         from nextcloud_mcp_server.nextcloud.news import NewsClient  # noqa: PLC0415 - most servers do without
 
         return NewsClient(self._http)
+
+    @cached_property
+    def mail(self) -> "MailClient":
+        """Mail, to read."""
+        from nextcloud_mcp_server.nextcloud.mail import MailClient  # noqa: PLC0415 - most servers do without
+
+        return MailClient(self._http)
 
     @property
     def changes(self) -> int:

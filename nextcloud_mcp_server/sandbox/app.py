@@ -23,6 +23,7 @@ from nextcloud_mcp_server.sandbox.forms import FormsApi
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
+from nextcloud_mcp_server.sandbox.mail import MailApi
 from nextcloud_mcp_server.sandbox.news import NewsApi
 from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
@@ -39,6 +40,7 @@ DEFAULT_APPS = frozenset(
     {
         "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
         "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "spreed", "user_status", "news",
+        "mail",
     }
 )  # fmt: skip
 
@@ -136,6 +138,7 @@ class Sandbox:
                 else ()
             ),
             *(FormsApi(self.context, self._gate).routes() if "forms" in self.context.apps else ()),
+            *(MailApi(self.context, self._gate).routes() if "mail" in self.context.apps else ()),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),

@@ -142,6 +142,10 @@ _ALICE_ARTICLES = (
 )
 
 
+_BOXES = "Hi Alice,\n\nthe boxes come on 8 January, see https://boxes.example.test/4?a=1&b=2\n\n-- \nBob\n"
+_INVOICE = "<h1>Invoice 4711</h1><table><tr><td>2 hedges</td><td>48 euro</td></tr></table>"
+
+
 def seed(state: State) -> None:
     """Fill an empty sandbox with alice, bob and an admin without files; their passwords are their uids."""
     alice = state.add_user(
@@ -168,6 +172,7 @@ def seed(state: State) -> None:
         cookbook.store(alice.files, recipe, state.clock(), made=True)
     _add_form(state)
     _add_feeds(state)
+    _add_mail(state)
     team = collectives.add(state, alice, "Neighbourhood", "🏘️")
     for title, text in _ALICE_PAGES.items():
         alice.files.put(f"{team.folder}/{title}.md", text.encode())
@@ -277,6 +282,19 @@ def _add_feeds(state: State) -> None:
     store.articles[0].unread = False
     store.articles[1].starred = True
     state.feeds["alice"] = store
+
+
+def _add_mail(state: State) -> None:
+    """Let alice have an account with some mail."""
+    account, now = state.mail.add_account("alice", "alice@example.test"), int(state.clock().timestamp())
+    inbox = state.mail.add_mailbox(account, "INBOX", "inbox")
+    state.mail.add_mailbox(account, "Sent", "sent")
+    to = [("Alice Example", "alice@example.test")]
+    bob, garden = ("Bob Builder", "bob@example.test"), ("Kestrel Garden Centre", "hello@garden.example.test")
+    state.mail.add(inbox, "Boxes", bob, now - 2 * _DAY_SECONDS, _BOXES, to=to, flags={"seen"})
+    invoice = state.mail.add(inbox, "Invoice 4711", garden, now - _DAY_SECONDS, _INVOICE, is_html=True, to=to)
+    invoice.attachments.append(("Invoice 4711.pdf", "application/pdf", 48_213))
+    invoice.flags.add("hasAttachments")
 
 
 def _add_file(user: User, path: str, content: bytes) -> None:

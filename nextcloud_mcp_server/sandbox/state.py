@@ -13,6 +13,7 @@ from nextcloud_mcp_server.sandbox.collective_store import StoredCollective
 from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.form_store import StoredForm
+from nextcloud_mcp_server.sandbox.mail_store import MailStore
 from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Node, Tag
 from nextcloud_mcp_server.sandbox.table_store import TableStore
@@ -222,6 +223,7 @@ class State:
     tables: TableStore = field(default_factory=TableStore)
     talk: TalkStore = field(default_factory=TalkStore)
     forms: list[StoredForm] = field(default_factory=list[StoredForm])
+    mail: MailStore = field(default_factory=MailStore)
     # By uid.
     feeds: dict[str, StoredFeeds] = field(default_factory=dict[str, StoredFeeds])
     collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])

@@ -147,6 +147,8 @@ def _object(arguments: dict[str, Any]) -> str:
         "article_ids",
         "feed_id",
         "folder_id",
+        "account_id",
+        "mailbox_id",
         "local_file",
         "upload_id",
     )
