@@ -25,6 +25,7 @@ from mcp_types import (
 
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
+from nextcloud_mcp_server.resources.kind import Typed
 from nextcloud_mcp_server.toolsets import TOOLSETS
 
 Ctx = ServerRequestContext[Any, Any]
@@ -141,7 +142,9 @@ class Prompts:
             template = starter.completes if params.argument.name == starter.argument else ""
         if not template:
             return CompleteResult(completion=Completion(values=[], has_more=False))
-        return await self._resources.complete(ctx, template, params.argument.value)
+        others = params.context.arguments if params.context else None
+        typed = Typed(params.argument.name, params.argument.value, others or {})
+        return await self._resources.complete(ctx, template, typed)
 
     def _shown(self, ctx: Ctx) -> list[Starter]:
         return [one for one in self._starters if self._availability.shows(ctx, _facts(one))]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
@@ -16,12 +17,9 @@ from nextcloud_mcp_server.prompts import Prompts
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.track import Track
-from nextcloud_mcp_server.resources.capabilities import Capabilities
 from nextcloud_mcp_server.resources.catalogue import Catalogue
-from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Kind
-from nextcloud_mcp_server.resources.notes import Notes
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.tools.boundary import GuardedTool
@@ -34,8 +32,15 @@ NAME = "nextcloud-mcp-server"
 #: How often changes are looked for, while somebody wants to hear of them.
 UPDATE_SECONDS = 60.0
 
-#: In the order in which they are listed.
-KINDS: tuple[Kind, ...] = (Capabilities(), Notes(), Files())
+#: The kinds of resources, in the order in which they are listed: toolset, module and class.
+#: A module is imported when its toolset is on, as in `toolsets`.
+KINDS = (
+    (CONNECTION, "capabilities", "Capabilities"),
+    ("notes", "notes", "Notes"),
+    ("files", "files", "Files"),
+    ("calendar", "calendar", "Events"),
+    ("contacts", "contacts", "Contacts"),
+)
 
 _INSTRUCTIONS = """\
 Tools for the person's own Nextcloud: {about}.
@@ -106,20 +111,20 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
 def kinds(specs: Iterable[ToolSpec]) -> list[tuple[Kind, Facts]]:
     """List the kinds of resources whose toolset is on, with what their availability depends on."""
     on = {CONNECTION, *(spec.toolset for spec in specs)}
-    return [
-        (
-            kind,
-            Facts(
-                toolset=kind.about.toolset,
-                app=TOOLSETS[kind.about.toolset].app,
-                read_only=True,
-                always=kind.about.toolset == CONNECTION,
-                scopes=kind.about.scopes,
-            ),
-        )
-        for kind in KINDS
-        if kind.about.toolset in on
-    ]
+    return [_kind(module, name) for toolset, module, name in KINDS if toolset in on]
+
+
+def _kind(module: str, name: str) -> tuple[Kind, Facts]:
+    kind: Kind = getattr(import_module(f"nextcloud_mcp_server.resources.{module}"), name)()
+    toolset = kind.about.toolset
+    facts = Facts(
+        toolset=toolset,
+        app=TOOLSETS[toolset].app,
+        read_only=True,
+        always=toolset == CONNECTION,
+        scopes=kind.about.scopes,
+    )
+    return kind, facts
 
 
 def needs(specs: Sequence[ToolSpec]) -> Callable[[str], frozenset[str]]:

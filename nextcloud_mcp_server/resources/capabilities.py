@@ -4,7 +4,16 @@ import json
 from collections.abc import Collection
 
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, fingerprint
+from nextcloud_mcp_server.resources.kind import (
+    About,
+    Contents,
+    Listed,
+    Marks,
+    Page,
+    Reader,
+    Typed,
+    fingerprint,
+)
 
 _JSON = "application/json"
 
@@ -29,7 +38,7 @@ class Capabilities:
         """List the one there is."""
         return Page([Listed(self.about.template, self.about.title, _JSON)])
 
-    async def read(self, nc: Account, value: str) -> Contents:  # noqa: ARG002 - the form of a kind
+    async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
         """Ask for version and apps."""
         known = await nc.capabilities.get()
         return Contents(json.dumps({"version": known.version, "apps": sorted(known.apps)}), _JSON)
@@ -44,6 +53,6 @@ class Capabilities:
             mark, etag = fingerprint((found.version, *sorted(found.apps))), found.etag
         return Marks(dict.fromkeys(values, mark), "" if listing else None, (mark, etag))
 
-    async def complete(self, nc: Account, value: str) -> list[str]:  # noqa: ARG002 - the form of a kind
+    async def complete(self, nc: Account, typed: Typed) -> list[str]:  # noqa: ARG002 - the form of a kind
         """Offer nothing: the address has no argument."""
         return []

@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 
+from nextcloud_mcp_server.documents import kinds
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.files import position
 from nextcloud_mcp_server.resources.kind import (
     MAX_BYTES,
@@ -13,9 +15,12 @@ from nextcloud_mcp_server.resources.kind import (
     Listed,
     Marks,
     Page,
+    Reader,
+    Typed,
     fingerprint,
 )
 from nextcloud_mcp_server.tools import file_page
+from nextcloud_mcp_server.tools.documents import DocumentText
 
 _PAGE = 100
 #: Files of the top folder that are watched for others coming and going.
@@ -32,7 +37,7 @@ class Files:
         argument="path",
         name="file",
         title="File",
-        description="A file as it is, by its path.",
+        description="A file, by its path; of a PDF, Office or other document its text.",
         mime_type=None,
         action="nc_files_read_file",
         listing="nc_files_list_folder",
@@ -56,16 +61,11 @@ class Files:
         last = listing.entries[-1] if listing.entries and listing.more else None
         return Page(rows, file_page.seal(position(last, "name"), "resources") if last else None)
 
-    async def read(self, nc: Account, value: str) -> Contents:
-        """Read a whole file: as text where it is text."""
-        chunk = await nc.files.read(value, length=MAX_BYTES)
-        if not chunk.is_last:
-            raise TooLarge("The file is too large for one resource; nc_files_read_file reads it in parts.")
-        mime_type = chunk.content_type.partition(";")[0].strip() or "application/octet-stream"
-        try:
-            return Contents(chunk.data.decode(), mime_type)
-        except UnicodeDecodeError:
-            return Contents(chunk.data, mime_type)
+    async def read(self, nc: Account, value: str, reader: Reader) -> Contents:
+        """Read a whole file: a document's text, what is text as it is, and anything else as bytes."""
+        if kind := kinds.by_name(value):
+            return await _document(nc, value, kind, reader)
+        return await _shown(nc, value, await nc.files.read(value, length=MAX_BYTES), reader)
 
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
@@ -83,9 +83,9 @@ class Files:
             listed = fingerprint(entry.name for entry in found.entries if not entry.is_folder)
         return Marks(each, listed if listing else None, top)
 
-    async def complete(self, nc: Account, value: str) -> list[str]:
+    async def complete(self, nc: Account, typed: Typed) -> list[str]:
         """List what is in the folder typed so far and begins like the rest; folders end in a slash."""
-        folder, _, start = value.rpartition("/")
+        folder, _, start = typed.value.rpartition("/")
         try:
             listing = await nc.files.list_folder(folder or "/", limit=1000)
         except (NotFound, InvalidInput):
@@ -96,3 +96,33 @@ class Files:
             if entry.name.casefold().startswith(start.casefold())
         ]
         return found[: MAX_VALUES + 1]
+
+
+async def _shown(nc: Account, path: str, chunk: Chunk, reader: Reader) -> Contents:
+    """Give a file as what it turned out to be."""
+    if kind := kinds.by_content(chunk.content_type, chunk.data):
+        return await _document(nc, path, kind, reader)
+    if not chunk.is_last:
+        raise _too_large()
+    mime_type = chunk.content_type.partition(";")[0].strip() or "application/octet-stream"
+    try:
+        return Contents(chunk.data.decode(), mime_type)
+    except UnicodeDecodeError:
+        return Contents(chunk.data, mime_type)
+
+
+async def _document(nc: Account, path: str, kind: kinds.Kind, reader: Reader) -> Contents:
+    """Give the text of a document, as nc_files_read_file does."""
+    return _text_of(await reader.documents.text(nc, path, kind, reader.progress))
+
+
+def _text_of(found: DocumentText) -> Contents:
+    if found.extract is None or not found.readable:
+        raise InvalidInput(found.note)
+    if len(found.extract.text) > MAX_BYTES:
+        raise _too_large()
+    return Contents(found.extract.text.decode(), "text/plain")
+
+
+def _too_large() -> TooLarge:
+    return TooLarge("The file is too large for one resource; nc_files_read_file reads it in parts.")

@@ -35,7 +35,7 @@ from mcp_types import (
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
-from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page
+from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
 from nextcloud_mcp_server.tools.answer import defang
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
@@ -49,6 +49,7 @@ class Resources:
     def __init__(self, catalogue: Catalogue, state: State, mcp: MCPServer[Any]) -> None:
         self._catalogue = catalogue
         self._guard = Guard(state)
+        self._documents = state.documents
         self._context = partial(Context[Any, Any], mcp_server=mcp)
 
     def install(self, server: Server[Any]) -> None:
@@ -104,7 +105,8 @@ class Resources:
             kind, value = self._catalogue.find(ctx, uri)
             context = self._context(request_context=ctx, input_params=params)
             call = await self._guard.call(context, request_id)
-            job = self._job(kind, kind.about.action, uri, partial(kind.read, value=value))
+            reader = Reader(self._documents, call.progress)
+            job = self._job(kind, kind.about.action, uri, partial(kind.read, value=value, reader=reader))
             answer = await self._guard.through(call, partial(self._guard.run, call, job))
         except NextcloudMcpError as error:
             code = INVALID_PARAMS if isinstance(error, (NotFound, InvalidInput)) else INTERNAL_ERROR
@@ -121,12 +123,12 @@ class Resources:
             raise MCPError(INTERNAL_ERROR, _words(answer), {"uri": uri})
         return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer)
 
-    async def complete(self, ctx: Ctx, template: str, value: str) -> CompleteResult:
+    async def complete(self, ctx: Ctx, template: str, typed: Typed) -> CompleteResult:
         """Find what goes on from a value typed so far; nothing for somebody who has allowed nothing."""
         call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
         for kind in await self._usable(ctx, call):
             if kind.about.template == template:
-                job = self._job(kind, kind.about.listing, "", partial(kind.complete, value=value))
+                job = self._job(kind, kind.about.listing, "", partial(kind.complete, typed=typed))
                 found: list[str] = []
                 try:
                     found += await self._guard.run(call, job)

@@ -2,13 +2,15 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 from nextcloud_mcp_server.errors import NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.progress import Progress
 
 SCHEME = "nc://"
 
@@ -60,11 +62,29 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """What somebody has typed of one argument of an address, and the other arguments they have filled in."""
+
+    name: str
+    value: str
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What the server has for reading: the way to the text of documents, and whom to tell how far it is."""
+
+    documents: Documents
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class About:
     """What is known of a kind before anybody is connected.
 
     `template` is an RFC 6570 template, or the whole address where there is but one resource of the
-    kind; `action` and `listing` are how the audit names reading one and listing them.
+    kind; with two arguments, `argument` is the first, and a value has both with a slash between.
+    `action` and `listing` are how the audit names reading one and listing them.
     """
 
     toolset: str
@@ -85,7 +105,8 @@ class About:
 
     def uri(self, value: str) -> str:
         """Write the address of one resource."""
-        return self.prefix + quote(value, safe="/" if "{+" in self.template else "")
+        parts = "{+" in self.template or self.template.count("{") > 1
+        return self.prefix + quote(value, safe="/" if parts else "")
 
     def value(self, uri: str) -> str | None:
         """Read the argument out of an address; None when it is none of this kind."""
@@ -107,7 +128,7 @@ class Kind(Protocol):
         """
         ...
 
-    async def read(self, nc: Account, value: str) -> Contents:
+    async def read(self, nc: Account, value: str, reader: Reader) -> Contents:
         """Read one.
 
         Raises:
@@ -125,7 +146,7 @@ class Kind(Protocol):
         """
         ...
 
-    async def complete(self, nc: Account, value: str) -> list[str]:
+    async def complete(self, nc: Account, typed: Typed) -> list[str]:
         """Find values that go on from what somebody has typed."""
         ...
 

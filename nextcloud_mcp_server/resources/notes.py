@@ -15,6 +15,8 @@ from nextcloud_mcp_server.resources.kind import (
     Listed,
     Marks,
     Page,
+    Reader,
+    Typed,
     fingerprint,
     no_such,
 )
@@ -61,7 +63,7 @@ class Notes:
         ]
         return Page(rows, found.cursor)
 
-    async def read(self, nc: Account, value: str) -> Contents:
+    async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
         """Read a note's text."""
         number = _number(value)
         if number is None:
@@ -82,8 +84,9 @@ class Notes:
         each = {value: seen.notes.get(_number(value) or "", "") for value in values}
         return Marks(each, seen.listing if listing else None, seen)
 
-    async def complete(self, nc: Account, value: str) -> list[str]:
+    async def complete(self, nc: Account, typed: Typed) -> list[str]:
         """Find notes whose number begins so, or whose title has all these words."""
+        value = typed.value
         words = value.casefold().split()
         found = [
             f"{note.id} {note.title}"

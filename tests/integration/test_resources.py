@@ -241,3 +241,27 @@ async def test_a_prompt_without_its_argument_says_what_it_takes(
     async with world.client() as client:
         with pytest.raises(MCPError, match="The prompt find_document takes the argument 'memory'"):
             await client.get_prompt("find_document", arguments)
+
+
+async def test_with_their_toolsets_events_and_contacts_are_there_as_well(world: World, asked: Asked) -> None:
+    await world.stop()
+    await world.start(toolsets="calendar,contacts")
+    await connected(world, asked)
+    event, contact = "nc://calendar/{calendar}/{event}", "nc://contacts/{book}/{contact}"
+    async with world.client() as client:
+        found = await listed(client)
+        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+        calendars = await values(client, ResourceTemplateReference(uri=event), "calendar", "pers")
+        named = await client.complete(
+            ResourceTemplateReference(uri=event),
+            {"name": "event", "value": "stand"},
+            context_arguments={"calendar": "personal"},
+        )
+        lunch = await text_of(client, "nc://calendar/personal/standup.ics")
+
+    assert templates == [event, contact]
+    assert {"nc://capabilities", "nc://calendar/personal/standup.ics"} <= set(found)
+    assert "nc://contacts/contacts/contact-1.vcf" in found
+    assert calendars == ["personal"]
+    assert named.completion.values == ["standup.ics"]
+    assert '"title":"Stand-up"' in lunch

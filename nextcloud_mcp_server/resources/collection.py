@@ -1,0 +1,43 @@
+"""What calendars and address books have in common: names with members below, and a state of each."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.watch import Place
+from nextcloud_mcp_server.resources.kind import Marks, fingerprint
+
+
+async def look(
+    nc: Account, place: Place, values: Collection[str], before: Marks | None, *, listing: bool
+) -> Marks:
+    """Look at the states of all, and at members of those alone whose state is another one."""
+    states = await nc.watch.states(place)
+    old: Mapping[str, str] = before.state if before else {}
+    known: Mapping[str, str] = before.each if before else {}
+    each: dict[str, str] = {}
+    for value in values:
+        state = states.get(value.partition("/")[0])
+        same = state is not None and state == old.get(value.partition("/")[0])
+        each[value] = known[value] if same and value in known else await nc.watch.etag(place, value)
+    return Marks(each, fingerprint(states.items()) if listing else None, states)
+
+
+def at(names: Sequence[str], wanted: str | None) -> int:
+    """Find where a list goes on: at the collection that a cursor names, or at the first.
+
+    Raises:
+        InvalidInput: There is none of that name.
+    """
+    if wanted is not None and wanted not in names:
+        raise InvalidInput("That cursor does not belong to this list; list again without one.")
+    return 0 if wanted is None else names.index(wanted)
+
+
+def begins(value: str, *texts: str) -> bool:
+    """Tell whether something is meant by what somebody has typed: the begin of a name, or words of a title."""
+    first, *titles = texts
+    words = value.casefold().split()
+    return first.casefold().startswith(value.casefold()) or any(
+        all(word in title.casefold() for word in words) for title in titles
+    )
