@@ -24,6 +24,7 @@ KEPT_ENDING: Final = ".part"
 _SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
 
 SERVICE: Final = "/remote.php/dav"
+_BEGINNING: Final = f"{SERVICE}/"
 XML_HEADERS: Final = {"Content-Type": "application/xml; charset=utf-8"}
 
 _NAMESPACES: Final = {
@@ -136,7 +137,7 @@ class Tree:
         differ from ours, so it is not compared; nothing is ever requested by following an href.
         """
         path = _path_on(host, href)
-        _, found, inside = path.partition(f"{SERVICE}/")
+        _, found, inside = path.partition(_BEGINNING)
         if not found:
             return None
         segments = _decode(inside)

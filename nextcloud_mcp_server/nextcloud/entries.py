@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from nextcloud_mcp_server.nextcloud import dav, multistatus
@@ -140,12 +141,16 @@ def http_date(text: str) -> datetime | None:
         if text[25:] == " GMT":
             # The one form HTTP servers write (RFC 9110 §5.6.7), as in `Fri, 27 Nov 2026 21:03:53 GMT`; a
             # long list has thousands of them.
-            return datetime.fromisoformat(
-                f"{text[12:16]}-{_MONTHS[text[8:11]]}-{text[5:7]}T{text[17:25]}+00:00"
-            )
+            return datetime.fromisoformat(f"{_day(text[5:16])}T{text[17:25]}+00:00")
         return parsedate_to_datetime(text).astimezone(UTC)
     except (ValueError, OverflowError, KeyError):
         return None
+
+
+@lru_cache(maxsize=512)
+def _day(text: str) -> str:
+    """Turn `27 Nov 2026` round; the files of a folder share their days."""
+    return f"{text[7:]}-{_MONTHS[text[3:6]]}-{text[:2]}"
 
 
 async def ask(
