@@ -218,13 +218,24 @@ class FilesClient:
             Conflict: The target's folder does not exist.
             InvalidName: Nextcloud accepts no such name for the target.
         """
-        return await self._transfer("MOVE", source, target, overwrite)
+        return await self._glimpse(await self._transfer("MOVE", source, target, overwrite))
+
+    async def move_into(self, folder: str, source: str) -> str:
+        """Move something into a folder under the name it has, in one request; answers where it is now.
+
+        Raises:
+            Everything that `move` does.
+        """
+        name = targets.existing(source)[-1]
+        return dav.join(await self._transfer("MOVE", source, dav.join((*dav.split(folder), name))))
 
     async def copy(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
         """Copy, and look at the result; raises and overwrites as `move`."""
-        return await self._transfer("COPY", source, target, overwrite)
+        return await self._glimpse(await self._transfer("COPY", source, target, overwrite))
 
-    async def _transfer(self, method: str, source: str, target: str, overwrite: str | None) -> Entry | None:
+    async def _transfer(
+        self, method: str, source: str, target: str, overwrite: str | None = None
+    ) -> dav.Segments:
         old, new = await self._looked_at(targets.existing(source)), targets.new(target)
         if dav.same(old, new[: len(old)]):
             raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
@@ -242,7 +253,7 @@ class FilesClient:
                 await self._http.request(method, self._tree.url(old), headers=headers, sentences=sentences)
         except errors.AlreadyExists as error:
             raise troubles.taken(shown) from error
-        return await self._glimpse(new)
+        return new
 
     async def delete(self, path: str, *, version: str | None = None) -> str:
         """Delete to the trash, if a version is given only in that version; answers the path.

@@ -1,6 +1,7 @@
 """Tool arguments: the JSON schema a model sees, and the strict check of what it sends."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -33,6 +34,10 @@ _SENTENCES = {
     "list_type": "must be a list",
     "dict_type": "must be an object",
 }
+
+
+#: What pydantic names after an argument: the check or the kind of value that it tried.
+_TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
 
 
 class Arguments:
@@ -73,16 +78,19 @@ class Arguments:
         required = cast("list[str]", self.schema.get("required", []))
         names: list[str] = []
         for name, prop in cast("dict[str, dict[str, Any]]", self.schema.get("properties", {})).items():
-            kind = _JSON_TYPES.get(
-                str(prop.get("type")), "one of " + ", ".join(map(str, prop.get("enum", ["…"])))
-            )
-            names.append(f"{name} ({kind}{', required' if name in required else ''})")
+            kinds = " or ".join(_kind(one) for one in prop.get("anyOf", [prop]))
+            names.append(f"{name} ({kinds}{', required' if name in required else ''})")
         return ", ".join(names) or "no arguments"
 
 
+def _kind(schema: Mapping[str, Any]) -> str:
+    values = "one of " + ", ".join(map(str, schema.get("enum", ["…"])))
+    return _JSON_TYPES.get(str(schema.get("type")), values)
+
+
 def _sentence(wrong: ErrorDetails) -> str:
-    parts = (str(part) for part in wrong["loc"])
-    name = ".".join(part for part in parts if not part.startswith(("function", "constrained")))
+    first, *inside = (str(part) for part in wrong["loc"])
+    name = ".".join([first, *(part for part in inside if not _TRIED.match(part))])
     return f"'{name[:64]}' {_SENTENCES.get(wrong['type']) or wrong['msg'][:1].lower() + wrong['msg'][1:]}"
 
 

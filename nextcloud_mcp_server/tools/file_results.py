@@ -191,6 +191,22 @@ class Changed(Result):
         return cls(path=path, type=kind(entry), etag=str(entry.version), size=entry.size)
 
 
+class NotMoved(Result):
+    """One of several that stayed where it was, or of which that is not known, and why."""
+
+    path: str
+    reason: str
+
+
+class Moved(Result):
+    """What became of several things that were to go into one folder: each is in one of the three lists."""
+
+    folder: str
+    moved: list[str]
+    failed: list[NotMoved] | None = None
+    not_tried: list[str] | None = None
+
+
 class Deleted(Result):
     """What was deleted, and how to undo it."""
 

@@ -7,9 +7,10 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.tools import file_edit
+from nextcloud_mcp_server.tools import file_edit, file_moves
 from nextcloud_mcp_server.tools.file_content import Encoding, decoded
-from nextcloud_mcp_server.tools.file_results import Changed, Deleted
+from nextcloud_mcp_server.tools.file_results import Changed, Deleted, Moved
+from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 #: Larger texts are not edited through a model; the file is held in memory once before and once after.
@@ -17,6 +18,8 @@ MAX_EDITED_BYTES: Final = 4_194_304
 
 Etag = Annotated[str | None, Field(description="As reading answered it.")]
 TargetEtag = Annotated[str | None, Field(description="To replace a file: its etag.")]
+
+Sources = Annotated[list[str], Field(min_length=1, max_length=file_moves.MOST)]
 
 writing = Toolset("files")
 
@@ -70,9 +73,21 @@ async def nc_files_create_folder(nc: Account, path: str) -> Changed:
 @writing.tool("Move or rename", destructive=True)
 @require_provisioning("files:write")
 async def nc_files_move_item(
-    nc: Account, *, source: str, destination: str, overwrite_etag: TargetEtag = None
-) -> Changed:
-    """Move or rename a file or folder; destination is the full new path."""
+    nc: Account,
+    *,
+    source: str | Sources,
+    destination: str,
+    overwrite_etag: TargetEtag = None,
+    progress: Progress,
+) -> Changed | Moved:
+    """Move or rename a file or folder; destination is the full new path.
+
+    With a list of sources, destination is the folder they go into.
+    """
+    if isinstance(source, list):
+        if overwrite_etag is not None:
+            raise InvalidInput("Several things are never moved over others: leave out 'overwrite_etag'.")
+        return await file_moves.move_all(nc, source, destination, progress)
     entry = await nc.files.move(source, destination, overwrite=overwrite_etag)
     return Changed.by_transfer(destination.strip("/"), entry)
 

@@ -71,7 +71,7 @@ def test_an_integral_number_is_an_integer_as_json_has_it() -> None:
         ({"note_id": True}, "'note_id' must be an integer"),
         ({"note_id": None}, "'note_id' must be an integer"),
         ({"note_id": 7, "title": 7}, "'title' must be text"),
-        ({"note_id": 7, "either": {}}, "'either.int' must be an integer; 'either.str' must be text. This"),
+        ({"note_id": 7, "either": {}}, "'either' must be an integer; 'either' must be text. This"),
         (
             {"note_id": 7, "kinds": ["c", "c", "c", "c", "c"]},
             "'kinds.0' input should be 'a' or 'b'; 'kinds.1' ",
@@ -101,7 +101,7 @@ def test_the_refusal_lists_what_the_tool_takes() -> None:
 
     assert str(refused.value).endswith(
         "This tool takes: note_id (an integer, required), title (text), kinds (a list), size (an integer), "
-        "either (one of …), deep (true or false)."
+        "either (an integer or text), deep (true or false)."
     )
 
 
