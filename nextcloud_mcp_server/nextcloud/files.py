@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.nextcloud.window import Place, Position, Window
 
 Order = Literal["name", "modified", "size"]
 
@@ -61,7 +61,7 @@ class FilesClient:
             InvalidInput: It is a file.
         """
         wanted = dav.split(path)
-        window = Window[Entry](_POSITIONS[order], limit=limit, after=after)
+        window = Window[Entry](_PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
         async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
@@ -364,21 +364,22 @@ class FilesClient:
         )
 
 
-def _by_name(entry: Entry) -> Position:
-    return Position.of(0 if entry.is_folder else 1, entry.name)
+def _by_name(entry: Entry) -> Place:
+    name = entry.name
+    return 0 if entry.is_folder else 1, name.casefold(), name
 
 
-def _newest_first(entry: Entry) -> Position:
+def _newest_first(entry: Entry) -> Place:
     return Position.of(-(entry.version.seconds or 0), entry.name)
 
 
-def _largest_first(entry: Entry) -> Position:
+def _largest_first(entry: Entry) -> Place:
     return Position.of(-(entry.size or 0), entry.name)
 
 
-_POSITIONS: Final = {"name": _by_name, "modified": _newest_first, "size": _largest_first}
+_PLACES: Final = {"name": _by_name, "modified": _newest_first, "size": _largest_first}
 
 
 def position(entry: Entry, order: Order) -> Position:
     """Tell where an entry stands in a listing, to go on after it."""
-    return _POSITIONS[order](entry)
+    return Position(*_PLACES[order](entry))

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
@@ -107,8 +108,9 @@ def open_pool(
     )
 
 
+@cache
 def _trust(ca_bundle: str | None) -> ssl.SSLContext:
-    """Trust the system's certificates and, on top, those of the bundle."""
+    """Trust the system's certificates and, on top, those of the bundle; reading them takes 40 ms or more."""
     context = httpx2.create_ssl_context()
     if ca_bundle:
         try:

@@ -6,6 +6,10 @@ from typing import Generic, NamedTuple, TypeVar
 Item = TypeVar("Item")
 
 
+#: A position as a plain tuple, which costs a long list half as much.
+Place = tuple[int, str, str]
+
+
 class Position(NamedTuple):
     """Where an item stands in a sorted list: a number, then its name.
 
@@ -26,7 +30,7 @@ class Position(NamedTuple):
 class Window(Generic[Item]):
     """Keeps the first `limit` items behind a position, and counts all."""
 
-    def __init__(self, position: Callable[[Item], Position], *, limit: int, after: Position | None) -> None:
+    def __init__(self, position: Callable[[Item], Place], *, limit: int, after: Position | None) -> None:
         self.total = 0
         self._position = position
         self._limit = limit
