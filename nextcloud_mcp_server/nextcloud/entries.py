@@ -14,8 +14,11 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: Enough for a row of a list; no etag, because each property costs a tenth of a long list's time.
-ROW: Final = ("d:resourcetype", "d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite")
+#: Enough for a row of a folder's list. No etag, because each property costs a tenth of a long list's time, and
+#: no resource type, because Nextcloud ends the href of every folder with a slash (RFC 4918 §5.2).
+CHILD: Final = ("d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite")
+#: The same where hrefs have no such slash: what a SEARCH finds.
+ROW: Final = ("d:resourcetype", *CHILD)
 #: What must not have changed before something is overwritten.
 STATE: Final = (*ROW, "d:getetag")
 #: All that `info` tells.
@@ -91,7 +94,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
     size = number(texts.get(_SIZE, ""))
     return Entry(
         segments,
-        _KIND in response.inner and any(tag == _COLLECTION for tag, _ in response.inner[_KIND]),
+        response.href[-1:] == "/" or any(tag == _COLLECTION for tag, _ in response.inner.get(_KIND, ())),
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),
