@@ -30,6 +30,21 @@ async def test_a_folder_lists_what_a_real_nextcloud_answers() -> None:
     assert net.seen[0].url.raw_path == b"/remote.php/dav/files/alice/Rec"
 
 
+async def test_the_slash_at_the_end_of_an_href_makes_a_folder() -> None:
+    """Nextcloud writes it after every collection, so a list asks for no resource types (RFC 4918 §5.2)."""
+    types = "<d:resourcetype><d:collection/></d:resourcetype>", "<d:resourcetype/>"
+    body = recorded("webdav/propfind_no_body_depth1").text
+    for one in types:
+        body = body.replace(one, "")
+    net = network(httpx2.Response(207, content=body.encode()))
+
+    listing = await client(net).list_folder("Rec")
+
+    assert listing.folder.is_folder
+    assert [each.name for each in listing.entries if each.is_folder] == ["Ünï cödé 日本"]
+    assert b"resourcetype" not in net.seen[0].content
+
+
 async def test_only_direct_children_are_listed_and_never_the_folder_itself() -> None:
     """B08: Nextcloud 31.0.8 answers grandchildren; hrefs of others are dropped as well."""
     net = network(
