@@ -64,7 +64,7 @@ check: $(STAMP) docs-check ## Check style, types, layers and the printed documen
 bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)
 
-docs: $(STAMP) ## Print .env.example, docs/configuration.md and docs/tools.md again, take docs/screenshots again.
+docs: $(STAMP) ## Print .env.example, the tools' schemas and their pages in docs/ again, take docs/screenshots again.
 	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import write; write(".")'
 	@if command -v chromium >/dev/null 2>&1; then $(PY) -m tests.e2e.screenshots; \
 	else echo "docs/screenshots left as they are: Chromium is not installed"; fi

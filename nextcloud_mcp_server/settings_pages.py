@@ -1,4 +1,4 @@
-"""What the program says about itself: `.env.example`, `docs/configuration.md` and `docs/tools.md`.
+"""What the program says about itself: `.env.example`, `docs/configuration.md`, `docs/tools.md`, the tools' schemas.
 
 They are printed from the settings' fields and the tools, and `make docs-check` fails when a committed
 one differs.
@@ -20,6 +20,7 @@ from nextcloud_mcp_server.settings_names import (
     SECRETS,
     env_name,
 )
+from nextcloud_mcp_server.tools import schemas
 from nextcloud_mcp_server.toolsets import TOOLSETS, load
 
 _WIDTH = 96
@@ -126,6 +127,9 @@ def _documents(root: str) -> dict[Path, str]:
         Path(root, ".env.example"): env_example(),
         Path(root, "docs", "configuration.md"): configuration_page(),
         Path(root, "docs", "tools.md"): tools_page(),
+        Path(root, "nextcloud_mcp_server", "tools", schemas.FILE.name): schemas.page(
+            {spec.name: spec.arguments.schema for name in TOOLSETS for spec in load(name).tools}
+        ),
     }
 
 

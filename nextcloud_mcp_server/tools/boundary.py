@@ -53,7 +53,7 @@ class GuardedTool(Tool):
             name=spec.name,
             title=None,
             description=spec.description,
-            parameters=spec.arguments.schema,
+            parameters=spec.schema,
             fn_metadata=metadata,
             is_async=True,
             context_kwarg=None,

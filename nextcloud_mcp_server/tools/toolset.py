@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.tools import schemas
 from nextcloud_mcp_server.tools.arguments import OURS, Arguments
 from nextcloud_mcp_server.tools.result import Result
 
@@ -77,8 +78,13 @@ class ToolSpec:
 
     @cached_property
     def arguments(self) -> Arguments:
-        """The checked arguments; built when first asked for, because pydantic takes its time."""
+        """The checked arguments; built with the first call, because pydantic takes its time."""
         return Arguments(self.guarded.body)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, as the printed file has it."""
+        return schemas.printed().get(self.name) or self.arguments.schema
 
     @cached_property
     def ours(self) -> frozenset[str]:

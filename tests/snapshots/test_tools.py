@@ -44,6 +44,11 @@ def test_a_tools_snapshot_is_what_is_listed(spec: ToolSpec) -> None:
     assert file.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_what_a_server_lists_is_what_the_tool_takes(spec: ToolSpec) -> None:
+    assert spec.schema == spec.arguments.schema, "The printed schemas are old: run make docs."
+
+
 def test_there_is_no_snapshot_of_a_tool_that_is_gone() -> None:
     assert {file.stem for file in FOLDER.glob("*.json")} == {spec.name for spec in SPECS}
 

@@ -324,7 +324,8 @@ def test_the_committed_pages_are_those_that_the_program_prints() -> None:
 
 
 def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
+    for folder in ("docs", "nextcloud_mcp_server/tools"):
+        (tmp_path / folder).mkdir(parents=True)
     with pytest.raises(ConfigurationError, match="make docs"):
         check(str(tmp_path))
 
