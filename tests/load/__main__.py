@@ -19,6 +19,7 @@ _STEPS = {
     "call": Bench.call,
     "pages": Bench.pages,
     "big": Bench.big,
+    "year": Bench.year,
     "token": Bench.token,
     "refresh": Bench.refresh,
     "renew": Bench.renew,

@@ -17,6 +17,7 @@ import httpx2
 from tests import kills
 from tests.kills import Toll
 from tests.load import bearer, people, process, renewal
+from tests.load import year as years
 from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.people import Crossed, Slow
@@ -116,6 +117,7 @@ class Measured:
     pages: dict[str, Pages] = field(default_factory=dict[str, Pages])
     listed: dict[str, Listed] = field(default_factory=dict[str, Listed])
     big_page_mb: float | None = None
+    year: tuple[float, int] | None = None
     token_milliseconds: float | None = None
     token_requests: TokenRequests | None = None
     renewals: Renewals | None = None
@@ -222,6 +224,10 @@ class Bench:
                 sizes.append(_compact(page))
             self.measured.big_page_mb = added
             self.measured.pages[READ_BIG.name] = Pages(len(sizes), await self._count(), max(sizes))
+
+    async def year(self) -> None:
+        """Measure what a year of recurring events takes."""
+        self.measured.year = years.milliseconds()
 
     async def token(self) -> None:
         """Measure what verifying a signed token with known keys takes."""
