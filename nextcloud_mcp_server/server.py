@@ -100,6 +100,7 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
         spec.name: Facts(
             toolset=spec.toolset,
             app=TOOLSETS[spec.toolset].app,
+            menu=TOOLSETS[spec.toolset].menu,
             read_only=spec.read_only,
             always=spec.toolset == CONNECTION,
             scopes=spec.scopes,

@@ -16,12 +16,14 @@ CONNECTION = "connection"
 class Entry:
     """A toolset: the module below `tools` that holds it under its own name, and what it works with.
 
-    `about` is how the instructions name it to the model, and `app` must be installed at Nextcloud.
+    `about` is how the instructions name it to the model, and `app` must be installed at Nextcloud. `menu`: that
+    app says nothing of itself in the capabilities, it is only in the menu of those who may open it.
     """
 
     module: str
     about: str = ""
     app: str | None = None
+    menu: bool = False
 
 
 TOOLSETS: dict[str, Entry] = {
@@ -42,12 +44,10 @@ TOOLSETS: dict[str, Entry] = {
     "search": Entry("search", "search in everything"),
     "research": Entry("research", "research in notes and files"),
     "cookbook": Entry("cookbook", "recipes", app="cookbook"),
-    # The app tells nobody that it is there.
-    "collectives": Entry("collectives", "pages of collectives"),
+    "collectives": Entry("collectives", "pages of collectives", app="collectives", menu=True),
     "forms": Entry("forms", "forms and what was answered", app="forms"),
-    # It tells nobody that it is there, either.
-    "news": Entry("news", "articles of feeds"),
-    "mail": Entry("mail", "mail"),
+    "news": Entry("news", "articles of feeds", app="news", menu=True),
+    "mail": Entry("mail", "mail", app="mail", menu=True),
 }
 
 

@@ -24,7 +24,7 @@ from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.audience import Audience
-from nextcloud_mcp_server.protocol.availability import Apps, Availability
+from nextcloud_mcp_server.protocol.availability import Apps, Availability, Told
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
@@ -221,7 +221,7 @@ async def open_stage(
     specs = server.select(toolsets, exclude=(), read_only=False)
     availability = Availability(server.facts(specs), Audience(lambda ctx: caller(ctx).principal))
     if known:
-        await availability.heard(ALICE, Apps(frozenset({"notes", "deck"})))
+        await availability.heard(ALICE, Apps(Told(frozenset({"notes", "deck"}))))
     pending = Pending(finished)
     state = State(core, caller, pending, Notices(pending), availability, "text", 0.01)
     catalogue = Catalogue(server.kinds(specs), availability)

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.nextcloud.history import HistoryClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
+from nextcloud_mcp_server.nextcloud.menu import MenuClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import SearchClient
@@ -80,6 +81,11 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+
+    @cached_property
+    def menu(self) -> MenuClient:
+        """The apps in the person's menu."""
+        return MenuClient(self._http)
 
     @cached_property
     def watch(self) -> WatchClient:

@@ -6,7 +6,7 @@ What is not known yet is shown: hiding a tool because nobody has asked would hid
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import anyio
@@ -44,30 +44,41 @@ _LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/t
 
 
 @dataclass(frozen=True, slots=True)
-class Apps:
-    """The apps of a person's Nextcloud, and the etag with which to ask whether they are still the same."""
+class Told:
+    """The apps that one of Nextcloud's answers names, and the etag with which to ask whether it is the same."""
 
     names: frozenset[str]
     etag: str | None = None
 
 
-#: Asks for the apps; given an etag it answers None when they are still those.
-FetchApps = Callable[[str | None], Awaitable[Apps | None]]
+@dataclass(frozen=True, slots=True)
+class Apps:
+    """The apps of a person's Nextcloud: by its capabilities, and by the person's menu if that was answered."""
+
+    capabilities: Told
+    menu: Told | None = None
+
+
+#: What is known of somebody whose Nextcloud has not been asked yet.
+_NOTHING = Apps(Told(frozenset()))
+
+#: Asks for the apps, given what was known of them.
+FetchApps = Callable[[Apps], Awaitable[Apps]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     at: float
     missing: frozenset[str]
-    etag: str | None
+    apps: Apps
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What a tool's availability depends on.
 
-    `app` must be installed at Nextcloud, `always` is true of the connection tools. `scopes` are what
-    a token must allow, where tokens limit anything.
+    `app` must be installed at Nextcloud, which is seen in the menu only, where `menu` is true. `always` is true
+    of the connection tools. `scopes` are what a token must allow, where tokens limit anything.
     """
 
     toolset: str
@@ -75,6 +86,7 @@ class Facts:
     read_only: bool
     always: bool
     scopes: frozenset[str] = frozenset()
+    menu: bool = False
 
 
 def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
@@ -103,7 +115,10 @@ class Availability:
         self._scopes = scopes
         self._monotonic = monotonic
         self._max_people = max_people
-        self._needed = frozenset({each.app for each in tools.values() if each.app is not None})
+        needed = {each.app: each.menu for each in tools.values() if each.app is not None}
+        self._told = frozenset(app for app, menu in needed.items() if not menu)
+        #: The apps that are looked for in a person's menu; with none, nobody is asked for it.
+        self.in_menu = frozenset(needed) - self._told
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, FetchApps] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
@@ -137,22 +152,22 @@ class Availability:
             return
         done = self._asking[owner] = anyio.Event()
         try:
-            known = self._known.get(owner)
-            await self.heard(owner, await fetch(known.etag if known else None))
+            await self.heard(owner, await fetch(self.known(owner)))
         except NextcloudMcpError as error:
             logger.info("the apps of a Nextcloud are not known yet: %s", error)
         finally:
             del self._asking[owner]
             done.set()
 
-    async def heard(self, owner: Hashable, apps: Apps | None) -> None:
-        """Keep what a person's Nextcloud has, and tell their clients what that changes; None: still the same."""
-        before, now = self._known.pop(owner, None), self._monotonic()
+    def known(self, owner: Hashable) -> Apps:
+        """Tell what was learned of a person's apps, of those that anything here needs."""
+        return self._known[owner].apps if owner in self._known else _NOTHING
+
+    async def heard(self, owner: Hashable, apps: Apps) -> None:
+        """Keep what a person's Nextcloud has, and tell their clients what that changes."""
+        before = self._known.pop(owner, None)
         missing = before.missing if before else frozenset[str]()
-        if apps is None:
-            self._known[owner] = _Known(now, missing, before.etag if before else None)
-            return
-        found = self._known[owner] = _Known(now, self._needed - apps.names, apps.etag)
+        found = self._known[owner] = self._sorted_out(apps)
         while len(self._known) > self._max_people:
             self._known.popitem(last=False)
         if found.missing != missing:
@@ -160,6 +175,15 @@ class Availability:
         elif before is None:
             # Before somebody is connected there is nothing to list.
             await self.audience.tell(owner, ResourcesListChanged())
+
+    def _sorted_out(self, apps: Apps) -> _Known:
+        """Tell what is missing; of many people no more is kept than what is needed for that."""
+        told = replace(apps.capabilities, names=self._told & apps.capabilities.names)
+        menu = apps.menu and replace(apps.menu, names=self.in_menu & apps.menu.names)
+        missing = self._told - told.names
+        if menu is not None:
+            missing |= self.in_menu - menu.names
+        return _Known(self._monotonic(), missing, Apps(told, menu))
 
     def app_of(self, tool: str) -> str | None:
         """Name the app that must be installed for a tool."""

@@ -29,7 +29,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.resources.catalogue import Catalogue
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS, Interest
 from nextcloud_mcp_server.resources.kind import Kind, Marks
-from nextcloud_mcp_server.tools.guard import apps_of
+from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.state import Core, State
 
 logger = logging.getLogger(__name__)
@@ -191,8 +191,9 @@ class Poller:
             for each in list(person.interests):
                 await each.lose(list(each.wants))
             return inf
-        await self._state.availability.audience.tell(owner, *events)
-        self._state.availability.learn(owner, apps_of(core, caller, first))
+        availability = self._state.availability
+        await availability.audience.tell(owner, *events)
+        availability.learn(owner, apps_of(core, caller, first, in_menu=availability.in_menu))
         return self._seconds
 
     async def _opened(self, core: Core, person: _Person) -> dict[Caller, Opened]:

@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.sandbox.capability import capabilities_document, status_document
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
+from nextcloud_mcp_server.sandbox.menu import menu_document
 from nextcloud_mcp_server.sandbox.ocs_app import OcsApp, OcsCall, read_fields
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply, ocs_reply, php_json
 from nextcloud_mcp_server.sandbox.shares import answer_shares
@@ -60,6 +61,7 @@ class OcsApi:
         self._throttle = throttle
         self._handlers: dict[tuple[str, str], Handler] = {
             ("GET", "cloud/user"): self._user,
+            ("GET", "core/navigation/apps"): self._menu,
             ("GET", "core/getapppassword"): self._make_app_password,
             ("DELETE", "core/apppassword"): self._delete_app_password,
             ("POST", "core/apppassword/rotate"): self._rotate_app_password,
@@ -106,11 +108,10 @@ class OcsApi:
 
     def _capabilities(self, request: Request, user: User | None) -> Response:
         delay_ms = self._throttle.delay_ms(address_of(request))
-        document = capabilities_document(self._context, request, user=user, delay_ms=delay_ms)
-        etag = f'"{hashlib.md5(php_json(document).encode(), usedforsecurity=False).hexdigest()}"'
-        if request.headers.get("If-None-Match") == etag:
-            return Response(status_code=304, headers={**NO_CACHE, "ETag": etag})
-        return ocs_reply(request, document, headers={"ETag": etag})
+        return _if_new(request, capabilities_document(self._context, request, user=user, delay_ms=delay_ms))
+
+    def _menu(self, request: Request, identity: Identity) -> Response:
+        return _if_new(request, menu_document(self._context, identity.user))
 
     def _user(self, request: Request, identity: Identity) -> Response:
         return ocs_reply(request, user_document(identity.user, int(self._context.clock().timestamp())))
@@ -136,6 +137,14 @@ class OcsApi:
         del self._context.state.app_passwords[old.secret]
         made = self._context.state.new_app_password(identity.user, login_name=old.login_name, name=old.name)
         return ocs_reply(request, {"apppassword": made.secret})
+
+
+def _if_new(request: Request, document: object) -> Response:
+    """Answer with an etag, and 304 to whoever brings that back."""
+    etag = f'"{hashlib.md5(php_json(document).encode(), usedforsecurity=False).hexdigest()}"'
+    if request.headers.get("If-None-Match") == etag:
+        return Response(status_code=304, headers={**NO_CACHE, "ETag": etag})
+    return ocs_reply(request, document, headers={"ETag": etag})
 
 
 def user_document(user: User, now: int) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """What the connection tools get instead of an account: the way to consent itself."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp.server.mcpserver import Context
@@ -17,7 +17,8 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.availability import Apps
+from nextcloud_mcp_server.protocol.availability import Apps, Told
+from nextcloud_mcp_server.tools.apps import menu_of
 from nextcloud_mcp_server.tools.state import Core, State
 
 
@@ -39,15 +40,18 @@ class Access:
     async def server(self) -> ServerCapabilities | None:
         """Ask the person's Nextcloud what it has; None when it cannot be asked right now."""
         opened = await self.open(frozenset())
-        found = None
+        availability, person = self.state.availability, self.caller.principal
         with suppress(NextcloudError):
             try:
                 found = await opened.account.capabilities.get()
+                known = availability.known(person)
+                menu = await menu_of(opened.account, known) if availability.in_menu else None
             except CredentialRejected:
                 await self.core.accounts.reject(self.caller, opened)
-        if found is not None:
-            await self.state.availability.heard(self.caller.principal, Apps(found.apps, found.etag))
-        return found
+                return None
+            await availability.heard(person, Apps(Told(found.apps, found.etag), menu))
+            return replace(found, apps=found.apps | (availability.in_menu & menu.names)) if menu else found
+        return None
 
     async def connection(self) -> Connection:
         """Tell where the caller stands."""

@@ -25,7 +25,8 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.availability import Apps, FetchApps
+from nextcloud_mcp_server.protocol.availability import FetchApps
+from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.state import Core, State
 
@@ -138,7 +139,7 @@ class Guard:
             await self._refuse_missing_app(call, opened, job.app)
             raise
         # Once Nextcloud took the credential: a second refusal would count against us.
-        self._state.availability.learn(call.caller.principal, apps_of(call.core, call.caller, opened))
+        self._state.availability.learn(call.caller.principal, self._apps_of(call, opened))
         return value
 
     async def _after_visit(self, call: Call, told: str, execute: Callable[[], Awaitable[T]]) -> T | Asked:
@@ -195,12 +196,15 @@ class Guard:
     async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:
         """Say that an app is missing, if it still is: it may have been installed this minute."""
         availability, person = self._state.availability, call.caller.principal
-        await availability.ask(person, apps_of(call.core, call.caller, opened))
+        await availability.ask(person, self._apps_of(call, opened))
         if availability.lacks(person, app):
             raise NotFound(
                 f"This Nextcloud does not have the app '{app}', or not for this person; its administrator can "
                 "install it or allow it to them. Do not retry before that."
             )
+
+    def _apps_of(self, call: Call, opened: Opened) -> FetchApps:
+        return apps_of(call.core, call.caller, opened, in_menu=self._state.availability.in_menu)
 
     def _tell(self, need: ElicitationRequired, call: Call) -> Asked:
         self._state.notices.tell(
@@ -231,20 +235,6 @@ class Guard:
     def _hold(self, form: wire.Form) -> float:
         seconds = self._state.hold_seconds
         return min(seconds, wire.TEXT_HOLD_SECONDS) if form is wire.Form.TEXT else seconds
-
-
-def apps_of(core: Core, caller: Caller, opened: Opened) -> FetchApps:
-    """Make what asks a person's Nextcloud for its apps; a refused credential is not used again."""
-
-    async def fetch(etag: str | None) -> Apps | None:
-        try:
-            found = await opened.account.capabilities.changed(etag)
-        except CredentialRejected:
-            await core.accounts.reject(caller, opened)
-            raise
-        return found and Apps(found.apps, found.etag)
-
-    return fetch
 
 
 def _declined() -> ConsentDeclined:

@@ -1,5 +1,6 @@
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from nextcloud_mcp_server.errors import Unreachable
 from nextcloud_mcp_server.protocol import availability as module
 from nextcloud_mcp_server.protocol.audience import Audience
-from nextcloud_mcp_server.protocol.availability import Apps, Availability, Facts
+from nextcloud_mcp_server.protocol.availability import Apps, Availability, Facts, Told
 from tests.sdk_request import Channel, request
 
 TOOLS = {
@@ -19,6 +20,10 @@ TOOLS = {
     "read_note": Facts(toolset="notes", app="notes", read_only=True, always=False),
     "write_note": Facts(toolset="notes", app="notes", read_only=False, always=False),
     "read_file": Facts(toolset="files", app=None, read_only=True, always=False),
+}
+WITH_MENU = {
+    **TOOLS,
+    "read_news": Facts(toolset="news", app="news", read_only=True, always=False, menu=True),
 }
 
 
@@ -40,8 +45,8 @@ def made(time: Time | None = None) -> Availability:
     return Availability(TOOLS, Audience(lambda _: "alice"), monotonic=time or Time())
 
 
-async def everything(ctx: ServerRequestContext[Any, Any]) -> HandlerResult:
-    return {"tools": [{"name": name} for name in TOOLS]}
+async def everything(ctx: ServerRequestContext[Any, Any], of: Iterable[str] = TOOLS) -> HandlerResult:
+    return {"tools": [{"name": name} for name in of]}
 
 
 async def shown(
@@ -53,14 +58,18 @@ async def shown(
     return {tool["name"] for tool in result["tools"]}
 
 
-async def learn(availability: Availability, apps: frozenset[str] | None) -> None:
+def having(*names: str, etag: str | None = None) -> Apps:
+    return Apps(Told(frozenset(names), etag))
+
+
+async def learn(availability: Availability, apps: Apps | None) -> None:
     done = anyio.Event()
 
-    async def fetch(_: str | None) -> Apps:
+    async def fetch(_: Apps) -> Apps:
         done.set()
         if apps is None:
             raise Unreachable("Nothing answers.")
-        return Apps(apps)
+        return apps
 
     availability.learn("alice", fetch)
     with anyio.fail_after(60):
@@ -72,7 +81,7 @@ def methods(channel: Channel) -> list[str]:
     return [method.removeprefix("notifications/") for method, _ in channel.sent]
 
 
-async def unasked(_: str | None) -> Apps:
+async def unasked(_: Apps) -> Apps:
     raise NotImplementedError
 
 
@@ -146,7 +155,7 @@ async def test_the_tools_of_a_missing_app_vanish_and_their_owner_is_told_once(gr
     group.start_soon(availability.run)
     await shown(availability, {}, channel)
 
-    await learn(availability, frozenset({"files"}))
+    await learn(availability, having("files"))
 
     assert await shown(availability, {}) == {"connect", "read_file"}
     assert availability.lacks("alice", availability.app_of("read_note"))
@@ -159,8 +168,8 @@ async def test_when_the_tools_stay_the_same_only_what_there_is_to_read_is_new(gr
     group.start_soon(availability.run)
     await shown(availability, {}, channel)
 
-    await learn(availability, frozenset({"files", "notes"}))
-    await availability.heard("alice", Apps(frozenset({"files", "notes", "more"}), "e2"))
+    await learn(availability, having("files", "notes"))
+    await availability.heard("alice", having("files", "notes", "more", etag="e2"))
 
     assert methods(channel) == ["resources/list_changed"]
 
@@ -171,7 +180,7 @@ async def test_a_nextcloud_that_cannot_be_asked_hides_nothing_and_is_asked_again
 
     await learn(availability, None)
     assert await shown(availability, {}) == set(TOOLS)
-    await learn(availability, frozenset())
+    await learn(availability, having())
 
     assert await shown(availability, {}) == {"connect", "read_file"}
 
@@ -182,11 +191,11 @@ async def test_an_answer_that_breaks_the_question_is_logged_and_others_are_still
     availability = made()
     group.start_soon(availability.run)
 
-    async def broken(_: str | None) -> Apps:
+    async def broken(_: Apps) -> Apps:
         raise ValueError("surprise")
 
     availability.learn("bob", broken)
-    await learn(availability, frozenset())
+    await learn(availability, having())
 
     assert "could not be learned" in caplog.text
     assert availability.lacks("alice", "notes")
@@ -197,9 +206,9 @@ async def test_apps_are_asked_for_again_after_a_while_only_and_with_the_etag(gro
     availability = made(time)
     group.start_soon(availability.run)
 
-    async def same(etag: str | None) -> Apps | None:
-        etags.append(etag)
-        return Apps(frozenset(), "e1") if etag is None else None
+    async def same(known: Apps) -> Apps:
+        etags.append(known.capabilities.etag)
+        return having(etag="e1")
 
     await availability.ask("alice", same)
     availability.learn("alice", unasked)
@@ -214,12 +223,12 @@ async def test_apps_are_asked_for_again_after_a_while_only_and_with_the_etag(gro
 
 
 async def test_calls_that_come_together_ask_once() -> None:
-    availability, gate, asked = made(), anyio.Event(), list[str | None]()
+    availability, gate, asked = made(), anyio.Event(), list[Apps]()
 
-    async def slow(etag: str | None) -> Apps:
-        asked.append(etag)
+    async def slow(known: Apps) -> Apps:
+        asked.append(known)
         await gate.wait()
-        return Apps(frozenset())
+        return having()
 
     async with anyio.create_task_group() as group:
         for _ in range(3):
@@ -227,7 +236,7 @@ async def test_calls_that_come_together_ask_once() -> None:
         await anyio.wait_all_tasks_blocked()
         gate.set()
 
-    assert asked == [None]
+    assert asked == [having()]
     assert availability.lacks("alice", "notes")
 
 
@@ -235,13 +244,46 @@ async def test_what_is_too_old_or_of_too_many_people_is_forgotten() -> None:
     time = Time()
     availability = Availability(TOOLS, Audience(lambda _: "alice"), monotonic=time, max_people=2)
     for owner in ("alice", "bob"):
-        await availability.heard(owner, Apps(frozenset()))
+        await availability.heard(owner, having())
     kept = availability.lacks("alice", "notes")
 
-    await availability.heard("one more", Apps(frozenset()))
+    await availability.heard("one more", having())
     still = [availability.lacks(owner, "notes") for owner in ("alice", "bob", "one more")]
     time.now += module.KEPT_SECONDS + 1
 
     assert kept
     assert still == [False, True, True]
     assert not availability.lacks("one more", "notes")
+
+
+@pytest.mark.parametrize(
+    ("menu", "also"),
+    [
+        (None, {"read_news"}),
+        (Told(frozenset({"files", "notes"})), set[str]()),
+        (Told(frozenset({"news"})), {"read_news"}),
+    ],
+)
+async def test_what_says_nothing_of_itself_is_hidden_when_it_is_not_in_the_menu(
+    menu: Told | None, also: set[str]
+) -> None:
+    availability = Availability(WITH_MENU, Audience(lambda _: "alice"), monotonic=Time())
+
+    await availability.heard("alice", Apps(Told(frozenset({"files", "news"})), menu))
+    ctx = request(method="tools/list", session="a")
+    result = await availability.middleware(ctx, partial(everything, of=WITH_MENU))
+
+    assert isinstance(result, dict)
+    assert {tool["name"] for tool in result["tools"]} == {"connect", "read_file"} | also
+
+
+async def test_only_what_is_needed_is_kept_of_what_was_told() -> None:
+    availability = Availability(WITH_MENU, Audience(lambda _: "alice"), monotonic=Time())
+    everywhere = frozenset({"files", "notes", "news", "photos"})
+
+    await availability.heard("alice", Apps(Told(everywhere, "e1"), Told(everywhere, "e2")))
+
+    assert availability.known("alice") == Apps(
+        Told(frozenset({"notes"}), "e1"), Told(frozenset({"news"}), "e2")
+    )
+    assert made().in_menu == frozenset()

@@ -5,7 +5,7 @@ import httpx2
 import pytest
 from anyio.abc import TaskGroup
 
-from nextcloud_mcp_server.protocol.availability import Apps
+from nextcloud_mcp_server.protocol.availability import Apps, Told
 from nextcloud_mcp_server.resources import updates
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS
 from tests.updates_stage import ALICE, Stage, open_stage, settled
@@ -151,7 +151,7 @@ async def test_a_list_that_changes_is_told_to_those_who_asked_for_that(
 
 async def test_for_a_stream_that_named_nothing_no_database_is_opened_before_a_call(group: TaskGroup) -> None:
     async def apps(_: object) -> Apps:
-        return Apps(frozenset({"notes"}))
+        return Apps(Told(frozenset({"notes"})))
 
     async with open_stage(known=False) as stage:
         client = stage.client(modern=True)

@@ -123,6 +123,26 @@ async def test_capabilities_honour_if_none_match(alice: httpx2.AsyncClient) -> N
     assert (response.headers["ETag"], response.headers["X-User-Id"]) == (etag, "alice")
 
 
+async def test_the_menu_lists_the_apps_that_a_person_can_open(
+    sandbox: Sandbox, alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+) -> None:
+    url = "/ocs/v2.php/core/navigation/apps?format=json"
+    sandbox.state.users["alice"].denied_apps = frozenset({"news"})
+
+    response = await alice.get(url, headers=OCS)
+    again = await alice.get(url, headers=OCS | {"If-None-Match": response.headers["ETag"]})
+    anonymous = await anybody.get(url, headers=OCS)
+
+    items = {item["id"]: item for item in response.json()["ocs"]["data"]}
+    assert {"files", "notes", "mail", "collectives"} <= items.keys()
+    assert "news" not in items
+    assert items["notes"] == {
+        "id": "notes", "order": 10, "href": "/apps/notes/", "icon": "/apps/notes/img/app.svg", "type": "link",
+        "name": "Notes", "app": "notes", "active": False, "unread": 0, "classes": "", "default": False,
+    }  # fmt: skip
+    assert (again.status_code, anonymous.status_code) == (304, 401)
+
+
 async def test_xml_is_the_default_form(alice: httpx2.AsyncClient) -> None:
     response = await alice.get("/ocs/v2.php/cloud/capabilities", headers=OCS | {"Accept": "*/*"})
 

@@ -1,0 +1,49 @@
+"""Asking a person's Nextcloud which apps it has: its capabilities, and the menu where apps are looked for there."""
+
+import logging
+from collections.abc import Collection
+
+from nextcloud_mcp_server.auth.accounts import Opened
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.protocol.availability import Apps, FetchApps, Told
+from nextcloud_mcp_server.tools.state import Core
+
+logger = logging.getLogger(__name__)
+
+
+def apps_of(core: Core, caller: Caller, opened: Opened, *, in_menu: Collection[str]) -> FetchApps:
+    """Make what asks a person's Nextcloud for its apps; a refused credential is not used again.
+
+    The menu is asked for when there are apps to look for `in_menu`.
+    """
+
+    async def fetch(known: Apps) -> Apps:
+        account, told = opened.account, known.capabilities
+        try:
+            found = await account.capabilities.changed(told.etag)
+            menu = await menu_of(account, known) if in_menu else None
+        except CredentialRejected:
+            await core.accounts.reject(caller, opened)
+            raise
+        return Apps(Told(found.apps, found.etag) if found else told, menu)
+
+    return fetch
+
+
+async def menu_of(account: Account, known: Apps) -> Told | None:
+    """Ask for the apps in a person's menu. When it can't be had, what was known before still holds, if anything.
+
+    Raises:
+        CredentialRejected: Nextcloud did not take the credential.
+    """
+    menu = known.menu
+    try:
+        found = await account.menu.changed(menu and menu.etag)
+    except CredentialRejected:
+        raise
+    except NextcloudError as error:
+        logger.info("the menu of a person is not known: %s", error)
+        return menu
+    return Told(found.apps, found.etag) if found else menu
