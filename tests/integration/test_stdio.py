@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+from mcp_types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    EmptyResult,
+    SubscribeRequest,
+    SubscribeRequestParams,
+)
 
+from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from tests.integration.computer import DRAFT, LIST, URL, Computer, link, shows_notes
 from tests.integration.world import Asked, until
 
@@ -171,3 +179,33 @@ async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(computer: Comput
         code, _ = await client.leave()
 
     assert code == 0
+
+
+async def test_a_client_that_subscribed_to_a_note_hears_that_it_has_changed(computer: Computer) -> None:
+    heard: list[str] = []
+
+    async def listen(message: Any) -> None:  # noqa: ANN401 - whatever the SDK hands on
+        if getattr(message, "method", "") == "notifications/resources/updated":
+            heard.append(str(message.params.uri))
+
+    def looks() -> int:
+        return sum(one.path.endswith("/api/v1/notes") for one in computer.sandbox.requests.records)
+
+    notes = NoteStore(computer.sandbox.state.users["alice"], computer.sandbox.state.clock)
+    mine, other = (notes.create(Changes(title=title, content="1")) for title in ("Mine", "Other"))
+    computer.settings |= {
+        "NEXTCLOUD_USERNAME": "alice",
+        "NEXTCLOUD_APP_PASSWORD": "alice",
+        "UPDATE_SECONDS": "1",
+    }
+    async with computer.client(mode="legacy", message_handler=listen) as client:
+        address = f"nc://notes/{mine.file_id}"
+        subscribe = SubscribeRequest(params=SubscribeRequestParams(uri=address))
+        await client.session.send_request(subscribe, EmptyResult)
+        # What is there when somebody subscribes is not a change.
+        await until(lambda: looks() > 0)
+        for each in (other, mine):
+            notes.update(each, Changes(content="22"))
+        await until(lambda: bool(heard))
+
+    assert heard == [address]
