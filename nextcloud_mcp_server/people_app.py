@@ -85,16 +85,18 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         authorizations=way.authorizations,
     )
     app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
-    limited = AddressLimits(_bearer(app, settings, way), limits, mcp_path=MCP_PATH)
+    layer = _bearer(app, settings, way, outside)
+    limited = AddressLimits(layer, limits, mcp_path=MCP_PATH)
     return guard(limited, _config(settings, site, way)), parts
 
 
-def _bearer(app: "ASGIApp", settings: Settings, way: Way) -> BearerLayer:
+def _bearer(app: "ASGIApp", settings: Settings, way: Way, outside: Outside) -> BearerLayer:
     return BearerLayer(
         app,
         resource=way.resource,
         verify=way.verify,
         needs=server.needs(select(settings)),
+        clock=outside.clock,
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
     )

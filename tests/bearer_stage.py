@@ -211,6 +211,7 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
         resource=resource,
         verify=verifier.verify,
         needs=server.needs(specs),
+        clock=stage.clock,
     )
     web = WebConfig(
         allowed_hosts=frozenset({"mcp.test"}),

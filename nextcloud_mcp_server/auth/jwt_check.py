@@ -21,6 +21,9 @@ from nextcloud_mcp_server.errors import TokenRefused
 #: Longer ones are refused unread.
 MAX_TOKEN_CHARS = 16_384
 
+#: How far the clock of an issuer may be off.
+LEEWAY_SECONDS = 30.0
+
 _MAX_KID_CHARS = 256
 
 #: Headers that bring their own key, say where to get it, or change what the signature covers.
@@ -90,7 +93,7 @@ def decode(
     audience: str,
     typ: Collection[str] | None,
     now: float,
-    leeway_seconds: float = 30.0,
+    leeway_seconds: float = LEEWAY_SECONDS,
     algorithms: Collection[str] = ALGORITHMS,
 ) -> Claims:
     """Verify a token completely, and return its claims.
@@ -117,7 +120,7 @@ def decode(
 
 
 def check_claims(
-    claims: Claims, *, issuer: str, audience: str, now: float, leeway_seconds: float = 30.0
+    claims: Claims, *, issuer: str, audience: str, now: float, leeway_seconds: float = LEEWAY_SECONDS
 ) -> None:
     """Check whose token this is, whom it is for, and when.
 

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.auth import token_scopes
 from nextcloud_mcp_server.auth.introspection import KEEP_SECONDS, Introspection
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.auth.jwt_check import (
+    LEEWAY_SECONDS,
     Claims,
     check_audience,
     check_times,
@@ -45,7 +46,7 @@ class VerifierConfig:
     identity_claim: str = "sub"
     token_scopes: TokenScopes = "required"  # noqa: S105 - the setting's value is no password
     scope_prefix: str = ""
-    leeway_seconds: float = 30.0
+    leeway_seconds: float = LEEWAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ because what two readers would read differently must not get any further.
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, cast
 
 from starlette.authentication import AuthCredentials
@@ -15,11 +16,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth import strict_json
+from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
+from nextcloud_mcp_server.web.lasting import lasts, run_for
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
 
 logger = logging.getLogger(__name__)
@@ -43,6 +46,7 @@ class BearerLayer:
     """Lets requests for the MCP path in with a verified token, and all others through as they are.
 
     `needs` names the scopes of a tool or of a resource's address, none for one that it does not know.
+    A stream lasts no longer than the token is good that opened it.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class BearerLayer:
         resource: Resource,
         verify: Verify,
         needs: Callable[[str], frozenset[str]],
+        clock: Callable[[], datetime],
         scope_prefix: str = "",
         mcp_path: str = "/mcp",
         max_body_bytes: int = 4_194_304,
@@ -60,6 +65,7 @@ class BearerLayer:
         self._resource = resource
         self._verify = verify
         self._needs = needs
+        self._clock = clock
         self._scope_prefix = scope_prefix
         self._mcp_path = mcp_path
         self._max_body_bytes = max_body_bytes
@@ -96,13 +102,19 @@ class BearerLayer:
         bearer = await self._authenticate(scope)
         user = BearerUser(bearer)
         scope = {**scope, "user": user, "auth": AuthCredentials(user.scopes)}
+        value: object = None
         if scope["method"] == "POST":
             body = await self._read(receive)
             if body is None:
                 return
-            self._check_call(body, bearer, Headers(scope=scope).get("mcp-protocol-version"))
+            value = _parsed(body)
+            self._check_call(value, bearer, Headers(scope=scope).get("mcp-protocol-version"))
             receive = _replaying(body, receive)
-        await self._app(scope, receive, send)
+        if lasts(scope["method"], value):
+            seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
+            await run_for(self._app, scope, receive, send, seconds=seconds)
+        else:
+            await self._app(scope, receive, send)
 
     async def _authenticate(self, scope: Scope) -> Bearer:
         token = self._token(scope)
@@ -141,11 +153,7 @@ class BearerLayer:
             if not message.get("more_body", False):
                 return bytes(body)
 
-    def _check_call(self, body: bytes, bearer: Bearer, version: str | None) -> None:
-        try:
-            value = strict_json.read(body)
-        except ValueError as error:
-            raise _Refused(_parse_error(f"The body was not read: {error}.")) from None
+    def _check_call(self, value: object, bearer: Bearer, version: str | None) -> None:
         needed = {scope for name in _called(value) for scope in self._needs(name)}
         if bearer.scopes is not None and not needed <= bearer.scopes:
             kept = frozenset[str]() if wire.keeps_scopes(version) else bearer.scopes
@@ -190,6 +198,13 @@ class BearerLayer:
 
 #: What is refused without a scope, and the parameter that names it.
 _NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
+
+
+def _parsed(body: bytes) -> object:
+    try:
+        return strict_json.read(body)
+    except ValueError as error:
+        raise _Refused(_parse_error(f"The body was not read: {error}.")) from None
 
 
 def _called(value: object) -> list[str]:

@@ -13,7 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from nextcloud_mcp_server import server
+from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.demo.wire_client import Message
+from nextcloud_mcp_server.errors import NotAsPromised
 from tests.auth_stage import Process, Stage
 from tests.bearer_stage import INITIALIZE, LIST, ORIGIN, SECOND, Served, second_key, serving, token
 from tests.issuer_stage import (
@@ -469,6 +471,28 @@ async def test_a_session_is_no_way_in_without_a_token(served: Served) -> None:
 async def test_a_session_goes_on_with_the_next_token_of_the_same_person(served: Served) -> None:
     async with served.session(token()) as first, served.joining(token(jti="2"), first.id) as later:
         assert READ["name"] in await later.tools()
+
+
+async def test_a_stream_lasts_no_longer_than_the_token_and_the_session_goes_on_with_the_next(
+    served: Served,
+) -> None:
+    listen = {"notifications": {"toolsListChanged": True}}
+    async with served.session(token()) as session, served.stateless(token()) as modern:
+        served.stage.clock.forward(300 + LEEWAY_SECONDS - 0.2)
+        with anyio.fail_after(60):
+            first = await session.send("GET")
+            again = await session.send("GET")
+            with pytest.raises(NotAsPromised, match="status 200"):
+                await modern.request("subscriptions/listen", listen)
+        served.stage.clock.forward(1)
+        refused = await session.send("GET")
+        async with served.joining(token(exp=claims()["exp"] + 600), session.id) as later:
+            listed = await later.tools()
+
+    assert [each.status_code for each in (first, again, refused)] == [200, 200, 401]
+    assert first.headers["content-type"].startswith("text/event-stream")
+    assert [each["method"] for each in modern.notices] == ["notifications/subscriptions/acknowledged"]
+    assert READ["name"] in listed
 
 
 async def test_a_session_opened_with_a_wider_token_does_not_widen_the_next_one(served: Served) -> None:

@@ -1,14 +1,17 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.storage.records import Principal
@@ -33,6 +36,10 @@ class App:
     asked: list[str] = field(default_factory=list[str])
     scopes: frozenset[str] | None = frozenset({"notes:read"})
     failure: Exception | None = None
+    seconds_left: float = 600.0
+
+    def clock(self) -> datetime:
+        return datetime.fromtimestamp(1000 + LEEWAY_SECONDS - self.seconds_left, UTC)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -53,6 +60,7 @@ class App:
             resource=RESOURCE,
             verify=self.verify,
             needs=lambda name: NEEDS.get(name, frozenset()),
+            clock=self.clock,
             scope_prefix="x/",
             max_body_bytes=max_body_bytes,
         )
@@ -98,7 +106,9 @@ async def test_what_is_no_http_is_let_through(app: App) -> None:
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
         passed.append(scope)
 
-    layer = BearerLayer(inner, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset())
+    layer = BearerLayer(
+        inner, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset(), clock=app.clock
+    )
     await layer({"type": "lifespan"}, nothing, ignore)
 
     assert passed == [{"type": "lifespan"}]
@@ -318,7 +328,9 @@ async def test_the_application_still_learns_that_its_client_leaves(app: App) -> 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
         learned.extend([await receive(), await receive()])
 
-    layer = BearerLayer(inner, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset())
+    layer = BearerLayer(
+        inner, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset(), clock=app.clock
+    )
     scope = {
         "type": "http",
         "method": "POST",
@@ -329,3 +341,43 @@ async def test_the_application_still_learns_that_its_client_leaves(app: App) -> 
     await layer(scope, receive, send)
 
     assert [message["type"] for message in learned] == ["http.request", "http.disconnect"]
+
+
+LISTEN = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
+
+
+@pytest.mark.parametrize(
+    ("method", "message"), [("GET", None), ("POST", LISTEN), ("POST", [{"jsonrpc": "2.0"}, 1, LISTEN])]
+)
+async def test_a_stream_ends_when_its_token_does(app: App, method: str, message: object) -> None:
+    app.seconds_left = 0.05
+
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    layer = BearerLayer(
+        stream, resource=RESOURCE, verify=app.verify, needs=lambda _: frozenset(), clock=app.clock
+    )
+    transport = httpx2.ASGITransport(layer)
+    with anyio.fail_after(60):
+        async with httpx2.AsyncClient(transport=transport, base_url="https://mcp.test") as client:
+            answer = await client.request(method, "/mcp", headers=ALICE, json=message)
+
+    assert answer.text == "begun"
+
+
+async def test_a_stream_that_ends_by_itself_is_left_as_it_is(app: App, http: httpx2.AsyncClient) -> None:
+    assert (await http.get("/mcp", headers=ALICE)).text == "through"
+
+
+async def test_a_call_that_began_in_time_goes_on_after_the_end_of_its_token(
+    app: App, http: httpx2.AsyncClient
+) -> None:
+    app.seconds_left = -1
+
+    answer = await http.post("/mcp", headers=ALICE, json=call("read"))
+
+    assert answer.text == "through"
