@@ -164,6 +164,9 @@ def mcp_app(
     """Put the MCP endpoint and the pages into one application, which runs the work in the background."""
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415 - HTTP only
     from starlette.applications import Starlette  # noqa: PLC0415 - HTTP only
+    from starlette.middleware import Middleware  # noqa: PLC0415 - HTTP only
+
+    from nextcloud_mcp_server.web.standing import StandingStreams  # noqa: PLC0415 - HTTP only
 
     # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -174,4 +177,5 @@ def mcp_app(
         async with running(), parts.mcp.session_manager.run():
             yield
 
-    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan)
+    standing = Middleware(StandingStreams, audience=parts.availability.audience, mcp_path=MCP_PATH)
+    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[standing])

@@ -113,6 +113,18 @@ class Client:
             return False
         return True
 
+    def attend(self) -> None:
+        """Open the stream of the session."""
+        self.stage.state.availability.audience.stream_opened(self._key)
+
+    def turn_away(self) -> None:
+        """Close it."""
+        self.stage.state.availability.audience.stream_closed(self._key)
+
+    @property
+    def _key(self) -> str:
+        return wire.session_key(self.ctx) or ""
+
     async def subscribed(self, *uris: str) -> None:
         """Subscribe, and wait until the first look is done."""
         await self.subscribe(*uris)
@@ -194,6 +206,7 @@ async def open_stage(
     toolsets: Sequence[str] = ("notes", "files"),
     *,
     known: bool = True,
+    seconds: float = 3600,
     running: bool = True,
     max_people: int = MAX_PEOPLE,
     scopes: frozenset[str] = frozenset(SCOPES),
@@ -225,7 +238,7 @@ async def open_stage(
     pending = Pending(finished)
     state = State(core, caller, pending, Notices(pending), availability, "text", 0.01)
     catalogue = Catalogue(server.kinds(specs), availability)
-    poller = Poller(catalogue, state, seconds=3600, gap_seconds=0, max_people=max_people)
+    poller = Poller(catalogue, state, seconds=seconds, gap_seconds=0, max_people=max_people)
     async with anyio.create_task_group() as group:
         group.start_soon(availability.run)
         if running:

@@ -4,6 +4,7 @@ A handshake-era client hears on its session, a client of 2026-07-28 on the strea
 (`subscriptions/listen`). All of one person's are told together, whichever client they belong to.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from functools import partial
@@ -30,10 +31,15 @@ SEND_SECONDS = 5.0
 Listener = Callable[[ServerEvent], None]
 
 
+def _nobody() -> None:
+    """Stand where nobody wants to know."""
+
+
 @dataclass(eq=False, slots=True)
 class Session:
     """A handshake-era client that is connected; `uris` are the resources it wants to hear of."""
 
+    key: str
     connection: Connection
     uris: Collection[str] = ()
 
@@ -51,6 +57,10 @@ class Audience:
         self._send_seconds = send_seconds
         self._sessions: dict[Hashable, dict[str, Session]] = {}
         self._streams: dict[Hashable, dict[object, Listener]] = {}
+        # Counted: the next stream of a session may open before the end of the last is noted.
+        self._standing = Counter[str]()
+        #: Told that a session can hear something again.
+        self.on_stream: Callable[[], None] = _nobody
 
     def join(self, ctx: ServerRequestContext[Any, Any]) -> Session | None:
         """Let the session of a request hear of changes until it ends; None where there is no session."""
@@ -61,11 +71,24 @@ class Audience:
         sessions = self._sessions.setdefault(owner, {})
         session = sessions.get(key)
         if session is None or session.connection is not connection:
-            session = sessions[key] = Session(connection)
+            session = sessions[key] = Session(key, connection)
             connection.exit_stack.callback(self._leave, owner, key, session)
             while len(sessions) > MAX_SESSIONS:
                 del sessions[next(iter(sessions))]
         return session
+
+    def stream_opened(self, key: str) -> None:
+        """Note that a session over HTTP has opened the stream (`GET`) on which it hears."""
+        self._standing[key] += 1
+        self.on_stream()
+
+    def stream_closed(self, key: str) -> None:
+        """Note that it is closed; the client may open it again, or may have gone for good."""
+        self._standing -= Counter([key])
+
+    def attends(self, session: Session) -> bool:
+        """Tell whether what is told to a session gets anywhere now."""
+        return session.key == wire.STDIO or session.key in self._standing
 
     def bus(self, owner: Hashable) -> "Bus":
         """Give the streams of one person something to listen to."""

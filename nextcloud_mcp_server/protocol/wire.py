@@ -48,6 +48,9 @@ TEXT_HOLD_SECONDS = 8.0
 #: How long a told session is remembered: a little longer than a visit can last.
 TOLD_SECONDS = 615.0
 
+#: The one session there is over stdio.
+STDIO = "stdio"
+
 Dialect = Literal["auto", "draft", "2025-11-25", "text"]
 
 
@@ -103,7 +106,7 @@ def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
     if is_modern(ctx):
         return None
     headers = getattr(ctx.request, "headers", None)
-    return "stdio" if headers is None else headers.get("mcp-session-id")
+    return STDIO if headers is None else headers.get("mcp-session-id")
 
 
 def connection(ctx: ServerRequestContext[Any, Any]) -> Connection:

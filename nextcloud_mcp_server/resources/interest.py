@@ -19,16 +19,23 @@ Target = tuple[Kind, str]
 Lists = Literal["all", "own", "none"]
 
 
+def _always() -> bool:
+    """Say so of what is gone when nobody listens, such as a stream."""
+    return True
+
+
 @dataclass(eq=False, slots=True)
 class Interest:
     """What one session or stream wants to hear of: some addresses, and `lists` of resources that change.
 
-    `lose` is called with the addresses that its client may not read any more.
+    `lose` is called with the addresses that its client may not read any more. `attended` tells whether
+    its client can hear anything now.
     """
 
     caller: Caller
     lists: Lists
     lose: Callable[[Collection[str]], Awaitable[None]]
+    attended: Callable[[], bool] = _always
     wants: dict[str, Target] = field(default_factory=dict[str, Target])
 
     def hears_of(self, kind: Kind) -> bool:

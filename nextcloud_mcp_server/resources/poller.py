@@ -1,6 +1,7 @@
 """Looks for changes at Nextcloud for those who want to hear of them: one look for all of a person's clients.
 
-Nothing is asked while nobody of a person has subscribed to anything. Each look uses what the person
+Nothing is asked while nobody of a person has subscribed to anything, or none of those can hear of it: many clients
+leave without a word, and come back on a new session. Each look uses what the person
 has granted: a client without access loses its subscriptions, and when none is left the looks end.
 """
 
@@ -59,6 +60,8 @@ class _Person:
     # None until the first look; False while no client of theirs has access.
     connected: bool | None = None
     called: bool = False
+    # Nobody hears anything at present, so nothing is looked at.
+    idle: bool = False
     troubles: int = 0
 
 
@@ -83,6 +86,7 @@ class Poller:
         self._limit = anyio.CapacityLimiter(AT_ONCE)
         self._group: TaskGroup | None = None
         state.availability.on_call = self._called
+        state.availability.audience.on_stream = self._stream_opened
 
     def takes(self, interest: Interest) -> bool:
         """Tell whether one more address of this session or stream can be looked after."""
@@ -130,6 +134,12 @@ class Poller:
         if person is not None and not person.connected:
             person.called = True
             person.wake.set()
+
+    def _stream_opened(self) -> None:
+        """Look again for those who hear again, and tell them what changed meanwhile."""
+        for person in self._people.values():
+            if person.idle and _attended(person):
+                person.wake.set()
 
     async def _follow(self, owner: Hashable, person: _Person) -> None:
         with person.scope:
@@ -194,7 +204,8 @@ class Poller:
         availability = self._state.availability
         await availability.audience.tell(owner, *events)
         availability.learn(owner, apps_of(core, caller, first, in_menu=availability.in_menu))
-        return self._seconds
+        person.idle = not _attended(person)
+        return inf if person.idle else self._seconds
 
     async def _opened(self, core: Core, person: _Person) -> dict[Caller, Opened]:
         """Open what each client may use, and take from it what it may not."""
@@ -257,6 +268,10 @@ class Poller:
             # One app that fails must not hide what changes in the others.
             logger.info("a look at the resources of one kind failed: %s", error)
             return before or Marks({})
+
+
+def _attended(person: _Person) -> bool:
+    return any(interest.attended() for interest in person.interests)
 
 
 def _compared(uris: dict[str, str], before: Marks | None, now: Marks) -> list[ServerEvent]:

@@ -151,7 +151,9 @@ class Updates:
             await self._audience.send(session, *map(ResourceUpdated, uris))
             self._forget(interest, uris)
 
-        interest = connection.state[_KEY] = Interest(self._state.caller(ctx), "own", lose)
+        interest = connection.state[_KEY] = Interest(
+            self._state.caller(ctx), "own", lose, attended=lambda: self._audience.attends(session)
+        )
         connection.exit_stack.callback(self._poller.remove, interest)
         return interest
 

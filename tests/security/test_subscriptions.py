@@ -108,3 +108,24 @@ async def test_an_access_that_is_ended_ends_the_stream_and_the_looks(crowd: Crow
 
     assert ResourceUpdated(SHARED_NAME) not in rest
     assert not honored
+
+
+async def test_a_session_that_nobody_listens_on_is_not_looked_after_and_hears_later_what_it_missed(
+    crowd: Crowd,
+) -> None:
+    async with crowd.raw(crowd.token("carol")) as gone, crowd.client(crowd.token("dave")) as there:
+        async with there.listen(resource_subscriptions=[SHARED_NAME]):
+            await gone.request("resources/subscribe", {"uri": SHARED_NAME})
+            # The first look at something asks twice.
+            await until(lambda: looks(crowd, "dave") > 4 and looks(crowd, "carol") > 0)
+            unheard = looks(crowd, "carol")
+        write(crowd, "carol", "22")
+        async with anyio.create_task_group() as group:
+            await group.start(gone.listen)
+            await until(lambda: bool(gone.notices))
+            group.cancel_scope.cancel()
+
+    assert unheard <= 2
+    assert [each["params"]["uri"] for each in gone.notices if "uri" in each.get("params", {})] == [
+        SHARED_NAME
+    ]

@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import AsyncGenerator
 
 import anyio
@@ -102,6 +103,49 @@ async def test_nothing_is_asked_before_somebody_subscribes_nor_after_the_last_ha
     assert before == after == []
     assert during
     assert stage.kept == 0
+
+
+async def test_while_its_stream_is_closed_a_session_costs_nothing_and_then_it_hears_what_it_missed(
+    stage: Stage,
+) -> None:
+    note, client = stage.note("One"), stage.client()
+    await client.subscribed(note)
+    client.attend()
+    await settled()
+    stage.network.seen.clear()
+    client.turn_away()
+    client.attend()
+    await settled()
+    still_there = list(stage.network.seen)
+    client.turn_away()
+    await stage.look()
+    stage.change(note)
+    before = client.heard()
+    client.attend()
+    await settled()
+
+    assert still_there == before == []
+    assert client.heard() == [note]
+
+
+async def test_only_who_can_hear_is_looked_after_again_and_again() -> None:
+    async with open_stage(seconds=0.01) as stage:
+        looks, enough = Counter[str](), anyio.Event()
+
+        def count(request: httpx2.Request) -> None:
+            looks["notes" if request.url.path.endswith("/notes") else request.method] += 1
+            if looks["PROPFIND"] > 5:
+                enough.set()
+
+        stage.network.instead = count
+        gone, there = stage.client(), stage.client("bob")
+        there.attend()
+        await gone.subscribe(stage.note("One"))
+        await there.subscribe(README)
+        with anyio.fail_after(60):
+            await enough.wait()
+
+    assert looks["notes"] == 1
 
 
 async def test_of_two_subscriptions_one_can_be_ended(stage: Stage) -> None:

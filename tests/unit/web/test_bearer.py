@@ -343,7 +343,7 @@ async def test_the_application_still_learns_that_its_client_leaves(app: App) -> 
     assert [message["type"] for message in learned] == ["http.request", "http.disconnect"]
 
 
-LISTEN = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
+LISTEN: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
 
 
 @pytest.mark.parametrize(
