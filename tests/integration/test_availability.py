@@ -38,6 +38,7 @@ async def people(crowd: Crowd) -> None:
 
 
 async def test_two_people_of_one_server_see_what_their_nextcloud_has_for_each(crowd: Crowd) -> None:
+    """B70."""
     await people(crowd)
     offered: dict[str, Any] = {}
     async with (

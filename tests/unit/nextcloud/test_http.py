@@ -495,6 +495,7 @@ async def test_nobody_is_signed_in_without_a_credential() -> None:
 
 
 async def test_no_error_holds_the_secret_the_header_or_an_address() -> None:
+    """U43."""
     for status in (*range(400, 430), *range(500, 512)):
         with pytest.raises(errors.NextcloudError) as caught:
             await http(always(status, text=f"Basic {SECRET} https://h/x")).request("POST", "/x")
