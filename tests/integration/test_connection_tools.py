@@ -206,11 +206,11 @@ async def test_long_work_says_how_far_it_is_and_no_model_fills_that_in(world: Wo
         seen.append((progress, total, message))
 
     async with Client(server) as client:
-        (listed,) = (await client.list_tools()).tools
         result = await client.call_tool("nc_notes_list_notes", {"steps": 2}, progress_callback=see)
 
     assert not result.is_error
-    assert set(listed.input_schema["properties"]) == {"steps"}
+    # What is listed under this name is the printed schema of the tool that is known by it.
+    assert set(slow.tools[0].arguments.schema["properties"]) == {"steps"}
     assert seen == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
 
 
