@@ -108,6 +108,16 @@ async def connected(world: World, asked: Asked, only: list[str] | None = None) -
         await client.call_tool("request_nextcloud_access", {"permissions": only} if only else {})
 
 
+async def test_the_first_page_holds_notes_for_a_client_that_asks_for_no_other(
+    world: World, asked: Asked
+) -> None:
+    await connected(world, asked)
+    async with world.client() as client:
+        first = await client.list_resources()
+
+    assert "Shopping list" in {one.name for one in first.resources}
+
+
 async def test_what_was_not_allowed_is_not_listed_and_reading_it_asks(world: World, asked: Asked) -> None:
     await connected(world, asked, ["notes:read"])
     async with world.client() as client:
