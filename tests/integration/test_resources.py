@@ -97,6 +97,7 @@ async def test_a_client_that_can_show_no_page_finds_the_link_in_the_error(world:
             await client.read_resource("nc://notes/1")
 
     assert caught.value.error.code == -32603
+    assert "then read this again: " in caught.value.error.message
     assert "/oauth/provision?elicitationId=" in caught.value.error.message
 
 
