@@ -22,15 +22,20 @@ class ServerCommand:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server that runs already, over HTTP; `secret` is None where it asks for none."""
+    """A server that runs already, over HTTP; `secret` is None where it asks for none.
+
+    `toolsets` are those of the server's that this client wants; none named: all that are on there.
+    """
 
     url: str
     secret: SecretStr | None
+    toolsets: tuple[str, ...] = ()
 
     @property
     def headers(self) -> dict[str, str]:
         """What the client must send along."""
-        return {"Authorization": f"Bearer {self.secret.get_secret_value()}"} if self.secret else {}
+        sent = {"Authorization": f"Bearer {self.secret.get_secret_value()}"} if self.secret else {}
+        return {**sent, "X-MCP-Toolsets": ",".join(self.toolsets)} if self.toolsets else sent
 
 
 @dataclass(frozen=True, slots=True)

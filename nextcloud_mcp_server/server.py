@@ -33,13 +33,14 @@ NAME = "nextcloud-mcp-server"
 UPDATE_SECONDS = 60.0
 
 #: The kinds of resources, in the order in which they are listed: toolset, module and class.
-#: A module is imported when its toolset is on, as in `toolsets`.
+#: A module is imported when its toolset is on, as in `toolsets`. Some clients look at the first page
+#: alone, so it holds what a person would attach.
 KINDS = (
-    (CONNECTION, "capabilities", "Capabilities"),
     ("notes", "notes", "Notes"),
     ("files", "files", "Files"),
     ("calendar", "calendar", "Events"),
     ("contacts", "contacts", "Contacts"),
+    (CONNECTION, "capabilities", "Capabilities"),
 )
 
 _INSTRUCTIONS = """\

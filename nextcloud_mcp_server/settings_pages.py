@@ -100,8 +100,13 @@ _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the prog
 _TOOLS_HEAD = """# Tools
 
 This page is printed from the program (`make docs`). It is what a model reads about each tool, and
-what the person must have allowed before it runs. `TOOLSETS` switches a group on or off, `EXCLUDE_TOOLS` leaves out
-single tools, and `READ_ONLY=true` all that need a scope ending in `:write`. The connection tools are always on.
+what the person must have allowed before it runs. `notes` and `files` are on by default;
+`TOOLSETS` (or `--toolsets`) names the groups that are on instead, `EXCLUDE_TOOLS` leaves out single tools, and
+`READ_ONLY=true` all that need a scope ending in `:write`. The connection tools are always on. What a person's
+Nextcloud has no app for is not offered to them, as far as Nextcloud tells which apps it has.
+
+A client over HTTP can ask for fewer with the headers `X-MCP-Toolsets: notes,calendar` and
+`X-MCP-Readonly: true`; `config … --http --toolsets …` writes the first one.
 """
 
 
@@ -168,7 +173,9 @@ def tools_page() -> str:
     for name in TOOLSETS:
         parts.append(f"\n## {name}\n\n| tool | what it does | needs |\n|---|---|---|\n")
         for spec in load(name).tools:
-            described = spec.description.replace("|", "\\|")
+            described = spec.description.replace("|", "\\|") + (
+                " Only with `LOCAL_FOLDER`." if spec.local else ""
+            )
             needs = ", ".join(f"`{scope}`" for scope in sorted(spec.scopes))
             parts.append(f"| `{spec.name}` | {described} | {needs} |\n")
     return "".join(parts)

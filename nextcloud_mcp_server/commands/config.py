@@ -20,7 +20,7 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
         # The SDK behind it takes most of a second, which the other form need not wait for.
         from nextcloud_mcp_server.app import bearer_secret  # noqa: PLC0415 - see above
 
-        server = ServerAddress(url=mcp_url(settings, settings.port), secret=bearer_secret(settings))
+        server = ServerAddress(mcp_url(settings, settings.port), bearer_secret(settings), _chosen(settings))
     else:
         server = this_command(settings)
     found = snippet(client, server)
@@ -28,6 +28,8 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
     result(found.text)
     if http and not settings.no_local_auth:
         say("It holds the secret of your server: keep it to yourself.")
+    if http and _chosen(settings):
+        say("This client is shown the toolsets named here, as far as the server was started with them.")
 
 
 def _print_address(settings: Settings, client: ChatClient) -> None:
@@ -53,10 +55,15 @@ def print_key() -> None:
 def this_command(settings: Settings) -> ServerCommand:
     """Write a command that starts this installation with these tools, wherever the client starts it from."""
     what = ["--sandbox"] if settings.sandbox else ["--nextcloud", settings.require_nextcloud()]
-    if settings.toolsets != Settings.model_fields["toolsets"].default:
-        what += ["--toolsets", ",".join(settings.toolsets)]
+    if toolsets := _chosen(settings):
+        what += ["--toolsets", ",".join(toolsets)]
     folder = Path(sys.executable).parent
     for script in (folder / "nextcloud-mcp-server", folder / "nextcloud-mcp-server.exe"):
         if script.is_file():
             return ServerCommand(command=str(script), arguments=("serve", *what))
     return ServerCommand(command=sys.executable, arguments=("-m", "nextcloud_mcp_server", "serve", *what))
+
+
+def _chosen(settings: Settings) -> tuple[str, ...]:
+    """Name the toolsets if others than the usual ones are wanted."""
+    return () if settings.toolsets == Settings.model_fields["toolsets"].default else settings.toolsets

@@ -28,8 +28,14 @@ _ICS: Final = {"Content-Type": "text/calendar; charset=utf-8", **_SUBSCRIBED}
 _WRITING: Final = ("d:write", "d:write-content", "d:all")
 _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
-NO_CALENDAR: Final = "There is no such calendar. Call nc_calendar_list_calendars for the ones there are."
-_NO_OBJECT: Final = "It is not there, or it belongs to someone else. List again to find it."
+NO_CALENDAR: Final = (
+    "There is no such calendar or task list. nc_calendar_list_calendars names the ones there are; "
+    "an event_id or a task_id begins with the one that it is in."
+)
+_NO_OBJECT: Final = (
+    "It is not there, or it belongs to someone else. "
+    "Find it with nc_calendar_list_events, or a task with nc_tasks_list_tasks."
+)
 _READ_ONLY: Final = (
     "This calendar cannot be written to: it is shared read-only, subscribed to, or made by Nextcloud itself. "
     "nc_calendar_list_calendars says which can."
@@ -207,7 +213,10 @@ def segments_of(object_id: str) -> dav.Segments:
     except errors.InvalidInput:
         segments = ()
     if len(segments) != len(("calendar", "object")) or "/".join(segments) != object_id:
-        raise errors.NotFound("That is no id of a list here: take one, unchanged, from a list.")
+        raise errors.NotFound(
+            "That is no id of an event or task: pass on, unchanged, an event_id of nc_calendar_list_events "
+            "or a task_id of nc_tasks_list_tasks."
+        )
     return segments
 
 

@@ -252,7 +252,7 @@ class FilesClient:
             with troubles.in_doubt(shown):
                 await self._http.request(method, self._tree.url(old), headers=headers, sentences=sentences)
         except errors.AlreadyExists as error:
-            raise troubles.taken(shown) from error
+            raise troubles.in_the_way(shown, old[-1]) from error
         return new
 
     async def delete(self, path: str, *, version: str | None = None) -> str:

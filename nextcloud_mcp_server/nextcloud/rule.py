@@ -95,7 +95,7 @@ class Rule:
     def _parts(value: str) -> list[str]:
         parts = [part for part in value.strip().upper().split(";") if part]
         if len(value) > _LONGEST_RULE or not all(_PART.fullmatch(part) for part in parts):
-            raise Unreadable("its rule is none")
+            raise Unreadable("its recurrence rule is not made of parts like FREQ=WEEKLY")
         return parts
 
     @staticmethod

@@ -55,6 +55,20 @@ def taken(path: str) -> errors.AlreadyExists:
     )
 
 
+def in_the_way(path: str, name: str) -> errors.AlreadyExists:
+    """Say that something is where `name` was to go: often the folder that it was meant to go into."""
+    into = f"{path}/{name}"
+    inside = (
+        ""
+        if f"/{path}".endswith(f"/{name}")
+        else f" If that is the folder to put it into, pass {quoted(into)}."
+    )
+    return errors.AlreadyExists(
+        f"{quoted(path)} exists already.{inside} "
+        "To replace a file, pass its etag as overwrite_etag; else choose another name."
+    )
+
+
 def not_what_was_asked(path: str) -> errors.ServerFault:
     """Say that an answer was about something else."""
     return errors.ServerFault(f"Nextcloud's answer said nothing about {quoted(path)}: try again.")

@@ -183,7 +183,9 @@ def _contents(uri: str, found: Contents) -> ReadResourceResult:
 
 
 def _words(answer: CallToolResult) -> str:
-    return "".join(block.text for block in answer.content if isinstance(block, TextContent))
+    said = "".join(block.text for block in answer.content if isinstance(block, TextContent))
+    # Nobody called a tool here.
+    return said.replace("call the tool again", "read this again")
 
 
 def _write_cursor(name: str, inner: str | None) -> str:

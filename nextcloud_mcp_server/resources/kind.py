@@ -158,4 +158,7 @@ def fingerprint(seen: Iterable[object]) -> str:
 
 def no_such(uri: str) -> NotFound:
     """Say that nothing is there, whoever asks: foreign and unknown look the same."""
-    return NotFound(f"There is no resource {uri[:200]!r} that you can read.")
+    return NotFound(
+        f"There is no resource {uri[:200]!r} that you can read. Take an address from the list of resources, "
+        "or make one as a template says."
+    )

@@ -91,7 +91,8 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def _sentence(wrong: ErrorDetails) -> str:
     first, *inside = (str(part) for part in wrong["loc"])
     name = ".".join([first, *(part for part in inside if not _TRIED.match(part))])
-    return f"'{name[:64]}' {_SENTENCES.get(wrong['type']) or wrong['msg'][:1].lower() + wrong['msg'][1:]}"
+    said = wrong["msg"].removeprefix("Input ")
+    return f"'{name[:64]}' {_SENTENCES.get(wrong['type']) or said[:1].lower() + said[1:]}"
 
 
 def _integral(value: object, field: FieldInfo | None) -> object:

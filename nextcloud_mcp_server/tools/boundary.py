@@ -33,6 +33,46 @@ async def _nothing() -> None:
 
 _NO_METADATA = func_metadata(_nothing, structured_output=False)
 
+#: The arguments that say what a call was about, for the audit.
+NAMED = (
+    "path",
+    "note_id",
+    "source",
+    "destination",
+    "trash_id",
+    "version_id",
+    "share_id",
+    "person",
+    "group",
+    "title",
+    "book",
+    "contact_id",
+    "calendar",
+    "event_id",
+    "task_id",
+    "board_id",
+    "stack_id",
+    "to_stack_id",
+    "card_id",
+    "table_id",
+    "row_id",
+    "recipe_id",
+    "collective_id",
+    "page_id",
+    "parent_id",
+    "form_id",
+    "conversation",
+    "message_id",
+    "article_id",
+    "article_ids",
+    "feed_id",
+    "folder_id",
+    "account_id",
+    "mailbox_id",
+    "local_file",
+    "upload_id",
+)
+
 
 class GuardedTool(Tool):
     """One tool as the SDK sees it."""
@@ -117,40 +157,5 @@ class GuardedTool(Tool):
 
 def _object(arguments: dict[str, Any]) -> str:
     """Name what a call was about, for the audit: ids and paths, never texts."""
-    names = (
-        "path",
-        "note_id",
-        "source",
-        "destination",
-        "trash_id",
-        "version_id",
-        "share_id",
-        "person",
-        "group",
-        "title",
-        "book",
-        "contact_id",
-        "calendar",
-        "event_id",
-        "task_id",
-        "board_id",
-        "card_id",
-        "table_id",
-        "row_id",
-        "recipe_id",
-        "collective_id",
-        "page_id",
-        "form_id",
-        "conversation",
-        "message_id",
-        "article_id",
-        "article_ids",
-        "feed_id",
-        "folder_id",
-        "account_id",
-        "mailbox_id",
-        "local_file",
-        "upload_id",
-    )
-    parts = [f"{name}={arguments[name]}" for name in names if arguments.get(name) is not None]
+    parts = [f"{name}={arguments[name]}" for name in NAMED if arguments.get(name) is not None]
     return " ".join(parts)[:500]

@@ -113,7 +113,9 @@ class Computer:
                     f"Only files in {quoted(str(self._folder))} can be used: move it there."
                 ) from None
         if is_odd(path):
-            raise InvalidInput(f"{quoted(name)} is no name of a file in the folder for exchange.")
+            raise InvalidInput(
+                f"{quoted(name)} is no name of a file in the folder for exchange: pass a plain one, such as plan.pdf."
+            )
         return self._followed(path)
 
     def _followed(self, path: PurePath) -> Path:

@@ -33,6 +33,9 @@ _LEAP_YEAR = "2000"
 _MAX_ENTRIES = 50
 _FIRST_CONTROL = " "
 
+# Changing a contact takes them without these words, for want of room.
+BookId = Annotated[str, Field(description="Id of an address book.")]
+ContactId = Annotated[str, Field(description="The id of a contact in a list.")]
 Emails = Annotated[list[str] | None, Field(description='The whole list, as "a@b.c" or "work: a@b.c".')]
 Phones = Annotated[list[str] | None, Field(description='As "+49 30 1" or "cell: +49 30 1".')]
 Addresses = Annotated[
@@ -54,7 +57,7 @@ async def nc_contacts_search_contacts(
     nc: Account,
     *,
     query: Annotated[str, Field(description="Words or a phone number; empty lists all.")] = "",
-    book: str | None = None,
+    book: Annotated[str | None, Field(description="Id of an address book; default: all.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
 ) -> ContactPage:
@@ -80,7 +83,7 @@ async def nc_contacts_search_contacts(
 
 @contacts.tool("Read a contact", read_only=True)
 @require_provisioning("contacts:read")
-async def nc_contacts_get_contact(nc: Account, book: str, contact_id: str) -> ContactInfo:
+async def nc_contacts_get_contact(nc: Account, book: BookId, contact_id: ContactId) -> ContactInfo:
     """Read all fields of one contact, and the etag that changing it needs."""
     return contact_result.info(await nc.contacts.get(book, contact_id))
 
@@ -171,7 +174,9 @@ async def nc_contacts_update_contact(
 
 @contacts.tool("Delete a contact", destructive=True)
 @require_provisioning("contacts:write")
-async def nc_contacts_delete_contact(nc: Account, book: str, contact_id: str, *, etag: str) -> ContactDeleted:
+async def nc_contacts_delete_contact(
+    nc: Account, book: BookId, contact_id: ContactId, *, etag: str
+) -> ContactDeleted:
     """Delete a contact for good: there is no trash; the answer repeats a short card."""
     return contact_result.deleted(await nc.contacts.delete(book, contact_id, if_match=etag))
 

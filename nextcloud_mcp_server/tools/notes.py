@@ -166,7 +166,7 @@ async def nc_notes_edit_note(
     *,
     new_text: str,
     old_text: Annotated[str | None, Field(description="Exact passage, there once.")] = None,
-    section: Annotated[str | None, Field(description="Or: the heading to replace the text below of.")] = None,
+    section: Annotated[str | None, Field(description="Or a heading: the text below it is replaced.")] = None,
     etag: str | None = None,
 ) -> NoteWritten:
     """Replace one exact passage or one Markdown section of a note; ambiguous ones are refused."""

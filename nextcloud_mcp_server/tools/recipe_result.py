@@ -1,5 +1,6 @@
 """What the tools for Cookbook answer."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "tools": "tool",
     "url": "url",
 }
+_ZONE: Final = re.compile(r"([+-]\d\d)(\d\d)$")
 _OTHER_BYTES: Final = 1_000
 #: For description, ingredients, instructions and the shorter ones: all of it goes out twice, as text and as
 #: structured content, and a result may have 80,000 bytes.
@@ -97,7 +99,8 @@ def recipe_row(stub: Stub) -> RecipeRow:
         name=stub.name,
         category=file_page.fitting([stub.category or ""], _OTHER_BYTES)[0] or None,
         keywords=file_page.fitting(_words(stub.keywords), _OTHER_BYTES) or None,
-        modified=stub.modified,
+        # Lists have the time as PHP's DATE_ISO8601 writes it, without the colon of the other answers.
+        modified=stub.modified and _ZONE.sub(r"\1:\2", stub.modified),
     )
 
 

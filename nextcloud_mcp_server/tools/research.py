@@ -158,7 +158,7 @@ def _fits(text: str) -> bool:
 def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fetched:
     about: dict[str, object] = {
         "type": getattr(read, "type", None),
-        "modified": read.modified,
+        "modified": read.modified and read.modified.isoformat().replace("+00:00", "Z"),
         "note": read.note,
     }
     if isinstance(read, FileText) and read.next_offset is not None:

@@ -83,7 +83,7 @@ async def nc_tasks_list_tasks(
     *,
     status: Literal["open", "done", "all"] = "open",
     due_before: Annotated[str | None, Field(description="ISO 8601; a date is included.")] = None,
-    calendar: Annotated[str | None, Field(description="One list; default: all.")] = None,
+    calendar: Annotated[str | None, Field(description="One list, as task_id begins; default: all.")] = None,
     query: str | None = None,
     task_id: Annotated[str | None, Field(description="One task, with its whole description.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
@@ -121,7 +121,9 @@ async def nc_tasks_create_task(
     nc: Account,
     title: str,
     *,
-    calendar: Annotated[str | None, Field(description="Default: the first list.")] = None,
+    calendar: Annotated[
+        str | None, Field(description="A list, as task_id begins; default: the first.")
+    ] = None,
     due: Annotated[str | None, Field(description="ISO 8601 date or time.")] = None,
     start: str | None = None,
     timezone: Zone = None,

@@ -97,6 +97,7 @@ async def test_a_client_that_can_show_no_page_finds_the_link_in_the_error(world:
             await client.read_resource("nc://notes/1")
 
     assert caught.value.error.code == -32603
+    assert "then read this again: " in caught.value.error.message
     assert "/oauth/provision?elicitationId=" in caught.value.error.message
 
 
@@ -106,6 +107,16 @@ async def connected(world: World, asked: Asked, only: list[str] | None = None) -
 
     async with world.person() as alice, world.client(elicitation_callback=asked.by(allow)) as client:
         await client.call_tool("request_nextcloud_access", {"permissions": only} if only else {})
+
+
+async def test_the_first_page_holds_notes_for_a_client_that_asks_for_no_other(
+    world: World, asked: Asked
+) -> None:
+    await connected(world, asked)
+    async with world.client() as client:
+        first = await client.list_resources()
+
+    assert "Shopping list" in {one.name for one in first.resources}
 
 
 async def test_what_was_not_allowed_is_not_listed_and_reading_it_asks(world: World, asked: Asked) -> None:

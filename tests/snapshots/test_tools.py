@@ -10,6 +10,7 @@ import pytest
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.tools.answer import compact
+from nextcloud_mcp_server.tools.boundary import NAMED
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 from nextcloud_mcp_server.toolsets import TOOLSETS
 
@@ -41,6 +42,7 @@ def test_a_tools_snapshot_is_what_is_listed(spec: ToolSpec) -> None:
         FOLDER.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
+    assert file.is_file(), "A tool without a snapshot: run make snapshots, and look at it."
     assert file.read_text(encoding="utf-8") == text
 
 
@@ -64,7 +66,7 @@ def test_the_whole_tool_list_is_one_that_a_model_can_afford() -> None:
     """B71: what the list of tools costs a model is bounded in every mode, and so is each tool."""
     sizes = sizes_of(SPECS)
 
-    assert len(sizes) <= 90
+    assert len(sizes) <= 90, "A list of more is no use to a model: let one tool do what several did."
     assert sum(sizes.values()) <= 64_000
     assert max(sizes.values()) <= 1_200
 
@@ -87,3 +89,9 @@ def test_a_tool_that_only_reads_asks_for_no_writing_permission(spec: ToolSpec) -
 
     # One that saves a file on this computer changes that alone.
     assert writes != spec.read_only or spec.toolset == "connection" or spec.local
+
+
+def test_the_audit_names_every_id_that_a_tool_takes() -> None:
+    taken = {name for spec in SPECS for name in spec.schema.get("properties", {})}
+
+    assert {name for name in taken if name.endswith(("_id", "_ids"))} <= set(NAMED)

@@ -148,6 +148,18 @@ def test_the_configuration_over_http_holds_the_secret_that_the_server_asks_for(
     assert "keep it to yourself" in err
 
 
+def test_the_configuration_over_http_holds_the_toolsets_that_were_chosen(
+    monkeypatch: Patch, capsys: Capture
+) -> None:
+    arguments = ["config", "cursor", "--http", "--toolsets", "notes,calendar"]
+
+    code, out, err = run(arguments, monkeypatch, capsys)
+
+    assert code == 0
+    assert '"X-MCP-Toolsets": "notes,calendar"' in out
+    assert "as far as the server was started with them" in err
+
+
 def test_the_secret_file_is_this_person_s_alone() -> None:
     settings = load()
 

@@ -57,6 +57,14 @@ def test_cursor_gets_an_address_with_the_secret() -> None:
     }
 
 
+def test_toolsets_are_named_where_no_secret_is_asked_for_too() -> None:
+    some = ServerAddress(url=OPEN.url, secret=None, toolsets=("notes", "tasks"))
+
+    *_, header = shlex.split(snippet(ChatClient.CLAUDE_CODE, some).text)
+
+    assert header == "X-MCP-Toolsets: notes,tasks"
+
+
 @pytest.mark.parametrize("client", sorted({*ChatClient} - {ChatClient.CLAUDE_DESKTOP}))
 def test_where_no_secret_is_asked_for_none_is_written(client: ChatClient) -> None:
     text = snippet(client, OPEN).text

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
@@ -29,3 +31,11 @@ def test_every_link_and_picture_leads_to_something_that_is_there(path: Path) -> 
     ]
 
     assert lost == []
+
+
+def test_the_readme_says_of_each_toolset_what_it_is_for() -> None:
+    rows = re.findall(
+        r"^\| (`.+`) \| .+ \|$", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} >= {*TOOLSETS} - {CONNECTION}

@@ -143,6 +143,9 @@ def test_tools_of_an_app_have_their_client_and_are_registered() -> None:
     for path, app in toolsets().items():
         assert (PACKAGE / "nextcloud" / f"{app}.py").is_file(), path
         main = PACKAGE / "tools" / f"{app}.py"
+        assert app in TOOLSETS, (
+            f"{path} is of no toolset: add one to toolsets.py, or name the module after its app."
+        )
         assert TOOLSETS[app].module == app, path
         assert path == main or f"nextcloud_mcp_server.tools.{path.stem}" in set(imported(main)), path
 

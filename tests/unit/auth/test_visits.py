@@ -225,7 +225,7 @@ async def test_someone_whose_access_was_refused_goes_to_nextcloud_again(people: 
 async def test_nothing_ticked_is_nothing_allowed(people: Stage) -> None:
     visit, alice = await people.ask(), await people.browser()
 
-    for scopes in (frozenset[str](), frozenset({"mail:read"})):
+    for scopes in (frozenset[str](), frozenset({"nothing:read"})):
         with pytest.raises(InvalidInput):
             await people.visits.allow(visit, alice.who, alice.token, scopes)
 

@@ -436,6 +436,17 @@ async def test_foreign_and_unknown_ids_are_not_found(world: World, event_id: str
         await world.call("get_event", event_id=event_id)
 
 
+async def test_an_id_that_is_none_and_a_rule_that_is_none_are_told_with_what_to_send(world: World) -> None:
+    with pytest.raises(errors.NotFound, match="an event_id of nc_calendar_list_events"):
+        await world.call("get_event", event_id="standup")
+    with pytest.raises(errors.NotFound, match="Find it with nc_calendar_list_events"):
+        await world.call("get_event", event_id="personal/nothing.ics")
+    with pytest.raises(errors.InvalidInput, match="not made of parts like FREQ=WEEKLY"):
+        await world.call(
+            "create_event", title="x", start="2026-12-01T10:00", timezone="UTC", rrule="every week"
+        )
+
+
 async def test_what_is_not_there_cannot_be_asked_for(world: World) -> None:
     event_id = world.store("series.ics", SERIES)
 

@@ -47,6 +47,12 @@ async def cheesecake(account: Account) -> Any:  # noqa: ANN401 - a recipe
     return await call(account, "get_recipe", recipe_id=row.id)
 
 
+async def test_a_recipe_has_the_same_time_in_a_list_and_by_itself(alice: Account) -> None:
+    [row] = (await call(alice, "list_recipes", query="cheese")).recipes
+
+    assert row.modified == (await cheesecake(alice)).modified
+
+
 @pytest.mark.parametrize(
     ("query", "names"),
     [

@@ -249,6 +249,21 @@ async def test_a_folder_is_made_with_its_parents_and_only_once(alice: Account) -
     assert (first.path, first.created, again.created) == ("a/b/c", True, False)
 
 
+@pytest.mark.parametrize("tool", ["nc_files_move_item", "nc_files_copy_item"])
+async def test_a_folder_named_as_the_full_new_path_is_answered_with_the_path_that_was_meant(
+    alice: Account, tool: str
+) -> None:
+    await alice.files.write("a.txt", b"a")
+
+    with pytest.raises(AlreadyExists, match=r"the folder to put it into, pass 'Documents/a.txt'"):
+        await call(alice, tool, source="a.txt", destination="Documents")
+    await call(alice, "nc_files_copy_item", source="a.txt", destination="Documents/a.txt")
+    with pytest.raises(
+        AlreadyExists, match=r"exists already\. To replace a file, pass its etag as overwrite_etag"
+    ):
+        await call(alice, tool, source="a.txt", destination="Documents/a.txt")
+
+
 async def test_a_copy_replaces_only_the_version_that_was_read(alice: Account) -> None:
     await alice.files.write("a.txt", b"a")
     target = await call(alice, "nc_files_write_file", path="b.txt", content="b")

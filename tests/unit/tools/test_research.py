@@ -104,7 +104,7 @@ async def test_a_picture_is_fetched_as_what_is_known_of_it(alice: Account) -> No
     fetched = await call(alice, "fetch", id=sealed("file:Photos/Garden.png"))
 
     assert (fetched.title, fetched.text) == ("Garden.png", "This is a picture.")
-    assert "modified" in fetched.metadata
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", fetched.metadata["modified"])
 
 
 @pytest.mark.parametrize("signs", ["100% sure", "a_b", "R&D 'plans' \"x\"", "</d:literal>"])

@@ -61,7 +61,7 @@ def test_no_sentence_holds_a_word_of_the_trade(language: str) -> None:
 def test_every_permission_has_its_sentences(language: str) -> None:
     keys = catalogue(language).keys()
 
-    assert all(f"scope.{scope}" in keys and f"scope_detail.{scope}" in keys for scope in SCOPES)
+    assert {f"{part}.{scope}" for scope in SCOPES for part in ("scope", "scope_detail")} <= set(keys)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
