@@ -189,7 +189,10 @@ class NextcloudHttp:
                 **({"timeout": httpx2.Timeout(timeout_seconds, connect=_CONNECT_SECONDS)} if patient else {}),
             )
             async with opened as response:
-                return await _read(response, max_bytes)
+                read = await _read(response, max_bytes)
+            if method not in _READING:
+                refusal.refuse_page(read)
+            return read
 
         try:
             return await send()

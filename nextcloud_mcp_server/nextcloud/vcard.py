@@ -104,6 +104,11 @@ class VCard:
         return bool(marks) and [marks[0], marks[-1]] == ends == [("BEGIN", "VCARD"), ("END", "VCARD")]
 
     @property
+    def several(self) -> bool:
+        """Tell whether there is more than one card in here."""
+        return len(list(self.every("BEGIN"))) > 1
+
+    @property
     def version(self) -> str:
         """`3.0` or `4.0`, or what else it says."""
         return next((line.value.strip() for line in self.every("VERSION")), "")
@@ -123,9 +128,11 @@ class VCard:
             return None
         return next((one for one in self.every(_LABEL) if one.group.lower() == line.group.lower()), None)
 
-    def replace(self, line: Line, value: str, *, head: str | None = None) -> None:
-        """Give a line another value, or another head too."""
-        self._lines[self._lines.index(line)] = self._written(line.head if head is None else head, value)
+    def replace(self, line: Line, value: str, *, head: str | None = None) -> Line:
+        """Give a line another value, or another head too; answers the new line."""
+        new = self._written(line.head if head is None else head, value)
+        self._lines[self._lines.index(line)] = new
+        return new
 
     def remove(self, line: Line) -> None:
         """Take a line away, and with it the label that was only about it."""

@@ -97,10 +97,10 @@ class EventDetails(Times):
 
 
 class EventWritten(Times):
-    """What was stored."""
+    """What was stored; without `etag` where it could not be looked at afterwards."""
 
     event_id: str
-    etag: str
+    etag: str | None = None
     title: str
     occurrence: str | None = None
 
