@@ -389,5 +389,9 @@ def _translated(error: Exception) -> Exception:
                     f"The connection broke before Nextcloud had answered. {refusal.IN_DOUBT}"
                 )
             return _PassingError(found)
+        case httpx2.InvalidURL():
+            return errors.InvalidName(
+                "A name or text in this is longer than any server takes: send a shorter one."
+            )
         case _:
             return errors.ServerFault(f"Nextcloud's answer could not be read. {refusal.IN_DOUBT}")

@@ -180,3 +180,38 @@ async def test_what_makes_no_contact_is_refused_with_the_reason(
 async def test_a_change_of_nothing_is_refused(alice: Account) -> None:
     with pytest.raises(errors.InvalidInput, match="Nothing to change"):
         await call(alice, "update_contact", book="contacts", contact_id="a.vcf", etag="e")
+
+
+async def test_a_value_written_in_other_letters_is_changed_where_it_stands(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    store(sandbox, "ann.vcf", CARD.replace("URL:", "URL;X-KEPT=1:").replace("Main St", "main st"))
+    etag = (await call(alice, "get_contact", book="contacts", contact_id="ann.vcf")).etag
+
+    await call(
+        alice, "update_contact", book="contacts", contact_id="ann.vcf", etag=etag, urls=["https://X"],
+        addresses=["Main St; Ulm; ; 1; DE"], emails=["Ann@x"], phones=["+491  7155"],
+    )  # fmt: skip
+
+    text = sandbox.state.users["alice"].address_books["contacts"].cards["ann.vcf"].data
+    changed = ("URL;X-KEPT=1:https://X\r\n", "ADR:;;Main St;Ulm;;1;DE\r\n", "EMAIL:Ann@x\r\n")
+    assert all(line in text for line in (*changed, "TEL;TYPE=CELL:+49 171 55\r\n"))
+
+
+async def test_an_object_of_several_cards_is_left_alone(sandbox: Sandbox, alice: Account) -> None:
+    """Changing the e-mail addresses would take those of the second person away."""
+    store(sandbox, "two.vcf", CARD + CARD.replace("u1", "u2"))
+    found = await call(alice, "get_contact", book="contacts", contact_id="two.vcf")
+
+    with pytest.raises(errors.InvalidInput, match="more than one card"):
+        await call(
+            alice, "update_contact", book="contacts", contact_id="two.vcf", etag=found.etag, emails=["new@x"]
+        )
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "x", "note": "a\x0bb"}, {"vcard": CARD.replace("NOTE:n", "NOTE:\x1b")}]
+)
+async def test_control_characters_do_not_get_into_a_card(alice: Account, given: dict[str, str]) -> None:
+    with pytest.raises(errors.InvalidInput, match="control characters"):
+        await call(alice, "create_contact", **given)
