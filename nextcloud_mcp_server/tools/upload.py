@@ -5,11 +5,12 @@ from typing import Annotated, Final, Literal
 import anyio
 from pydantic import Field
 
-from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.chunk_requests import Parts
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.upload import Report
+from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.file_content import Encoding, decoded
 from nextcloud_mcp_server.tools.file_results import NO_ETAG
@@ -208,4 +209,9 @@ async def nc_files_download_file(
                 if done - told >= _REPORTED_BYTES:
                     told = done
                     await progress.report(done, download.total, f"Downloading {name}")
+            if download.total is None and entry.size not in (None, done):
+                # A proxy that leaves the length out also hides that the connection broke.
+                raise Unreachable(
+                    f"The connection broke after {done} of {entry.size} bytes of {quoted(path)}: try again."
+                )
     return Downloaded(path=download.path, local_file=name, size=done, etag=str(download.version))
