@@ -645,3 +645,11 @@ async def test_a_series_until_the_end_of_time_never_ends(world: World) -> None:
 
     assert "RRULE:FREQ=DAILY\r\n" in world.text(made.event_id)
     assert len(await world.starts("2999-01-01", "2999-01-03")) == 3
+
+
+@pytest.mark.parametrize("line", ["RDATE:soon", "EXDATE:never", "RDATE;VALUE=PERIOD:20261021T141000/long"])
+async def test_a_date_that_is_none_is_said_in_a_sentence(world: World, line: str) -> None:
+    event = world.store("odd.ics", SERIES.replace("LOCATION", f"{line}\r\nLOCATION"))
+
+    with pytest.raises(errors.ServerFault, match="This calendar object cannot be read"):
+        await world.call("get_event", event_id=event)
