@@ -22,6 +22,9 @@ from nextcloud_mcp_server.nextcloud.vcard import VCard
 MAX_CARD_BYTES: Final = 5_242_880
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_CARD_BYTES
 
+#: Changing a card takes a while for each of its lines, and others wait meanwhile.
+_MOST_LINES: Final = 5_000
+
 _BOOK: Final = (
     "d:displayname", "d:resourcetype", "card:addressbook-description", "oc:read-only",
     "d:current-user-privilege-set",
@@ -160,6 +163,10 @@ class ContactsClient:
             raise errors.InvalidInput(
                 f"This card is written in vCard {card.version or 'of no version'}, which is only read here. "
                 "Edit and save it once in Nextcloud's Contacts app."
+            )
+        if len(card) > _MOST_LINES:
+            raise errors.InvalidInput(
+                f"This card has {len(card):,} lines, more than are changed here: edit it in Nextcloud's Contacts app."
             )
         if card.several:
             raise errors.InvalidInput(

@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -215,3 +216,21 @@ async def test_an_object_of_several_cards_is_left_alone(sandbox: Sandbox, alice:
 async def test_control_characters_do_not_get_into_a_card(alice: Account, given: dict[str, str]) -> None:
     with pytest.raises(errors.InvalidInput, match="control characters"):
         await call(alice, "create_contact", **given)
+
+
+async def test_a_card_of_very_many_lines_is_read_in_no_time_and_not_changed(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    """Finding the label of each number anew would take minutes, in which nobody else is served."""
+    numbers = "".join(f"i{i}.TEL:{i}\r\ni{i}.X-ABLABEL:l{i}\r\n" for i in range(8_000))
+    store(sandbox, "many.vcf", CARD.replace("URL:", f"{numbers}URL:"))
+    begun = time.process_time()
+
+    [row] = (await call(alice, "search_contacts", query="l7999: 7999")).contacts
+    with pytest.raises(errors.TooLarge):
+        answer.result(await call(alice, "get_contact", book=row.book, contact_id=row.id))
+    etag = sandbox.state.users["alice"].address_books["contacts"].cards["many.vcf"].etag
+    with pytest.raises(errors.InvalidInput, match="more than are changed here"):
+        await call(alice, "update_contact", book=row.book, contact_id=row.id, etag=etag, note="x")
+
+    assert time.process_time() - begun < 5
