@@ -348,7 +348,7 @@ class _Exceptions:
             old_id = one.first("RECURRENCE-ID")
             new_id = _like_start(core, "RECURRENCE-ID", [series.restored(key + shift)])
             if old_id is not None:
-                one.replace(old_id, new_id)
+                one.replace(old_id, new_id.with_parameter("RANGE", old_id.parameter("RANGE") or None))
             if moments.on_clock(moments.like(series.times(one)[0], self._start)) == key:
                 _move(whole, one, series, Changes(start=series.restored(key + shift)))
 

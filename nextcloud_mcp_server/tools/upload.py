@@ -209,9 +209,11 @@ async def nc_files_download_file(
                 if done - told >= _REPORTED_BYTES:
                     told = done
                     await progress.report(done, download.total, f"Downloading {name}")
-            if download.total is None and entry.size not in (None, done):
-                # A proxy that leaves the length out also hides that the connection broke.
-                raise Unreachable(
-                    f"The connection broke after {done} of {entry.size} bytes of {quoted(path)}: try again."
-                )
+            _refuse_short(path, done, entry.size if download.total is None else done)
     return Downloaded(path=download.path, local_file=name, size=done, etag=str(download.version))
+
+
+def _refuse_short(path: str, came: int, size: int | None) -> None:
+    """Refuse a part of a file: a proxy that leaves the length out also hides that the connection broke."""
+    if size is not None and came != size:
+        raise Unreachable(f"The connection broke after {came} of {size} bytes of {quoted(path)}: try again.")

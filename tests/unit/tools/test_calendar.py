@@ -653,3 +653,20 @@ async def test_a_date_that_is_none_is_said_in_a_sentence(world: World, line: str
 
     with pytest.raises(errors.ServerFault, match="This calendar object cannot be read"):
         await world.call("get_event", event_id=event)
+
+
+async def test_a_series_that_moves_takes_along_what_holds_from_one_occurrence_on(world: World) -> None:
+    event = world.store("series.ics", EVER_SINCE)
+
+    await world.call(
+        "update_event",
+        event_id=event,
+        etag=await world.etag(event),
+        start="2026-10-21T16:10:00",
+        end="2026-10-21T17:00:00",
+    )
+
+    rows = (await world.call("list_events", start="2026-10-01", end="2026-12-31")).events
+    assert [(row.location, row.start[11:16]) for row in rows] == [
+        ("Room 1", "16:10"), ("Room 2", "15:10"), ("Room 2", "15:10"), ("Room 2", "15:10"), ("Room 2", "15:10"),
+    ]  # fmt: skip
