@@ -8,7 +8,7 @@ from typing import Final
 from uuid import uuid4
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
@@ -56,7 +56,10 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One calendar object: `id` is its calendar and its name there, which need not be its UID."""
+    """One calendar object: `id` is its calendar and its name there, which need not be its UID.
+
+    `etag` is empty where it was stored and could not be looked at afterwards.
+    """
 
     id: str
     etag: str
@@ -181,7 +184,13 @@ class CalDav:
         )
         etag = etags.of(response.headers)
         # Invitations and repairs change the text while it is stored, and then no etag comes back.
-        return await self.get(object_id) if etag is None else Stored(object_id, etag, text)
+        if etag is not None:
+            return Stored(object_id, etag, text)
+        try:
+            return await self.get(object_id)
+        except troubles.NOT_SEEN:
+            # It is stored: an error would make it be stored once more, and invitations be sent twice.
+            return Stored(object_id, "", text)
 
     async def _ask(
         self, method: str, segments: dav.Segments, body: bytes, *, depth: str

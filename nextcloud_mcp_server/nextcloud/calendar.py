@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from time import thread_time
 from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -24,6 +25,11 @@ from nextcloud_mcp_server.nextcloud.refusal import changed_since
 EVENT: Final = "VEVENT"
 #: How far from where it was to be an occurrence may have been moved and still be found by its name.
 _FOUND_WITHIN: Final = timedelta(days=2)
+#: Once one calendar has given so many, each further series gives only a few: somebody may have shared thousands.
+MOST_EVENTS: Final = 50_000
+_FEW: Final = 10
+#: How long the objects of one calendar are worked on. What is shared may be made to take very long.
+_MOST_SECONDS: Final = 20.0
 _NO_OCCURRENCE: Final = (
     "The event has no such occurrence: take 'occurrence', unchanged, from nc_calendar_list_events."
 )
@@ -44,7 +50,8 @@ class Event(NamedTuple):
 class Agenda:
     """What takes place in a range.
 
-    `unreadable` counts objects that cannot be understood, `cut` those that recur too often to be listed whole.
+    `unreadable` counts objects that cannot be understood, or not in time, `cut` those that recur too often to be
+    listed whole.
     """
 
     events: list[Event]
@@ -112,7 +119,16 @@ class CalendarClient:
             ServerFault: It cannot be read.
         """
         stored = await self._dav.get(event_id)
-        return _read(stored, lambda whole: _event(stored, Series(whole, EVENT), occurrence))
+
+        def read(whole: Component) -> Event:
+            event = _event(stored, Series(whole, EVENT), occurrence)
+            # Read now, so that what cannot be is said here.
+            event.series.changed()
+            event.series.removed()
+            event.series.listed(event.at.component)
+            return event
+
+        return _read(stored, read)
 
     async def create(self, calendar: str, changes: Changes, *, reminder: int | None) -> Event:
         """Make an event. One request; one more to invite somebody, and where Nextcloud changes the text.
@@ -222,20 +238,34 @@ class CalendarClient:
         return next((each for each in addresses if each.lower().startswith("mailto:")), "")
 
 
-def agenda(stored: list[Stored], low: datetime, high: datetime, zone: tzinfo) -> Agenda:
-    """Read objects and list what takes place in a range; one that is broken hides no other."""
+def agenda(
+    stored: list[Stored],
+    low: datetime,
+    high: datetime,
+    zone: tzinfo,
+    *,
+    clock: Callable[[], float] = thread_time,
+) -> Agenda:
+    """Read objects and list what takes place in a range; one that is broken hides no other.
+
+    `clock` tells how long this has been worked on.
+    """
     events: list[Event] = []
     unreadable = cut = 0
-    for one in stored:
+    begun = clock()
+    for number, one in enumerate(stored):
+        if clock() - begun > _MOST_SECONDS:
+            return Agenda(events, unreadable + len(stored) - number, cut)
+        most = MOST_OCCURRENCES if len(events) < MOST_EVENTS else _FEW
         try:
             series = Series(ical.read(one.text), EVENT)
-            found = series.between(low, high, zone)
+            found = series.between(low, high, zone, most=most)
         except (Unreadable, OverflowError):
             # Also what would end after the last day that there is.
             unreadable += 1
             continue
-        cut += len(found) > MOST_OCCURRENCES
-        events += [Event(one, series, at) for at in found[:MOST_OCCURRENCES]]
+        cut += len(found) > most
+        events += [Event(one, series, at) for at in found[:most]]
     return Agenda(events, unreadable, cut)
 
 

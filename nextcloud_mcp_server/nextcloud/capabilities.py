@@ -1,7 +1,7 @@
 """What a Nextcloud offers to one person."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 from pydantic import Field, TypeAdapter, ValidationError
@@ -10,6 +10,8 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.etag import of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+
+_T = TypeVar("_T", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +91,20 @@ def _read(response: httpx2.Response) -> ServerCapabilities:
             "Nextcloud no longer accepts the access that was granted. "
             "Call request_nextcloud_access to ask for it again."
         )
-    notes = data.capabilities.get("notes")
-    versions = _Notes.model_validate(notes).api_version if isinstance(notes, dict) else []
-    files = data.capabilities.get("files")
-    told = _Files.model_validate(files) if isinstance(files, dict) else _Files()
-    apps = frozenset(data.capabilities) | ({"files_versions"} if told.versioning else set[str]())
+    versioning = _part(_Files, data.capabilities.get("files")).versioning
+    apps = frozenset(data.capabilities) | ({"files_versions"} if versioning else set[str]())
     return ServerCapabilities(
         version=data.version.string,
         apps=apps,
-        notes_api_versions=tuple(versions),
-        timezone=_timezone(data.capabilities.get("core")),
+        notes_api_versions=tuple(_part(_Notes, data.capabilities.get("notes")).api_version),
+        timezone=_part(_Core, data.capabilities.get("core")).user.timezone,
         etag=of(response.headers),
     )
 
 
-def _timezone(core: object) -> str:
+def _part(kind: type[_T], told: object) -> _T:
+    """Read what one app tells of itself; what is not as it should be tells nothing, and hides no other app."""
     try:
-        return _Core.model_validate(core).user.timezone
+        return kind.model_validate(told)
     except ValidationError:
-        return ""
+        return kind()

@@ -268,6 +268,8 @@ def _set_entries(card: VCard, name: str, entries: Sequence[str]) -> None:
             new.append((label, value))
             continue
         left.remove(line)
+        if name != "TEL" and not _is_written(line, value):
+            line = card.replace(line, _raw(line, value))
         if label is not None and not _labelled(card, line, label):
             _relabel(card, line, label)
     for label, value in new:
@@ -279,6 +281,12 @@ def _set_entries(card: VCard, name: str, entries: Sequence[str]) -> None:
             card.replace(line, _raw(line, value))
     for line in left:
         card.remove(line)
+
+
+def _is_written(line: Line, value: str) -> bool:
+    """Tell whether a value is to the letter what a line holds, but for white space and what is empty at its end."""
+    mine, other = (";".join(map(str.strip, split(each, ";"))).rstrip(";") for each in (_value(line), value))
+    return mine == other
 
 
 def _labelled(card: VCard, line: Line, label: str | None) -> bool:

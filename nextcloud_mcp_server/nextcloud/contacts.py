@@ -10,7 +10,7 @@ from typing import Final
 from uuid import uuid4
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact, apply, revise
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -21,6 +21,9 @@ from nextcloud_mcp_server.nextcloud.vcard import VCard
 #: What Nextcloud takes unless its administrator says otherwise (`card_size_limit`).
 MAX_CARD_BYTES: Final = 5_242_880
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_CARD_BYTES
+
+#: Changing a card takes a while for each of its lines, and others wait meanwhile.
+_MOST_LINES: Final = 5_000
 
 _BOOK: Final = (
     "d:displayname", "d:resourcetype", "card:addressbook-description", "oc:read-only",
@@ -58,7 +61,10 @@ class AddressBook:
 
 @dataclass(frozen=True)
 class Card:
-    """One contact: `id` is its name in the address book, which need not be its UID."""
+    """One contact: `id` is its name in the address book, which need not be its UID.
+
+    `etag` is empty where it was stored and could not be looked at afterwards.
+    """
 
     book: str
     id: str
@@ -140,10 +146,7 @@ class ContactsClient:
             Forbidden: The address book is read-only.
         """
         contact_id = f"{uuid4()}.vcf"
-        etag = await self._put(book, contact_id, card, {"If-None-Match": "*"})
-        if etag is None:
-            return await self.get(book, contact_id)
-        return Card(book, contact_id, etag, card)
+        return await self._put(book, contact_id, card, {"If-None-Match": "*"})
 
     async def update(self, book: str, contact_id: str, changes: Changes, *, if_match: str) -> Card:
         """Set the given fields and keep all else of the card as it is. Two requests, or three.
@@ -161,14 +164,20 @@ class ContactsClient:
                 f"This card is written in vCard {card.version or 'of no version'}, which is only read here. "
                 "Edit and save it once in Nextcloud's Contacts app."
             )
+        if len(card) > _MOST_LINES:
+            raise errors.InvalidInput(
+                f"This card has {len(card):,} lines, more than are changed here: edit it in Nextcloud's Contacts app."
+            )
+        if card.several:
+            raise errors.InvalidInput(
+                "This contact holds more than one card, so what belongs to whom is not clear and it was left alone: "
+                "edit it in Nextcloud's Contacts app."
+            )
         apply(card, changes)
         if card.text == old:
             return before
         revise(card, f"{self._clock():%Y%m%dT%H%M%SZ}")
-        etag = await self._put(book, contact_id, card, {"If-Match": quote(before.etag)})
-        if etag is None:
-            return await self.get(book, contact_id)
-        return Card(book, contact_id, etag, card)
+        return await self._put(book, contact_id, card, {"If-Match": quote(before.etag)})
 
     async def delete(self, book: str, contact_id: str, *, if_match: str) -> Card:
         """Delete a contact for good and answer what it was. Two requests.
@@ -188,7 +197,7 @@ class ContactsClient:
         )
         return card
 
-    async def _put(self, book: str, contact_id: str, card: VCard, condition: dict[str, str]) -> str | None:
+    async def _put(self, book: str, contact_id: str, card: VCard, condition: dict[str, str]) -> Card:
         data = card.text.encode()
         if len(data) > MAX_CARD_BYTES:
             raise errors.InvalidInput(f"The card would be larger than {MAX_CARD_BYTES:,} bytes: shorten it.")
@@ -199,7 +208,14 @@ class ContactsClient:
             headers={"Content-Type": "text/vcard; charset=utf-8", **condition},
             sentences={400: _TAKEN, 415: _TAKEN, 403: _READ_ONLY, 404: _READ_ONLY},
         )
-        return of(response.headers)
+        etag = of(response.headers)
+        if etag is not None:
+            return Card(book, contact_id, etag, card)
+        try:
+            return await self.get(book, contact_id)
+        except troubles.NOT_SEEN:
+            # It is stored: an error would make it be stored once more.
+            return Card(book, contact_id, "", card)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
         async for found, response in self._ask(method, segments, body, depth="1"):

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud import ocs, troubles
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
@@ -145,8 +145,8 @@ class DeckClient:
         steps = self._marks(place, card, changes)
         if not steps:
             return card
-        await _all([(f"the card {card.id} was made", None), *steps])
-        return await self.card(place)
+        await _all([(made := f"the card {card.id} was made", None), *steps])
+        return await self._after([made, *(sentence for sentence, _ in steps)], place)
 
     async def update(self, place: Place, changes: Changes, *, if_match: str) -> Card:
         """Change a card and keep all else of it. A request to read, one for each part, and one to read again.
@@ -166,7 +166,7 @@ class DeckClient:
         if changes.archived and not card.archived:
             steps.append(("the card was archived", partial(self._put, f"{place.path}/archive")))
         await _all(steps)
-        return await self.card(place) if steps else card
+        return await self._after([sentence for sentence, _ in steps], place) if steps else card
 
     async def move(self, place: Place, stack_id: int, *, position: int, if_match: str) -> Card:
         """Move a card to a place in a stack of its board. Two requests.
@@ -201,6 +201,16 @@ class DeckClient:
         card, place = await self._current(place, if_match)
         await self._http.request("DELETE", place.path, sentences=_SENTENCES)
         return card
+
+    async def _after(self, done: Sequence[str], place: Place) -> Card:
+        """Read a card again; a failure says that all the same everything was done."""
+        try:
+            return await self.card(place)
+        except errors.NextcloudError as error:
+            raise type(error)(
+                f"It is all done, so do not repeat it: {', '.join(done)}. Only reading the card again failed: "
+                f"do that with nc_deck_get_card. {error}"
+            ) from None
 
     async def _current(self, place: Place, if_match: str) -> tuple[Card, Place]:
         """Read a card, where it is now, and compare it with what the caller saw."""
@@ -270,6 +280,7 @@ async def _all(steps: "Sequence[_Step]") -> None:
             if not done:
                 raise
             raise type(error)(
-                f"Only a part was done: {', '.join(done)}. Then one more step failed (“{sentence}” is not so). {error}"
+                f"Only a part was done: {', '.join(done)}. Then one more step failed "
+                f"(“{sentence}” is not so{troubles.perhaps(error)}). {error}"
             ) from None
         done.append(sentence)

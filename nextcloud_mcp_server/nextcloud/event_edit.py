@@ -126,11 +126,16 @@ def change_one(
 
 def single(whole: Component, series: Series, occurrence: Occurrence) -> Component:
     """Give the component that is about one occurrence alone, and make it if there is none."""
-    core, id_ = series.core, occurrence.id
-    if id_ is None or core is None or occurrence.component is not core:
-        return occurrence.component
-    one = core.copy()
-    for name in _RECURRING:
+    core, id_, model = series.core, occurrence.id, occurrence.component
+    if id_ is None or core is None:
+        return model
+    own = model.first("RECURRENCE-ID")
+    if own is not None and series.key(moments.of(own, series.zones)) == series.key(id_):
+        _refuse_range(own)
+        return model
+    # What it is like, the series says, or a change that holds from an earlier one on.
+    one = model.copy()
+    for name in (*_RECURRING, "RECURRENCE-ID"):
         one.remove(name)
     _set_time(one, "DTSTART", occurrence.start, series)
     if one.first("DTEND") is not None:
@@ -151,10 +156,20 @@ def remove_one(whole: Component, series: Series, occurrence: Occurrence, *, now:
     key = series.key(id_)
     for moment, one in series.changed().items():
         if moment == key:
+            _refuse_range(one.first("RECURRENCE-ID"))
             whole.replace(one, None)
     core.add(_like_start(core, "EXDATE", [id_]))
     stamp(core, now)
     count_up(core)
+
+
+def _refuse_range(id_: Line | None) -> None:
+    """Refuse to touch the one occurrence whose component is about all that follow as well."""
+    if id_ is not None and id_.parameter("RANGE"):
+        raise errors.InvalidInput(
+            "What was changed of this occurrence holds for all that follow too, so it was left alone: "
+            "change it in Nextcloud's Calendar app, or send a later 'occurrence'."
+        )
 
 
 def answer(components: Iterable[Component], addresses: list[str], status: str, *, now: datetime) -> None:
@@ -333,7 +348,7 @@ class _Exceptions:
             old_id = one.first("RECURRENCE-ID")
             new_id = _like_start(core, "RECURRENCE-ID", [series.restored(key + shift)])
             if old_id is not None:
-                one.replace(old_id, new_id)
+                one.replace(old_id, new_id.with_parameter("RANGE", old_id.parameter("RANGE") or None))
             if moments.on_clock(moments.like(series.times(one)[0], self._start)) == key:
                 _move(whole, one, series, Changes(start=series.restored(key + shift)))
 

@@ -191,9 +191,20 @@ class FilesClient:
         except errors.AlreadyExists:
             raise
         except errors.Conflict:
-            for depth in range(1, len(segments)):
-                await self._mkcol(segments[:depth])
-            return await self._mkcol(segments)
+            return await self._mkcols(segments)
+
+    async def _mkcols(self, segments: dav.Segments) -> bool:
+        """Create one folder after the other; a failure says which of them are there now."""
+        made, created = "", False
+        for depth in range(1, len(segments) + 1):
+            try:
+                created = await self._mkcol(segments[:depth])
+            except errors.NextcloudError as error:
+                if not made:
+                    raise
+                raise type(error)(f"Only a part was done: {quoted(made)} was created. {error}") from None
+            made = dav.join(segments[:depth]) if created else made
+        return created
 
     async def _mkcol(self, segments: dav.Segments) -> bool:
         shown = dav.join(segments)

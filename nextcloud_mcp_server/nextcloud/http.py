@@ -189,7 +189,7 @@ class NextcloudHttp:
                 **({"timeout": httpx2.Timeout(timeout_seconds, connect=_CONNECT_SECONDS)} if patient else {}),
             )
             async with opened as response:
-                return await _read(response, max_bytes)
+                return await _answer(response, max_bytes)
 
         try:
             return await send()
@@ -345,6 +345,13 @@ async def _refuse(response: httpx2.Response, sentences: Mapping[int, str]) -> No
     raise _PassingError(error) if refusal.is_passing(read) else error
 
 
+async def _answer(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
+    read = await _read(response, max_bytes)
+    if read.request.method not in _READING:
+        refusal.refuse_page(read)
+    return read
+
+
 async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) -> httpx2.Response:
     """Read a body of at most `max_bytes`, counted after decompression, and never hold more."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
@@ -386,5 +393,7 @@ def _translated(error: Exception) -> Exception:
                     f"The connection broke before Nextcloud had answered. {refusal.IN_DOUBT}"
                 )
             return _PassingError(found)
+        case httpx2.InvalidURL():
+            return errors.InvalidName("A name or text is longer than any server takes: send a shorter one.")
         case _:
             return errors.ServerFault(f"Nextcloud's answer could not be read. {refusal.IN_DOUBT}")

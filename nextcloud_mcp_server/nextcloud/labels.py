@@ -164,7 +164,7 @@ async def _carried_out(steps: Sequence[_Step]) -> list[str]:
             await step.run()
         except (*troubles.NOT_SEEN, errors.Conflict, errors.EtagMismatch, errors.InvalidName) as error:
             first = first or error
-            failed.append(f"{step.failed}: {error}")
+            failed.append(f"{step.failed}{troubles.perhaps(error)}: {error}")
     if first is not None and len(failed) == len(steps):
         raise type(first)(" ".join(failed))
     return failed

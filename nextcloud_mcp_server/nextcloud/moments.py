@@ -18,6 +18,10 @@ _DURATION = re.compile(
     r"([+-]?)P(?:(\d{1,6})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?"
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+#: The years in which a given time may be: so far from both ends of time that a day, a zone's offset or the
+#: changes of its clocks in the years around are still within.
+_FIRST_YEAR: Final = 100
+_LAST_YEAR: Final = 9_900
 #: Seconds of a clock, the last of which a leap second takes.
 _LAST_SECOND: Final = 59
 
@@ -137,18 +141,23 @@ def given(name: str, text: str, zone: tzinfo) -> Moment:
     Raises:
         InvalidInput: It is neither.
     """
+    found: Moment
     try:
         if _DATE.fullmatch(text.strip()):
-            return date.fromisoformat(text.strip())
-        moment = datetime.fromisoformat(text.strip()).replace(microsecond=0)
-        found = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
-        # Everything is compared somewhere as UTC, where the first and the last day of time do not exist.
-        found.astimezone(UTC)
+            found = date.fromisoformat(text.strip())
+        else:
+            found = _in(datetime.fromisoformat(text.strip()).replace(microsecond=0), zone)
     except (ValueError, OverflowError):
         raise errors.InvalidInput(
             f"'{name}' must be a date such as 2026-11-27 or a time such as 2026-11-27T15:00."
         ) from None
+    if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        raise errors.InvalidInput(f"'{name}' must be in a year from {_FIRST_YEAR} to {_LAST_YEAR}.")
     return found
+
+
+def _in(moment: datetime, zone: tzinfo) -> datetime:
+    return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
 
 
 def offset(text: str) -> tzinfo | None:

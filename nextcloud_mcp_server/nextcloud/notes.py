@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
@@ -32,7 +32,7 @@ class Note(Answer):
 
     id: int
     title: str
-    etag: Annotated[str, BeforeValidator(normalise)] = ""
+    etag: Annotated[str, AfterValidator(normalise)] = ""
     category: str = ""
     modified: int = 0
     favorite: bool = False

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.visible import quoted, visible
 
 _PATH: Final = "/core/autocomplete/get"
 _LOOKED_AT: Final = 25
@@ -21,7 +21,7 @@ class Someone(Answer):
     label: str
 
     def __str__(self) -> str:
-        return self.label if self.label == self.id else f"{self.label} ({self.id})"
+        return visible(self.label if self.label == self.id else f"{self.label} ({self.id})")
 
 
 _FOUND = TypeAdapter(ocs.Envelope[list[Someone]])

@@ -117,10 +117,20 @@ class Series:
         lines: Iterable[Line] = () if self.core is None else self.core.every("EXDATE")
         return {self.key(one) for line in lines for one, _ in moments.every(line, self.zones)}
 
+    def listed(self, component: Component) -> list[Moment]:
+        """Give the further dates that a component lists."""
+        return [one for line in component.every("RDATE") for one, _ in moments.every(line, self.zones)]
+
     def between(
-        self, low: datetime, high: datetime, zone: tzinfo, *, even_removed: bool = False
+        self,
+        low: datetime,
+        high: datetime,
+        zone: tzinfo,
+        *,
+        even_removed: bool = False,
+        most: int = MOST_OCCURRENCES,
     ) -> list[Occurrence]:
-        """List what takes place in a range; of what is too much the first `MOST_OCCURRENCES` and one.
+        """List what takes place in a range; of what is too much the first `most` and one.
 
         `zone` is where the reader is: dates and floating times are by their clock.
 
@@ -133,7 +143,7 @@ class Series:
         for key, one in self._regular(low, high, zone):
             if key not in removed and key not in changed:
                 found.append(one)
-                if len(found) > MOST_OCCURRENCES:
+                if len(found) > most:
                     break
         for key, component in changed.items():
             one = Occurrence(component, *self.times(component), self.restored(key))

@@ -74,6 +74,18 @@ def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> er
     return kind(sentence.replace("{reason}", _reason(response)))
 
 
+def refuse_page(response: httpx2.Response) -> None:
+    """Refuse a web page where a change should be confirmed: something before Nextcloud asks to sign in, say.
+
+    Nextcloud confirms some changes with nothing at all, which has the type of a page too.
+    """
+    if response.is_success and _is_page(response) and response.content.lstrip()[:1] == b"<":
+        raise errors.NotNextcloud(
+            "A web page came back instead of Nextcloud's answer, so it is not known whether this was done: read "
+            "again before repeating it. The administrator should check the proxy in front of Nextcloud."
+        )
+
+
 def is_passing(response: httpx2.Response) -> bool:
     """Tell whether asking again at once may help: a proxy's hiccup, not maintenance or a stated wait."""
     if response.status_code in _GATEWAYS:

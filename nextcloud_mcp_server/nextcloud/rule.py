@@ -14,6 +14,7 @@ from nextcloud_mcp_server.nextcloud import moments
 from nextcloud_mcp_server.nextcloud.ical import Unreadable
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 
+_LAST_YEAR: Final = "9999"
 _LONGEST_RULE: Final = 1_000
 _TIMES_A_DAY: Final = 288
 #: How far a rule may go where it cannot be led to the range, because it counts: a daily one, 100 years.
@@ -85,7 +86,8 @@ class Rule:
             # Some programs mean by this that it never ends.
             del parts["COUNT"]
         until = parts.pop("UNTIL", None)
-        self.until = None if until is None else self._until(until, start)
+        # The last year stands for no end at all.
+        self.until = None if until is None or until.startswith(_LAST_YEAR) else self._until(until, start)
         self.counts = "COUNT" in parts
         self.interval = self._interval(parts.pop("INTERVAL", "1"))
         self._rest = parts
@@ -105,7 +107,10 @@ class Rule:
         if not isinstance(until, datetime):
             return moments.on_clock(until) + DAY - timedelta(seconds=1)
         if until.tzinfo is not None and isinstance(start, datetime) and start.tzinfo is not None:
-            until = until.astimezone(start.tzinfo)
+            try:
+                until = until.astimezone(start.tzinfo)
+            except OverflowError:
+                raise Unreadable("its end is none") from None
         return until.replace(tzinfo=None)
 
     @staticmethod

@@ -127,7 +127,8 @@ class SearchClient:
         async def ask(provider: Provider) -> None:
             try:
                 found[provider.id] = await self.search(provider, query, limit=limit)
-            except troubles.NOT_SEEN as error:
+            except (*troubles.NOT_SEEN, errors.InvalidInput) as error:
+                # InvalidInput: what an app calls its provider makes no address.
                 found[provider.id] = Hits(provider, [], failed=str(error))
             except errors.NextcloudError as error:
                 refused.append(error)

@@ -3,16 +3,16 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from enum import IntEnum, IntFlag
 from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs, troubles
+from nextcloud_mcp_server.nextcloud import ocs, timestamp, troubles
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.visible import quoted, visible
 
 _API: Final = "/apps/files_sharing/api/v1"
 #: People and groups looked at for one name; more exact ones than this have no name.
@@ -125,7 +125,7 @@ class _Sharee(Answer):
 
     def __str__(self) -> str:
         same = self.label == self.value.receiver_id
-        return self.label if same else f"{self.label} ({self.value.receiver_id})"
+        return visible(self.label if same else f"{self.label} ({self.value.receiver_id})")
 
 
 class _Exact(Answer):
@@ -278,7 +278,7 @@ class SharingClient:
 
 def shared_at(share: Share) -> datetime:
     """Tell when it was shared."""
-    return datetime.fromtimestamp(share.shared_at, UTC)
+    return timestamp.moment(share.shared_at)
 
 
 def _checked(share_id: str) -> str:

@@ -2,11 +2,11 @@
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import dav, entries, timestamp, troubles
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
@@ -125,7 +125,7 @@ def _entry(trash_id: str, response: entries.DavResponse) -> TrashEntry:
     return TrashEntry(
         trash_id=trash_id,
         original_path=response.text("nc:trashbin-original-location"),
-        deleted_at=datetime.fromtimestamp(seconds, UTC),
+        deleted_at=timestamp.moment(seconds),
         is_folder=response.has_inner("d:resourcetype", "d:collection"),
         size=entries.number(response.text("oc:size")),
         file_id=response.text("oc:fileid"),

@@ -29,6 +29,12 @@ def in_doubt(path: str) -> Generator[None]:
         ) from error
 
 
+def perhaps(error: errors.NextcloudError) -> str:
+    """Say of what failed that it may be so all the same, where nobody knows: its answer was lost, or was none."""
+    unknown = isinstance(error, errors.Unreachable | errors.ServerFault | errors.NotNextcloud)
+    return ", as far as is known" if unknown and not isinstance(error, errors.TlsFailed) else ""
+
+
 def missing(path: str) -> str:
     """Say that something is not there, and how to find it."""
     return f"There is no {quoted(path)}. Look around with nc_files_list_folder or nc_files_search_items."

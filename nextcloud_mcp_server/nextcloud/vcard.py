@@ -81,6 +81,7 @@ class VCard:
     def __init__(self, lines: list[Line], newline: str) -> None:
         self._lines = lines
         self._newline = newline
+        self._labels: dict[str, Line] | None = None
 
     @classmethod
     def read(cls, text: str) -> "VCard":
@@ -103,6 +104,15 @@ class VCard:
         ends = [mark for mark in marks if mark[0] in ("BEGIN", "END", "")]
         return bool(marks) and [marks[0], marks[-1]] == ends == [("BEGIN", "VCARD"), ("END", "VCARD")]
 
+    def __len__(self) -> int:
+        """Count the lines."""
+        return len(self._lines)
+
+    @property
+    def several(self) -> bool:
+        """Tell whether there is more than one card in here."""
+        return len(list(self.every("BEGIN"))) > 1
+
     @property
     def version(self) -> str:
         """`3.0` or `4.0`, or what else it says."""
@@ -121,15 +131,23 @@ class VCard:
         """Find the line that names this one (`item1.X-ABLabel` names `item1.TEL`)."""
         if not line.group:
             return None
-        return next((one for one in self.every(_LABEL) if one.group.lower() == line.group.lower()), None)
+        if self._labels is None:
+            # Looked up once: a card may hold tens of thousands of such lines.
+            self._labels = {}
+            for one in self.every(_LABEL):
+                self._labels.setdefault(one.group.lower(), one)
+        return self._labels.get(line.group.lower())
 
-    def replace(self, line: Line, value: str, *, head: str | None = None) -> None:
-        """Give a line another value, or another head too."""
-        self._lines[self._lines.index(line)] = self._written(line.head if head is None else head, value)
+    def replace(self, line: Line, value: str, *, head: str | None = None) -> Line:
+        """Give a line another value, or another head too; answers the new line."""
+        self._labels = None
+        new = self._written(line.head if head is None else head, value)
+        self._lines[self._lines.index(line)] = new
+        return new
 
     def remove(self, line: Line) -> None:
         """Take a line away, and with it the label that was only about it."""
-        label = self.label(line)
+        label, self._labels = self.label(line), None
         self._lines.remove(line)
         alone = all(one.group.lower() != line.group.lower() or one is label for one in self._lines)
         if label is not None and alone:
@@ -137,6 +155,7 @@ class VCard:
 
     def add(self, head: str, value: str) -> None:
         """Put a line after the last one of its name, or at the end of the card."""
+        self._labels = None
         line = self._written(head, value)
         at = [index for index, one in enumerate(self._lines) if one.name == line.name]
         end = next((index for index, one in enumerate(self._lines) if one.name == "END"), len(self._lines))

@@ -7,10 +7,11 @@ a write compares them all. Storages without etags are compared by size and time 
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud import timestamp
 
 _WORD: Final = re.compile(r"(?P<etag>.*)~(?P<size>\d{0,20})~(?P<time>\d{0,20})", re.ASCII)
 
@@ -54,4 +55,4 @@ class Version:
     @property
     def modified_at(self) -> datetime | None:
         """The time it was last changed."""
-        return None if self.seconds is None else datetime.fromtimestamp(self.seconds, UTC)
+        return None if self.seconds is None else timestamp.moment(self.seconds)

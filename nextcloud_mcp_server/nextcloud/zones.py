@@ -4,14 +4,20 @@ import calendar
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from io import StringIO
+from math import prod
 from typing import Final, NamedTuple, Protocol, cast
 from zoneinfo import ZoneInfo
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 
-#: How often a zone of somebody's own may change, and in which rhythm: what it says is run by us.
+#: How often a zone of somebody's own may change, and in which rhythm: what it says is run by us, for each time
+#: in it from its first year on. Outlook's begin in 1601.
 _MOST_CHANGES: Final = 64
+_MOST_RULES: Final = 4
+#: Some write `BYMONTHDAY=8,9,10,11,12,13,14;BYDAY=SU` for the second Sunday.
+_MOST_A_YEAR: Final = 8
+_FIRST_YEAR: Final = "1600"
 _RHYTHM: Final = "FREQ=YEARLY"
 _LONGEST_ZONE: Final = 16_384
 _UTC: Final = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal")
@@ -90,7 +96,9 @@ def _own(described: Component) -> tzinfo | None:
         len(written) > _LONGEST_ZONE
         or len(parts) > _MOST_CHANGES
         or any(_RHYTHM not in rule or "BYHOUR" in rule or "BYMINUTE" in rule for rule in rules)
-        or any("BYSECOND" in rule or "BYSETPOS" in rule for rule in rules)
+        or any("BYSECOND" in rule or "BYSETPOS" in rule or _product(rule) > _MOST_A_YEAR for rule in rules)
+        or len(rules) > _MOST_RULES
+        or any(part.text("DTSTART") < _FIRST_YEAR for part in parts if part.first("RRULE") is not None)
     ):
         return None
     from dateutil import tz  # noqa: PLC0415 - hardly any zone needs it  # pyright: ignore[reportMissingModuleSource]
@@ -99,6 +107,11 @@ def _own(described: Component) -> tzinfo | None:
         return cast("_ZoneReader", tz.tzical(StringIO(written))).get()
     except (ValueError, TypeError, AttributeError, IndexError):
         return None
+
+
+def _product(rule: str) -> int:
+    """Count how often a year a rule can match at most."""
+    return prod(part.count(",") + 1 for part in rule.split(";"))
 
 
 def name_of(zone: tzinfo | None, tzid: str = "") -> str | None:

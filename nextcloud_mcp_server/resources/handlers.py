@@ -169,7 +169,10 @@ class Resources:
 
 def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
-    return Resource(uri=one.uri, name=one.name, mime_type=one.mime_type, size=one.size, annotations=modified)
+    # What somebody called an event or a person may be a link that grants something.
+    return Resource(
+        uri=one.uri, name=defang(one.name), mime_type=one.mime_type, size=one.size, annotations=modified
+    )
 
 
 def _contents(uri: str, found: Contents) -> ReadResourceResult:
@@ -197,7 +200,7 @@ def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
         return None, None
     try:
         name, inner = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise _bad_cursor() from None
     return str(name), None if inner is None else str(inner)
 

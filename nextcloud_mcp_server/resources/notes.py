@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from nextcloud_mcp_server.errors import TooLarge
+from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.resources.kind import (
     MAX_BYTES,
@@ -57,7 +57,7 @@ class Notes:
                 uri=self.about.uri(str(note.id)),
                 name=note.title,
                 mime_type=_MARKDOWN,
-                modified=datetime.fromtimestamp(note.modified, UTC),
+                modified=timestamp.moment(note.modified),
             )
             for note in found.notes
         ]

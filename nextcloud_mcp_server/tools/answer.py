@@ -10,10 +10,13 @@ from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import from_json
 
 from nextcloud_mcp_server.errors import TooLarge
+from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 #: Text and structured content of one result together; about 25,000 tokens.
 MAX_RESULT_BYTES = 80_000
+#: The longest sentence about an error. It may repeat names, such as all labels of a board.
+_MAX_SENTENCE = 4_000
 
 #: Stands where a link was that could make a person grant access (security.md, rule 11).
 DEFANGED = "[link removed: it would open a consent page]"
@@ -110,8 +113,11 @@ def result(value: Result) -> CallToolResult:
 
 
 def failure(sentence: str) -> CallToolResult:
-    """Shape an error the model can act on."""
-    return CallToolResult(content=[TextContent(type="text", text=defang(sentence))], is_error=True)
+    """Shape an error the model can act on: one line, whatever the names have in them that it repeats."""
+    shown = visible(sentence)
+    if len(shown) > _MAX_SENTENCE:
+        shown = f"{shown[: _MAX_SENTENCE - 1]}…"
+    return CallToolResult(content=[TextContent(type="text", text=defang(shown))], is_error=True)
 
 
 def compact(data: object) -> str:

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -61,7 +62,7 @@ class Arguments:
             InvalidInput: One sentence that names what is wrong and lists the arguments there are.
         """
         for name, value in given.items():
-            _refuse_unusable_text(name, value)
+            _refuse_unusable(name, value)
         fields = self._model.model_fields
         try:
             checked = self._model.model_validate({k: _integral(v, fields.get(k)) for k, v in given.items()})
@@ -107,14 +108,17 @@ def _integral(value: object, field: FieldInfo | None) -> object:
     return value
 
 
-def _refuse_unusable_text(name: str, value: object) -> None:
+def _refuse_unusable(name: str, value: object) -> None:
     if isinstance(value, list):
         for item in cast("list[object]", value):
-            _refuse_unusable_text(name, item)
+            _refuse_unusable(name, item)
     if isinstance(value, dict):
         for key, item in cast("dict[str, object]", value).items():
-            _refuse_unusable_text(name, key)
-            _refuse_unusable_text(name, item)
+            _refuse_unusable(name, key)
+            _refuse_unusable(name, item)
+    if isinstance(value, float) and not isfinite(value):
+        # JSON has no such number (RFC 8259 §6), so it could never reach Nextcloud.
+        raise InvalidInput(f"'{name[:64]}' must be a finite number.")
     if isinstance(value, str):
         if "\0" in value:
             raise InvalidInput(f"'{name[:64]}' holds a NUL character; send it without.")

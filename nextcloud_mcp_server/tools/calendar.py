@@ -179,7 +179,9 @@ async def nc_calendar_delete_event(
         title = await nc.calendar.delete(event_id, if_match=etag)
         return EventDeleted(event_id=event_id, title=title or None, undo=_IN_TRASH)
     left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
-    return EventDeleted(event_id=event_id, occurrence=occurrence, etag=left.stored.etag, undo=_ONE_BACK)
+    return EventDeleted(
+        event_id=event_id, occurrence=occurrence, etag=left.stored.etag or None, undo=_ONE_BACK
+    )
 
 
 @calendar.tool("Find free time", read_only=True)
@@ -252,12 +254,7 @@ def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:
 
 def _last(moment: Moment | None) -> Moment | None:
     """Turn the last day into the first day after it."""
-    if moment is None or isinstance(moment, datetime):
-        return moment
-    try:
-        return moment + DAY
-    except OverflowError:
-        raise InvalidInput("'end' is later than any calendar goes: send an earlier one.") from None
+    return moment if moment is None or isinstance(moment, datetime) else moment + DAY
 
 
 def _position(event: Event, zone: tzinfo) -> Position:
@@ -300,7 +297,7 @@ def _written(event: Event) -> EventWritten:
     return EventWritten(
         **calendar_results.times(event).model_dump(),
         event_id=event.stored.id,
-        etag=event.stored.etag,
+        etag=event.stored.etag or None,
         title=one.text("SUMMARY")[: calendar_results.MAX_TEXT],
         occurrence=calendar_results.occurrence(event),
     )

@@ -97,10 +97,10 @@ class EventDetails(Times):
 
 
 class EventWritten(Times):
-    """What was stored."""
+    """What was stored; without `etag` where it could not be looked at afterwards."""
 
     event_id: str
-    etag: str
+    etag: str | None = None
     title: str
     occurrence: str | None = None
 
@@ -189,7 +189,7 @@ def details(event: Event) -> EventDetails:
     description = one.text("DESCRIPTION")
     rules = [line.value for line in one.every("RRULE")]
     whole = event.at.id is None
-    dates = [value for line in one.every("RDATE") for value, _ in moments.every(line, series.zones)]
+    dates = series.listed(one)
     return EventDetails(
         **times(event).model_dump(),
         event_id=event.stored.id,

@@ -1,11 +1,12 @@
 """Tools for the Collectives app."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.nextcloud import timestamp, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.collectives import Collective, Page
@@ -130,7 +131,10 @@ async def nc_collectives_create_page(
     try:
         written = await _fill(nc, page, content)
     except NextcloudError as error:
-        note = f"The page is made and empty, but its text could not be written: {error} Write it as a file."
+        note = (
+            f"The page is made and empty{troubles.perhaps(error)}, but its text could not be written: {error} "
+            "Write it as a file."
+        )
         return PageMade(id=page.id, title=page.title, path=page.path, note=note)
     return PageMade(
         id=page.id,
@@ -178,7 +182,7 @@ def _page_row(page: Page) -> PageRow:
         title=page.title,
         emoji=page.emoji or None,
         parent_id=page.parent_id or None,
-        modified=datetime.fromtimestamp(page.modified_at, UTC),
+        modified=timestamp.moment(page.modified_at),
         changed_by=page.changed_by,
         size=page.size,
     )

@@ -82,11 +82,11 @@ class ContactInfo(Result):
 
 
 class ContactWritten(Result):
-    """What was stored."""
+    """What was stored; without `etag` where it could not be looked at afterwards."""
 
     book: str
     id: str
-    etag: str
+    etag: str | None = None
     name: str
     given_name: str | None = None
     family_name: str | None = None
@@ -160,7 +160,7 @@ def written(card: Card) -> ContactWritten:
     return ContactWritten(
         book=card.book,
         id=card.id,
-        etag=card.etag,
+        etag=card.etag or None,
         name=contact.name,
         given_name=contact.given_name or None,
         family_name=contact.family_name or None,

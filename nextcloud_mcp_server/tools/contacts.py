@@ -30,6 +30,7 @@ _NUMBER = re.compile(r"\+?[\d\s()/.-]{3,}")
 _BIRTHDAY = re.compile(r"(\d{4}|-)-(\d\d-\d\d)")
 #: A year that had a 29th of February, for birthdays without a year.
 _LEAP_YEAR = "2000"
+_UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_ENTRIES = 50
 _FIRST_CONTROL = " "
 
@@ -207,6 +208,7 @@ def _checked(changes: Changes) -> Changes:
         raise InvalidInput("'name' is empty: a contact needs one.")
     for key in ("name", "given_name", "family_name", "org", "title"):
         _refuse_control(key, getattr(changes, key) or "")
+    _refuse_unwritable("note", changes.note or "")
     for key in ("emails", "phones", "addresses", "urls", "categories"):
         entries: list[str] = getattr(changes, key) or []
         if len(entries) > _MAX_ENTRIES or not all(entry.strip() for entry in entries):
@@ -237,6 +239,12 @@ def _refuse_control(name: str, text: str) -> None:
         raise InvalidInput(f"'{name}' holds a line break or control character; send one line.")
 
 
+def _refuse_unwritable(name: str, text: str) -> None:
+    """Refuse what no vCard may hold (RFC 6350 §3.3): in a list it would make all cards unreadable."""
+    if _UNWRITABLE.search(text):
+        raise InvalidInput(f"'{name}' holds control characters; send it without.")
+
+
 def _new(changes: Changes) -> VCard:
     card = new_card(changes)
     if not Contact.of(card).name:
@@ -246,6 +254,7 @@ def _new(changes: Changes) -> VCard:
 
 def _whole(text: str) -> VCard:
     """Take a whole card as it is, in the line ends of vCards."""
+    _refuse_unwritable("vcard", text)
     card = VCard.read(re.sub(r"\r?\n", "\r\n", text.strip()))
     if not card.whole or card.version not in ("3.0", "4.0"):
         raise InvalidInput("'vcard' must be one whole vCard of version 3.0 or 4.0, from BEGIN to END.")

@@ -1,11 +1,12 @@
 """Tools for the Forms app."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
+from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.forms import Form, FormStub, Question, Submission
 from nextcloud_mcp_server.tools import file_page
@@ -183,7 +184,7 @@ def _answers(one: Submission, questions: Sequence[Question], names: dict[int, st
     shown = file_page.fitting(whole, max(0, _ANSWERS_BYTES - sum(len(name.encode()) for name in given)))
     return AnswerRow(
         id=one.id,
-        at=datetime.fromtimestamp(one.at, UTC),
+        at=timestamp.moment(one.at),
         by=one.by,
         answers=dict(zip(given, shown, strict=False)),
         truncated=None if shown == whole else True,
@@ -191,4 +192,4 @@ def _answers(one: Submission, questions: Sequence[Question], names: dict[int, st
 
 
 def _moment(seconds: int) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    return timestamp.moment(seconds) if seconds else None

@@ -57,7 +57,7 @@ class RestoredVersion(Result):
     """What the file holds again."""
 
     path: str
-    etag: str
+    etag: str | None = None
     size: int | None = None
     undo: str
 
@@ -90,12 +90,14 @@ async def nc_files_restore_version(nc: Account, path: str, *, version_id: str, e
     if not Version.parse(etag).agrees_with(before.version):
         raise troubles.changed(before.path, str(before.version))
     await nc.history.restore(before.path, file_id, version_id)
-    after = await nc.files.info(before.path)
+    undo = f"To undo, call nc_files_restore_version with version_id {before.version.seconds} and "
+    try:
+        after = await nc.files.info(before.path)
+    except troubles.NOT_SEEN:
+        undo += "the etag of nc_files_get_info: the version is restored, but could not be looked at."
+        return RestoredVersion(path=before.path, undo=undo)
     return RestoredVersion(
-        path=after.path,
-        etag=str(after.version),
-        size=after.size,
-        undo=f"To undo, call nc_files_restore_version with version_id {before.version.seconds} and this etag.",
+        path=after.path, etag=str(after.version), size=after.size, undo=f"{undo}this etag."
     )
 
 

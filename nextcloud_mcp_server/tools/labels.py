@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.comments import MAX_CHARACTERS, Comment
 from nextcloud_mcp_server.nextcloud.labels import Marked, Tag
@@ -47,9 +48,10 @@ class Labelled(Result):
     """What a file is marked with now; `failed` names what of the change did not happen."""
 
     path: str
-    tags: list[str]
-    favorite: bool
+    tags: list[str] | None = None
+    favorite: bool | None = None
     failed: list[str] | None = None
+    note: str | None = None
 
 
 class CommentRow(Result):
@@ -133,7 +135,11 @@ async def nc_files_set_labels(
     entry, details = await nc.files.details(path)
     item = Marked(entry.path, details.file_id)
     failed = await nc.labels.change(item, add=add_tags or (), remove=remove_tags or (), favourite=favorite)
-    now, marks = await nc.files.details(entry.path)
+    try:
+        now, marks = await nc.files.details(entry.path)
+    except troubles.NOT_SEEN:
+        note = "All else is done, but the file could not be looked at afterwards: see nc_files_get_info."
+        return Labelled(path=entry.path, failed=failed or None, note=note)
     return Labelled(path=now.path, tags=list(marks.tags), favorite=now.favourite, failed=failed or None)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
+from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.news import Article, Feed, Folder
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -184,7 +185,7 @@ async def nc_news_mark_articles(
         except NextcloudError as error:
             if read is None:
                 raise
-            note = f"Whether they are read is set, but not the stars: {error}"
+            note = f"Whether they are read is set, but not the stars{troubles.perhaps(error)}: {error}"
             return ArticlesMarked(article_ids=article_ids, read=read, note=note)
     return ArticlesMarked(article_ids=article_ids, read=read, starred=starred, note=note)
 

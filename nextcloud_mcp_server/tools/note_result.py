@@ -1,7 +1,8 @@
 """What the tools for notes answer."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.notes import Attachment, Note
 from nextcloud_mcp_server.tools.note_page import TextPage
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
@@ -172,5 +173,4 @@ def attached(path: str, attachment: Attachment) -> NoteImage | NoteFile:
 
 
 def _moment(note: Note) -> datetime:
-    # A made-up time can lie beyond what a calendar holds.
-    return datetime.fromtimestamp(min(max(note.modified, 0), 253_402_300_799), UTC)
+    return timestamp.moment(note.modified)

@@ -1,11 +1,12 @@
 """Tools for the user status: whether people are there, and what they say about it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.nextcloud import timestamp, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.status import Status
 from nextcloud_mcp_server.tools import moment
@@ -32,7 +33,7 @@ class Shown(Result):
             status=found.status,
             message=found.message or None,
             icon=found.icon or None,
-            clear_at=None if found.clear_at is None else datetime.fromtimestamp(found.clear_at, UTC),
+            clear_at=None if found.clear_at is None else timestamp.moment(found.clear_at),
             shown_as=shown_as(found.message or ""),
         )
 
@@ -114,5 +115,5 @@ async def _be(nc: Account, presence: str, *, before: Status, now: Status, said: 
     except NextcloudError as error:
         if not said:
             raise
-        note = f"The message is set, but '{presence}' is not. {error}"
+        note = f"The message is set, but '{presence}' is not{troubles.perhaps(error)}. {error}"
     return StatusSet(now=Shown.of(now), before=Shown.of(before), note=note)

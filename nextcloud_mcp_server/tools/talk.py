@@ -1,12 +1,13 @@
 """Tools for Talk: read conversations without a trace, write in them."""
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.talk import Message, Room
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -62,7 +63,7 @@ class ConversationRow(Result):
             description=_snippet(room.description) or None,
             unread=room.unread or None,
             mentioned=room.mentioned or None,
-            last_activity=_at(room.last_activity),
+            last_activity=timestamp.moment(room.last_activity),
             last_message=None if room.last_message is None else _last(room.last_message),
             favorite=room.favourite or None,
             archived=room.archived or None,
@@ -112,12 +113,12 @@ class MessageRow(Result):
         return cls(
             id=message.id,
             author=message.author or message.author_id,
-            sent=_at(message.sent_at),
+            sent=timestamp.moment(message.sent_at),
             text=text,
             truncated=truncated or None,
             system=message.system or None,
             deleted=message.kind == _DELETED or None,
-            edited=None if message.edited_at is None else _at(message.edited_at),
+            edited=None if message.edited_at is None else timestamp.moment(message.edited_at),
             answers=None if parent is None else Answered(id=parent.id, text=_snippet(parent.text)),
             files=files or None,
             reactions=message.reactions or None,
@@ -206,7 +207,7 @@ async def nc_talk_send_message(
     sent = await nc.talk.send(conversation, message, reply_to=reply_to, silent=silent)
     if sent is None:
         return MessageSent(conversation=conversation)
-    return MessageSent(conversation=conversation, id=sent.id, sent=_at(sent.sent_at))
+    return MessageSent(conversation=conversation, id=sent.id, sent=timestamp.moment(sent.sent_at))
 
 
 @talk.tool("React to a message", idempotent=True, open_world=True)
@@ -222,10 +223,6 @@ async def nc_talk_set_reaction(
     """React to a message with an emoji in the person's name, or take that back with remove."""
     reactions = await nc.talk.react(conversation, message_id, emoji, remove=remove)
     return Reactions(id=message_id, reactions=reactions)
-
-
-def _at(seconds: int) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _last(message: Message) -> str:

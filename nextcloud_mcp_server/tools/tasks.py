@@ -58,10 +58,13 @@ class TaskList(Result):
 
 
 class TaskWritten(Result):
-    """What was stored; `note` says what happened to a task that recurs."""
+    """What was stored, without `etag` where it could not be looked at afterwards.
+
+    `note` says what happened to a task that recurs.
+    """
 
     task_id: str
-    etag: str
+    etag: str | None = None
     title: str
     status: str
     due: str | None = None
@@ -290,7 +293,7 @@ def _written(task: Task) -> TaskWritten:
     due = task.series.time(task.component, "DUE")
     return TaskWritten(
         task_id=task.stored.id,
-        etag=task.stored.etag,
+        etag=task.stored.etag or None,
         title=task.component.text("SUMMARY")[:_MAX_TEXT],
         status=_status(task),
         due=None if due is None else moments.shown(due),

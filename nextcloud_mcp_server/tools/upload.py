@@ -5,11 +5,12 @@ from typing import Annotated, Final, Literal
 import anyio
 from pydantic import Field
 
-from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.chunk_requests import Parts
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.upload import Report
+from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.file_content import Encoding, decoded
 from nextcloud_mcp_server.tools.file_results import NO_ETAG
@@ -208,4 +209,11 @@ async def nc_files_download_file(
                 if done - told >= _REPORTED_BYTES:
                     told = done
                     await progress.report(done, download.total, f"Downloading {name}")
+            _refuse_short(path, done, entry.size if download.total is None else done)
     return Downloaded(path=download.path, local_file=name, size=done, etag=str(download.version))
+
+
+def _refuse_short(path: str, came: int, size: int | None) -> None:
+    """Refuse a part of a file: a proxy that leaves the length out also hides that the connection broke."""
+    if size is not None and came != size:
+        raise Unreachable(f"The connection broke after {came} of {size} bytes of {quoted(path)}: try again.")

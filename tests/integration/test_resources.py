@@ -201,7 +201,8 @@ async def test_a_consent_link_in_a_file_is_not_passed_on(world: World, asked: As
 async def test_a_cursor_that_is_not_ours_is_refused(world: World, asked: Asked) -> None:
     await connected(world, asked)
     async with world.client() as client:
-        for cursor in ("nonsense!", "WzFd", base64.urlsafe_b64encode(b'["file","x"]').decode()):
+        deep, other = (base64.urlsafe_b64encode(each).decode() for each in (b"[" * 60_000, b'["file","x"]'))
+        for cursor in ("nonsense!", "WzFd", other, deep):
             with pytest.raises(MCPError, match="That cursor does not belong to this list"):
                 await client.list_resources(cursor=cursor)
 
@@ -276,3 +277,20 @@ async def test_with_their_toolsets_events_and_contacts_are_there_as_well(world: 
     assert calendars == ["personal"]
     assert named.completion.values == ["standup.ics"]
     assert '"title":"Stand-up"' in lunch
+
+
+async def test_what_somebody_called_an_event_brings_no_link_into_the_list(world: World, asked: Asked) -> None:
+    day = world.sandbox.state.clock().strftime("%Y%m%d")
+    event = (
+        f"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:u\r\nDTSTART;VALUE=DATE:{day}\r\n"
+        "SUMMARY:See https://evil.example/login/v2/flow/abc\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+    )
+    world.sandbox.state.users["alice"].calendars["personal"].put("u.ics", event, 0)
+    await world.stop()
+    await world.start(toolsets="calendar")
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await client.call_tool("nc_calendar_list_calendars", {})
+        names = list((await listed(client)).values())
+
+    assert any(name.startswith("See [link removed") for name in names)
+    assert not any("/login/v2/flow" in name for name in names)

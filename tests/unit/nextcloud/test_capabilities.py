@@ -56,3 +56,12 @@ async def test_an_app_that_answers_an_empty_map_is_still_there(notes: object) ->
 async def test_the_anonymous_set_means_that_the_credential_was_not_taken() -> None:
     with pytest.raises(CredentialRejected, match="request_nextcloud_access"):
         await client({"bruteforce": {"delay": 0}, "theming": {}}, uid=None).get()
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, "x", 7])
+async def test_an_app_that_tells_nonsense_of_itself_hides_no_other(odd: object) -> None:
+    told = {"core": {"user": odd}, "notes": {"api_version": odd or 1}, "files": {"versioning": odd}}
+
+    found = await client(told).get()
+
+    assert (found.apps, found.notes_api_versions, found.timezone) == ({"core", "notes", "files"}, (), "")

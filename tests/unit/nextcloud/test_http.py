@@ -700,3 +700,8 @@ async def test_an_app_that_is_not_there_is_named() -> None:
 
     with pytest.raises(errors.NotFound, match="Nothing is there"):
         await http(always(404, html="<html></html>")).request("GET", "/ocs/v2.php/x")
+
+
+async def test_an_address_that_is_too_long_is_said_to_be_too_long() -> None:
+    with pytest.raises(errors.InvalidName, match="longer than any server takes"):
+        await http(always(200)).request("GET", "/x", params={"q": "x" * 100_000})

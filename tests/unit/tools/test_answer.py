@@ -153,3 +153,11 @@ def test_errors_are_marked_and_defanged() -> None:
 )
 def test_what_stands_for_a_removed_link_is_recognised(value: object, holds: bool) -> None:  # noqa: FBT001 - a table
     assert answer.holds_defanged(value) is holds
+
+
+def test_an_error_is_one_line_however_long_and_odd_the_names_in_it_are() -> None:
+    [block] = answer.failure(f"No label 'a\nb\u202e{'x' * 9000}'.").content
+
+    assert isinstance(block, TextContent)
+    assert block.text.startswith("No label 'a<U+000A>b<U+202E>xxx")
+    assert (len(block.text), block.text[-1]) == (4000, "…")

@@ -84,6 +84,7 @@ def test_an_integral_number_is_an_integer_as_json_has_it() -> None:
         ({"note_id": 7, "nope": 1.0}, "'nope' is not an argument of this tool"),
         ({"note_id": 7, "title": "a\0b"}, "'title' holds a NUL character; send it without."),
         ({"note_id": 7, "kinds": ["a\0"]}, "'kinds' holds a NUL character; send it without."),
+        ({"note_id": 7, "deep": float("nan")}, "'deep' must be a finite number."),
         ({"note_id": 7, "title": "\ud800"}, "'title' holds broken Unicode; send it again as proper text."),
     ],
 )

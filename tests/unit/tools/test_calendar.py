@@ -404,8 +404,9 @@ async def test_free_time_is_what_no_event_takes(world: World) -> None:
         ("list_events", {"start": "2026-12-02", "end": "2026-12-01T00:00"}, "before 'start'"),
         ("list_events", {"start": "2000-01-01", "end": "2026-12-01"}, "five years"),
         ("list_events", {"start": "0001-01-01T00:00+14:00", "end": "2026-12-01"}, "must be a date such as"),
-        ("list_events", {"start": "2026-12-01", "end": "9999-12-31"}, "later than any calendar"),
+        ("list_events", {"start": "2026-12-01", "end": "9999-12-31"}, "in a year from 100 to 9900"),
         ("list_events", {"start": "2026-12-01", "end": "2026-12-01", "timezone": "Mars"}, "Europe/Berlin"),
+        ("create_event", {"title": "x", "start": "9999-12-31"}, "in a year from 100 to 9900"),
         ("create_event", {"title": " ", "start": "2026-12-01"}, "'title' is empty"),
         ("create_event", {"title": "x", "start": "2026-12-01", "end": "2026-12-01T10:00"}, "both be dates"),
         ("create_event", {"title": "x", "start": "2026-12-02", "end": "2026-12-01"}, "'end' is before"),
@@ -608,3 +609,75 @@ async def test_one_calendar_that_fails_is_told_as_it_is() -> None:
 
     with pytest.raises(errors.NotFound, match=r"a|b"):
         await side_by_side(["a", "b"], vanish)
+
+
+EVER_SINCE = SERIES.replace(
+    "END:VCALENDAR",
+    "BEGIN:VEVENT\r\nUID:series\r\nRECURRENCE-ID;RANGE=THISANDFUTURE;TZID=America/New_York:20261028T141000\r\n"
+    "DTSTART;TZID=America/New_York:20261028T151000\r\nDTEND;TZID=America/New_York:20261028T160000\r\n"
+    "SUMMARY:Weekly\r\nLOCATION:Room 2\r\nEND:VEVENT\r\nEND:VCALENDAR",
+)
+
+
+async def test_a_change_of_one_occurrence_leaves_what_holds_for_the_others_alone(world: World) -> None:
+    event = world.store("series.ics", EVER_SINCE)
+    asked = {"event_id": event, "occurrence": THIRD}
+
+    await world.call("update_event", **asked, etag=await world.etag(event), title="Special")
+
+    rows = (await world.call("list_events", start="2026-10-01", end="2026-12-31")).events
+    assert [(row.title, row.location) for row in rows] == [
+        ("Weekly", "Room 1"), ("Weekly", "Room 2"), ("Special", "Room 2"), ("Weekly", "Room 2"), ("Weekly", "Room 2"),
+    ]  # fmt: skip
+    assert rows[2].start == "2026-11-04T15:10:00-05:00"
+    assert EVER_SINCE.partition("RECURRENCE-ID")[2].partition("END:VEVENT")[0] in world.text(event)
+
+
+@pytest.mark.parametrize("change", [("update_event", {"title": "Special"}), ("delete_event", {})])
+async def test_the_occurrence_that_changed_all_that_follow_is_left_alone(
+    world: World, change: tuple[str, dict[str, str]]
+) -> None:
+    """Taking it out would undo the change of all of them."""
+    event = world.store("series.ics", EVER_SINCE)
+    tool, given = change
+
+    with pytest.raises(errors.InvalidInput, match="holds for all that follow"):
+        await world.call(tool, event_id=event, occurrence=SECOND, etag=await world.etag(event), **given)
+
+    assert world.text(event) == EVER_SINCE
+
+
+async def test_a_series_until_the_end_of_time_never_ends(world: World) -> None:
+    """UNTIL=99991231T235959Z is beyond the end of time in every zone east of Greenwich."""
+    made = await world.call(
+        "create_event", title="x", start="2026-12-01T10:00", timezone="Europe/Berlin",
+        rrule="FREQ=DAILY;UNTIL=99991231T235959Z",
+    )  # fmt: skip
+
+    assert "RRULE:FREQ=DAILY\r\n" in world.text(made.event_id)
+    assert len(await world.starts("2999-01-01", "2999-01-03")) == 3
+
+
+@pytest.mark.parametrize("line", ["RDATE:soon", "EXDATE:never", "RDATE;VALUE=PERIOD:20261021T141000/long"])
+async def test_a_date_that_is_none_is_said_in_a_sentence(world: World, line: str) -> None:
+    event = world.store("odd.ics", SERIES.replace("LOCATION", f"{line}\r\nLOCATION"))
+
+    with pytest.raises(errors.ServerFault, match="This calendar object cannot be read"):
+        await world.call("get_event", event_id=event)
+
+
+async def test_a_series_that_moves_takes_along_what_holds_from_one_occurrence_on(world: World) -> None:
+    event = world.store("series.ics", EVER_SINCE)
+
+    await world.call(
+        "update_event",
+        event_id=event,
+        etag=await world.etag(event),
+        start="2026-10-21T16:10:00",
+        end="2026-10-21T17:00:00",
+    )
+
+    rows = (await world.call("list_events", start="2026-10-01", end="2026-12-31")).events
+    assert [(row.location, row.start[11:16]) for row in rows] == [
+        ("Room 1", "16:10"), ("Room 2", "15:10"), ("Room 2", "15:10"), ("Room 2", "15:10"), ("Room 2", "15:10"),
+    ]  # fmt: skip

@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -180,3 +181,56 @@ async def test_what_makes_no_contact_is_refused_with_the_reason(
 async def test_a_change_of_nothing_is_refused(alice: Account) -> None:
     with pytest.raises(errors.InvalidInput, match="Nothing to change"):
         await call(alice, "update_contact", book="contacts", contact_id="a.vcf", etag="e")
+
+
+async def test_a_value_written_in_other_letters_is_changed_where_it_stands(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    store(sandbox, "ann.vcf", CARD.replace("URL:", "URL;X-KEPT=1:").replace("Main St", "main st"))
+    etag = (await call(alice, "get_contact", book="contacts", contact_id="ann.vcf")).etag
+
+    await call(
+        alice, "update_contact", book="contacts", contact_id="ann.vcf", etag=etag, urls=["https://X"],
+        addresses=["Main St; Ulm; ; 1; DE"], emails=["Ann@x"], phones=["+491  7155"],
+    )  # fmt: skip
+
+    text = sandbox.state.users["alice"].address_books["contacts"].cards["ann.vcf"].data
+    changed = ("URL;X-KEPT=1:https://X\r\n", "ADR:;;Main St;Ulm;;1;DE\r\n", "EMAIL:Ann@x\r\n")
+    assert all(line in text for line in (*changed, "TEL;TYPE=CELL:+49 171 55\r\n"))
+
+
+async def test_an_object_of_several_cards_is_left_alone(sandbox: Sandbox, alice: Account) -> None:
+    """Changing the e-mail addresses would take those of the second person away."""
+    store(sandbox, "two.vcf", CARD + CARD.replace("u1", "u2"))
+    found = await call(alice, "get_contact", book="contacts", contact_id="two.vcf")
+
+    with pytest.raises(errors.InvalidInput, match="more than one card"):
+        await call(
+            alice, "update_contact", book="contacts", contact_id="two.vcf", etag=found.etag, emails=["new@x"]
+        )
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "x", "note": "a\x0bb"}, {"vcard": CARD.replace("NOTE:n", "NOTE:\x1b")}]
+)
+async def test_control_characters_do_not_get_into_a_card(alice: Account, given: dict[str, str]) -> None:
+    with pytest.raises(errors.InvalidInput, match="control characters"):
+        await call(alice, "create_contact", **given)
+
+
+async def test_a_card_of_very_many_lines_is_read_in_no_time_and_not_changed(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    """Finding the label of each number anew would take minutes, in which nobody else is served."""
+    numbers = "".join(f"i{i}.TEL:{i}\r\ni{i}.X-ABLABEL:l{i}\r\n" for i in range(8_000))
+    store(sandbox, "many.vcf", CARD.replace("URL:", f"{numbers}URL:"))
+    begun = time.process_time()
+
+    [row] = (await call(alice, "search_contacts", query="l7999: 7999")).contacts
+    with pytest.raises(errors.TooLarge):
+        answer.result(await call(alice, "get_contact", book=row.book, contact_id=row.id))
+    etag = sandbox.state.users["alice"].address_books["contacts"].cards["many.vcf"].etag
+    with pytest.raises(errors.InvalidInput, match="more than are changed here"):
+        await call(alice, "update_contact", book=row.book, contact_id=row.id, etag=etag, note="x")
+
+    assert time.process_time() - begun < 5

@@ -174,3 +174,15 @@ async def test_a_search_that_nextcloud_would_fail_at_is_refused(
 )
 def test_the_path_of_a_file_is_read_from_a_link(url: str, path: str | None) -> None:
     assert path_of(url) == path
+
+
+async def test_a_provider_whose_name_makes_no_address_hides_no_other() -> None:
+    found = await call(
+        account_over(answering(**{"../x": {}, "notes": {"entries": entries(1)}})),
+        "nc_search_find_items",
+        query="x",
+    )
+
+    assert [(group.provider, len(group.items), bool(group.note)) for group in found.groups] == [
+        ("../x", 0, True), ("notes", 1, False),
+    ]  # fmt: skip

@@ -142,5 +142,5 @@ async def test_a_status_that_is_half_set_says_which_half() -> None:
     with pytest.raises(Forbidden):
         await call(account_over(answers(refused(403))), "nc_status_set_status", status="dnd", message="x")
 
-    assert done.note.startswith("The message is set, but 'dnd' is not. ")
+    assert done.note.startswith("The message is set, but 'dnd' is not, as far as is known. ")
     assert done.now.status == "away"

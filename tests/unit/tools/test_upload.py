@@ -337,3 +337,23 @@ async def test_a_cancelled_download_leaves_nothing_behind(tmp_path: Path) -> Non
 async def test_a_folder_is_not_downloaded(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="one by one"):
         await down(sandbox(), exchange(tmp_path), path="Documents")
+
+
+async def test_a_download_of_unknown_length_that_breaks_off_leaves_nothing_behind(tmp_path: Path) -> None:
+    net = network(
+        multistatus([entry("a.bin")]),
+        httpx2.Response(200, content=b"abc"),
+        multistatus([entry("a.bin")]),
+        httpx2.Response(200, content=b"a"),
+    )
+    for one in net.answers:
+        assert isinstance(one, httpx2.Response)
+        del one.headers["Content-Length"]
+    account, ours = account_over(net), {"computer": exchange(tmp_path)}
+
+    found = await call_with(ours, upload, account, "nc_files_download_file", path="a.bin")
+    with pytest.raises(Unreachable, match="after 1 of 3 bytes"):
+        await call_with(ours, upload, account, "nc_files_download_file", path="a.bin", local_file="b.bin")
+
+    assert found.size == 3
+    assert [file.name for file in (tmp_path / "exchange").iterdir()] == ["a.bin"]
