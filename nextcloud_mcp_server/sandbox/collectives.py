@@ -64,8 +64,10 @@ class CollectivesApi:
         if match is None:
             return _named(ocs_reply(request, code=OCS_UNKNOWN, message="Invalid query"), found.user)
         of_id = [one for one in self._mine(found.user) if one.id == int(match["id"])]
-        if not of_id:
-            return _named(ocs_reply(request, code=404, message="Collective not found"), found.user)
+        # One in the trash is only there to be deleted for good.
+        if not of_id or (of_id[0].trashed_at is not None and not match["trash"]):
+            message = f"Collective not found: {match['id']}"
+            return _named(ocs_reply(request, code=404, message=message), found.user)
         sent: Fields = json.loads(await request.body() or b"{}")
         number = None if match["page"] is None else int(match["page"])
         if match["pages"] is None:

@@ -26,8 +26,14 @@ class StoredForm:
     shown_to: set[str] = field(default_factory=set[str])
 
     def permissions(self, uid: str) -> list[str]:
-        """List what somebody may do with it."""
-        return ["edit", "embed", *_RESULTS, "submit"] if uid == self.owner else ["submit"]
+        """List what somebody may do with it; who answered may see those answers of theirs."""
+        if uid == self.owner:
+            return ["edit", "embed", *_RESULTS, "submit"]
+        return ["submit", *(["results"] if self.seen_by(uid) else [])]
+
+    def seen_by(self, uid: str) -> list[Fields]:
+        """List what was answered, as far as somebody may see it."""
+        return [one for one in self.submissions if uid in {self.owner, one["userId"]}]
 
     def stub(self, uid: str) -> Fields:
         """Write it as lists do."""
@@ -44,11 +50,13 @@ class StoredForm:
             "lockedUntil",
         )
         found = {name: whole[name] for name in kept} | {"partial": True}
-        return found | ({"submissionCount": len(self.submissions)} if uid == self.owner else {})
+        return found | ({"submissionCount": whole["submissionCount"]} if "submissionCount" in whole else {})
 
     def whole(self, uid: str) -> Fields:
         """Write all of it."""
-        return {
+        seen = len(self.seen_by(uid))
+        count = {"submissionCount": seen} if seen or uid == self.owner else {}
+        return count | {
             "id": self.id,
             "hash": self.hash,
             "title": self.title,
@@ -79,7 +87,6 @@ class StoredForm:
             "permissions": self.permissions(uid),
             "canSubmit": True,
             "isMaxSubmissionsReached": False,
-            "submissionCount": len(self.submissions),
         }
 
     def ask(self, kind: str, text: str, *options: str, required: bool = False) -> Fields:
