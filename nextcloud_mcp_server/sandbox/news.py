@@ -58,7 +58,7 @@ def _answer(request: Request, path: str, store: StoredFeeds) -> Response | None:
     """Answer what only reads."""
     match request.method, path:
         case "GET", "folders":
-            folders = [
+            folders: list[Fields] = [
                 {"id": number, "name": name, "opened": True, "feeds": []}
                 for number, name in store.folders.items()
             ]

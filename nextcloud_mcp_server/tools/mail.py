@@ -212,7 +212,8 @@ async def _text(nc: Account, one: Message, documents: Documents) -> tuple[str, s
     if one.is_html:
         return await documents.page(nc, one.body)
     parts = [one.body, *([one.signature] if one.signature else [])]
-    return html.unescape(_TAG.sub("", "-- \n".join(parts))), None
+    # Where a text has several signatures, Mail ends those lines otherwise.
+    return html.unescape(_TAG.sub("", "-- \n".join(parts))).replace("\r\n", "\n"), None
 
 
 def _warnings(one: Message) -> list[str]:
