@@ -111,6 +111,9 @@ async def _delete_each(server: Server, person: str, path: str, *where: str, quer
     for name in where:
         found = found[name]
     for one in found:
+        if one.get("deletedAt"):
+            # Deck lists deleted boards until it clears them away, some minutes later.
+            continue
         await server.send("DELETE", f"{path}/{one['id']}{query}", person=person, headers=headers)
 
 
