@@ -74,6 +74,9 @@ class CollectivesApi:
             data: Fields | None = self._remove(of_id[0], for_good=match["trash"] is not None)
         else:
             data = self._pages(found.user, of_id[0], number, sent, making=request.method == "POST")
+        if number == 0 and request.method == "POST":
+            # The page is made, but not put in order below its parent.
+            return _named(ocs_reply(request, code=404, message="File not found: 0"), found.user)
         if data is None:
             return _named(ocs_reply(request, code=404, message="Page not found"), found.user)
         return _named(ocs_reply(request, data), found.user)

@@ -26,10 +26,8 @@ class StoredForm:
     shown_to: set[str] = field(default_factory=set[str])
 
     def permissions(self, uid: str) -> list[str]:
-        """List what somebody may do with it; who answered may see those answers of theirs."""
-        if uid == self.owner:
-            return ["edit", "embed", *_RESULTS, "submit"]
-        return ["submit", *(["results"] if self.seen_by(uid) else [])]
+        """List what somebody may do with it."""
+        return ["edit", "embed", *_RESULTS, "submit"] if uid == self.owner else ["submit"]
 
     def seen_by(self, uid: str) -> list[Fields]:
         """List what was answered, as far as somebody may see it."""
@@ -50,6 +48,9 @@ class StoredForm:
             "lockedUntil",
         )
         found = {name: whole[name] for name in kept} | {"partial": True}
+        if uid != self.owner and self.seen_by(uid):
+            # A list alone has this permission for who answered.
+            found["permissions"] = [*whole["permissions"], "results"]
         return found | ({"submissionCount": whole["submissionCount"]} if "submissionCount" in whole else {})
 
     def whole(self, uid: str) -> Fields:
