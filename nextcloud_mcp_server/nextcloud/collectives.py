@@ -1,7 +1,7 @@
 """The Collectives app (API 1.0): which pages there are; their texts are files.
 
-Recorded are the lists, and a failure to make a page; fetching one page and what making one answers were read
-in the code of version 4.3.0. The app says nothing of itself in the capabilities.
+Recorded are the lists, and a failure to make a page; fetching one page and making one were seen on 4.5.0. The app
+says nothing of itself in the capabilities.
 """
 
 from typing import Final
@@ -104,10 +104,16 @@ class CollectivesClient:
     async def create(self, collective_id: int, parent_id: int, title: str) -> Page:
         """Make an empty page below another one; 0 is the first page of the collective.
 
+        That one's id is looked up: for 0 itself 4.5.0 makes the page and answers 404 all the same.
+
         Raises:
+            NotFound: No such collective, or no such page above it.
             Forbidden: The person may only read there.
             ServerFault: It failed, perhaps half-way.
         """
+        if parent_id == 0:
+            first = (page.id for page in await self.pages(collective_id) if page.parent_id == 0)
+            parent_id = next(first, parent_id)
         response = await self._http.request(
             "POST",
             f"/ocs/v2.php{_BASE}/{collective_id}/pages/{parent_id}",

@@ -35,8 +35,8 @@ class FormStub(Answer):
 
     @property
     def results(self) -> bool:
-        """Whether the person may see answers: all of them, or their own."""
-        return _RESULTS in self.permissions
+        """Whether the person may see answers: all of them, or their own, which a form counts without a permission."""
+        return _RESULTS in self.permissions or bool(self.submissions)
 
 
 class Option(Answer):

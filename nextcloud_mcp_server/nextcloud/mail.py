@@ -1,8 +1,9 @@
 """The Mail app (OCS): accounts, mailboxes and messages, only to read.
 
-Nothing is recorded: all shapes are as the controllers `AccountApi`, `MailboxesApi` and `MessageApi` of version
-5.9.3 and what they serialize have them (`Db/Mailbox`, `Db/Message`, `Model/IMAPMessage`). Mailboxes and
-messages can be listed since 5.2.0. Reading a message leaves it unread: Mail only peeks.
+All shapes are as the controllers `AccountApi`, `MailboxesApi` and `MessageApi` of version 5.9.3 and what they
+serialize have them (`Db/Mailbox`, `Db/Message`, `Model/IMAPMessage`), and were seen so on one with an IMAP server.
+Mailboxes and messages can be listed since 5.2.0. Reading a message leaves it unread: Mail only peeks. The second
+of a message is the one in which the mail server got it, not the one its sender wrote into it.
 """
 
 from collections.abc import Sequence
@@ -180,6 +181,27 @@ class MailClient:
         sentences = {403: _NO_MAILBOX, 404: _NO_MAILBOX, 500: _NOT_LISTED}
         path = f"{_BASE}/ocs/mailboxes/{mailbox_id}/messages"
         return (await ocs.get(self._http, path, _MESSAGES, params=params, sentences=sentences))[0]
+
+    async def find(
+        self,
+        mailbox_id: int,
+        *,
+        limit: int,
+        before: int | None,
+        phrase: str,
+        others: Sequence[tuple[str, str]],
+    ) -> list[MessageStub]:
+        """Fetch messages as `messages` does, with a phrase in the subject or in the text.
+
+        Mail can be asked for both at once, but then finds nothing at all where no text has the phrase
+        (`MessageMapper::findIdsByQuery` with no uids).
+        """
+        found: dict[int, MessageStub] = {}
+        for kind in ("subject", "body") if phrase else ("",):
+            words = search_words([*([(kind, phrase)] if kind else []), *others])
+            listed = await self.messages(mailbox_id, limit=limit, before=before, words=words)
+            found |= {one.id: one for one in listed}
+        return sorted(found.values(), key=lambda one: -(one.sent_at or 0))[:limit]
 
     async def message(self, message_id: int) -> Message:
         """Fetch one message with its text; Mail asks the mail server for it.

@@ -1,8 +1,8 @@
 """The News app (API 1.3): feeds, folders and articles.
 
-Nothing is recorded: all shapes are as `docs/development/api/api-v1-3.md` and the controllers, mappers and
-`toAPI` of version 28.7.0 have them. Articles are given newest first by their ids, always with their bodies;
-there is no way to ask for one alone, so the one before the next id is asked for.
+All shapes are as `docs/development/api/api-v1-3.md` and the controllers, mappers and `toAPI` of version 28.7.0
+have them, and were seen so on one whose feeds were put into its tables. Articles are given newest first by their
+ids, always with their bodies; there is no way to ask for one alone, so the one before the next id is asked for.
 """
 
 from collections.abc import Sequence

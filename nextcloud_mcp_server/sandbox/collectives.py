@@ -64,14 +64,19 @@ class CollectivesApi:
         if match is None:
             return _named(ocs_reply(request, code=OCS_UNKNOWN, message="Invalid query"), found.user)
         of_id = [one for one in self._mine(found.user) if one.id == int(match["id"])]
-        if not of_id:
-            return _named(ocs_reply(request, code=404, message="Collective not found"), found.user)
+        # One in the trash is only there to be deleted for good.
+        if not of_id or (of_id[0].trashed_at is not None and not match["trash"]):
+            message = f"Collective not found: {match['id']}"
+            return _named(ocs_reply(request, code=404, message=message), found.user)
         sent: Fields = json.loads(await request.body() or b"{}")
         number = None if match["page"] is None else int(match["page"])
         if match["pages"] is None:
             data: Fields | None = self._remove(of_id[0], for_good=match["trash"] is not None)
         else:
             data = self._pages(found.user, of_id[0], number, sent, making=request.method == "POST")
+        if number == 0 and request.method == "POST":
+            # The page is made, but not put in order below its parent.
+            return _named(ocs_reply(request, code=404, message="File not found: 0"), found.user)
         if data is None:
             return _named(ocs_reply(request, code=404, message="Page not found"), found.user)
         return _named(ocs_reply(request, data), found.user)

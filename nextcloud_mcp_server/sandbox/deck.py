@@ -161,7 +161,7 @@ class DeckApi:
     # Boards
 
     def _boards(self, asked: Asked) -> object:
-        boards = [board for board in self._store.boards.values() if board.admits(asked.uid)]
+        boards = [board for board in self._store.boards.values() if board.lists(asked.uid)]
         brief: Fields = {"labels": [], "users": [], "shared": 0, "stacks": [], "settings": []}
         return [self._write.board(board) | brief for board in boards]
 

@@ -74,9 +74,13 @@ class DeckBoard:
     people: list[str] = field(default_factory=list[str])
     labels: list[DeckLabel] = field(default_factory=list[DeckLabel])
 
+    def lists(self, uid: str) -> bool:
+        """Say whether a person's list has the board; a deleted one is in it for some time."""
+        return uid in (self.owner, *self.people)
+
     def admits(self, uid: str) -> bool:
         """Say whether a person sees the board."""
-        return not self.deleted_at and uid in (self.owner, *self.people)
+        return not self.deleted_at and self.lists(uid)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,10 @@ class StoredForm:
         """List what somebody may do with it."""
         return ["edit", "embed", *_RESULTS, "submit"] if uid == self.owner else ["submit"]
 
+    def seen_by(self, uid: str) -> list[Fields]:
+        """List what was answered, as far as somebody may see it."""
+        return [one for one in self.submissions if uid in {self.owner, one["userId"]}]
+
     def stub(self, uid: str) -> Fields:
         """Write it as lists do."""
         whole = self.whole(uid)
@@ -44,11 +48,16 @@ class StoredForm:
             "lockedUntil",
         )
         found = {name: whole[name] for name in kept} | {"partial": True}
-        return found | ({"submissionCount": len(self.submissions)} if uid == self.owner else {})
+        if uid != self.owner and self.seen_by(uid):
+            # A list alone has this permission for who answered.
+            found["permissions"] = [*whole["permissions"], "results"]
+        return found | ({"submissionCount": whole["submissionCount"]} if "submissionCount" in whole else {})
 
     def whole(self, uid: str) -> Fields:
         """Write all of it."""
-        return {
+        seen = len(self.seen_by(uid))
+        count = {"submissionCount": seen} if seen or uid == self.owner else {}
+        return count | {
             "id": self.id,
             "hash": self.hash,
             "title": self.title,
@@ -79,7 +88,6 @@ class StoredForm:
             "permissions": self.permissions(uid),
             "canSubmit": True,
             "isMaxSubmissionsReached": False,
-            "submissionCount": len(self.submissions),
         }
 
     def ask(self, kind: str, text: str, *options: str, required: bool = False) -> Fields:

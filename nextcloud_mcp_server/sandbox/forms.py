@@ -91,7 +91,7 @@ class FormsApi:
             case "GET", None:
                 data: object = form.whole(uid)
             case "GET", "/submissions":
-                data = _submissions(form, request)
+                data = _submissions(form, uid, request)
             case "PATCH", None:
                 form.title = sent["keyValuePairs"].get("title", form.title)
                 form.state, form.locked_until = 0, self._now + _LOCK_SECONDS
@@ -106,10 +106,10 @@ class FormsApi:
         return ocs_reply(request, data, code=code)
 
 
-def _submissions(form: StoredForm, request: Request) -> Fields:
+def _submissions(form: StoredForm, uid: str, request: Request) -> Fields:
     asked = request.query_params
     words, offset = asked.get("query", "").casefold(), int(asked.get("offset", 0))
-    found = [one for one in form.submissions if words in json.dumps(one, ensure_ascii=False).casefold()]
+    found = [one for one in form.seen_by(uid) if words in json.dumps(one, ensure_ascii=False).casefold()]
     return {
         "submissions": found[offset:][: int(asked.get("limit", len(found)))],
         "questions": form.questions,

@@ -4,6 +4,7 @@ import base64
 import html
 import re
 from dataclasses import dataclass, field
+from hashlib import md5
 from typing import Any
 
 Fields = dict[str, Any]
@@ -41,7 +42,7 @@ class StoredMessage:
             **self._shared(),
             "mailboxId": self.mailbox_id,
             "inReplyTo": None,
-            "references": None,
+            "references": [],
             "threadRootId": f"<{self.id}@example.test>",
             "imipMessage": False,
             "previewText": re.sub(r"<[^>]*>", "", self.body or "")[:255],
@@ -50,7 +51,15 @@ class StoredMessage:
             "mentionsMe": False,
             "avatar": None,
             "fetchAvatarFromClient": True,
-            "attachments": [{"fileName": name, "mime": mime} for name, mime, _ in self.attachments],
+            "attachments": [
+                {
+                    "id": str(place),
+                    "fileName": name,
+                    "downloadUrl": f"/apps/mail/api/messages/{self.id}/attachment/{place}",
+                    "mime": mime,
+                }
+                for place, (name, mime, _) in enumerate(self.attachments, 2)
+            ],
         }
 
     def whole(self) -> Fields:
@@ -63,6 +72,7 @@ class StoredMessage:
                 "mime": mime,
                 "size": size,
                 "cid": None,
+                "disposition": "attachment",
             }
             for place, (name, mime, size) in enumerate(self.attachments, 2)
         ]
@@ -79,15 +89,22 @@ class StoredMessage:
                 "isEncrypted": self.body is None,
             },
             "scheduling": [],
+            "dispositionNotificationTo": "",
+            "hasDkimSignature": False,
+            "unsubscribeUrl": None,
+            "isOneClickUnsubscribe": False,
+            "unsubscribeMailto": None,
+            "isPgpMimeEncrypted": False,
             "attachments": files,
             "inlineAttachments": [],
             "isSenderTrusted": False,
         }
         if self.is_html:
             return found if self.body is None else found | {"body": self.body}
-        text, mark, signature = _linked(self.body or "").partition("-- \n")
-        found["signature"] = signature if mark else None
-        return found if self.body is None else found | {"body": text}
+        # The last mark is the one that counts; those before it stay, with another line ending.
+        *parts, last = _linked(self.body or "").split("-- \n")
+        found["signature"] = last if parts else None
+        return found if self.body is None else found | {"body": "-- \r\n".join(parts or [last])}
 
     def _shared(self) -> Fields:
         return {
@@ -120,7 +137,7 @@ class StoredMailbox:
             "name": self.name,
             "accountId": self.account_id,
             "displayName": self.name,
-            "attributes": [],
+            "attributes": ["\\subscribed", *([f"\\{self.role}"] if self.role not in {None, "inbox"} else [])],
             "delimiter": ".",
             "specialUse": [self.role] if self.role else [],
             "specialRole": self.role or 0,
@@ -129,6 +146,7 @@ class StoredMailbox:
             "unread": unread,
             "myAcls": None,
             "shared": False,
+            "cacheBuster": md5(self.name.encode(), usedforsecurity=False).hexdigest(),
         }
 
 
@@ -187,4 +205,5 @@ def _people(found: list[Person]) -> list[Fields]:
 
 def _linked(text: str) -> str:
     """Write a plain text as HTML, as Mail does before it answers one."""
-    return _LINK.sub(lambda found: f'<a href="{found[0]}">{found[0]}</a>', html.escape(text))
+    link = '<a href="{0}" rel="noreferrer noopener" target="_blank">{0}</a>'
+    return _LINK.sub(lambda found: link.format(found[0]), html.escape(text, quote=False))

@@ -1,4 +1,4 @@
-"""The API 1.3 of the News app, as the source of version 28.7.0 has it; nothing of it is recorded."""
+"""The API 1.3 of the News app, as version 28.7.0 answered it."""
 
 import json
 import re
@@ -21,6 +21,7 @@ _MARKS = {
 }
 _MARK = re.compile(rf"items/(?:(?P<id>\d+)/)?(?P<mark>{'|'.join(_MARKS)})(?P<several>/multiple)?")
 _COMBINED = {"message": "Setting getRead on an already filtered list is not allowed!"}
+_NOT_FOUND = "Did expect one result but found none when executing: query …"
 _FEED, _FOLDER, _STARRED, _ALL = "0123"
 
 Fields = dict[str, Any]
@@ -57,7 +58,10 @@ def _answer(request: Request, path: str, store: StoredFeeds) -> Response | None:
     """Answer what only reads."""
     match request.method, path:
         case "GET", "folders":
-            folders = [{"id": number, "name": name, "opened": True} for number, name in store.folders.items()]
+            folders: list[Fields] = [
+                {"id": number, "name": name, "opened": True, "feeds": []}
+                for number, name in store.folders.items()
+            ]
             return json_reply({"folders": folders})
         case "GET", "feeds":
             return json_reply(_feeds(store))
@@ -106,5 +110,5 @@ def _mark(store: StoredFeeds, numbers: list[int], mark: str, *, several: bool) -
         if number in known:
             setattr(known[number], name, value)
         elif not several:
-            return json_reply({"message": "Item not found"}, status=404)
-    return json_reply([])
+            return json_reply({"message": _NOT_FOUND}, status=404)
+    return json_reply(None if several else [])

@@ -17,7 +17,6 @@ from nextcloud_mcp_server.nextcloud.mail import (
     Mailbox,
     Message,
     MessageStub,
-    search_words,
 )
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, note_page
@@ -156,12 +155,13 @@ async def nc_mail_list_messages(
     after = file_page.unseal(cursor, *filters)
     known = _ids(after)
     asked = min(MOST, limit + len(known) + 1)
-    found = await nc.mail.messages(
+    found = await nc.mail.find(
         mailbox_id,
         limit=asked,
         # Of the second in which the last page ended there may be more.
         before=None if after is None else after.number + 1,
-        words=_words(query.strip(), sender.strip(), unread=unread, starred=starred),
+        phrase=query.strip(),
+        others=_filters(sender.strip(), unread=unread, starred=starred),
     )
     new = [one for one in found if one.id not in known]
     rows = file_page.fit([_message_row(one) for one in new[:limit]])
@@ -212,7 +212,8 @@ async def _text(nc: Account, one: Message, documents: Documents) -> tuple[str, s
     if one.is_html:
         return await documents.page(nc, one.body)
     parts = [one.body, *([one.signature] if one.signature else [])]
-    return html.unescape(_TAG.sub("", "-- \n".join(parts))), None
+    # Where a text has several signatures, Mail ends those lines otherwise.
+    return html.unescape(_TAG.sub("", "-- \n".join(parts))).replace("\r\n", "\n"), None
 
 
 def _warnings(one: Message) -> list[str]:
@@ -223,13 +224,11 @@ def _warnings(one: Message) -> list[str]:
     ]
 
 
-def _words(query: str, sender: str, *, unread: bool, starred: bool) -> str:
-    """Write a search as Mail's filter; with both, Mail looks for the subject or the text."""
-    pairs = [("subject", query), ("body", query)] if query else []
-    pairs += [("from", sender)] if sender else []
+def _filters(sender: str, *, unread: bool, starred: bool) -> list[tuple[str, str]]:
+    pairs = [("from", sender)] if sender else []
     pairs += [("is", "unread")] if unread else []
     pairs += [("is", "starred")] if starred else []
-    return search_words(pairs)
+    return pairs
 
 
 def _ids(after: Position | None) -> frozenset[int]:

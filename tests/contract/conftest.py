@@ -4,8 +4,11 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
-from tests.contract.server import Server, open_real, open_sandbox
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from tests.contract.server import Server, account, open_real, open_sandbox
+from tests.contract.steps import clean
 
 
 @pytest.fixture
@@ -29,3 +32,16 @@ async def pool(server: Server) -> AsyncGenerator[httpx2.AsyncClient]:
     )
     async with opened as client:
         yield client
+
+
+@pytest.fixture
+async def nextcloud(server: Server, pool: httpx2.AsyncClient) -> Nextcloud:
+    """The Nextcloud, with nothing of earlier tests on it."""
+    await clean(server)
+    return Nextcloud(NextcloudUrl.parse(server.base), pool)
+
+
+@pytest.fixture
+async def alice(nextcloud: Nextcloud, server: Server) -> Account:
+    """Alice's account."""
+    return account(nextcloud, server, "alice")

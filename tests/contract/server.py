@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import httpx2
+from pydantic import SecretStr
 
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.sandbox.app import Sandbox
 
 _USER_AGENT = "nextcloud-mcp-server contract suite"
@@ -42,6 +45,11 @@ class Server:
         response = await self.client.request(method, url, headers=sent, content=body or None)
         self.client.cookies.clear()
         return response
+
+
+def account(nextcloud: Nextcloud, server: Server, uid: str) -> Account:
+    """Give somebody's account, by the password."""
+    return nextcloud.account(BasicCredential(uid, SecretStr(server.passwords[uid])), uid=uid)
 
 
 def basic(login_name: str, password: str) -> str:

@@ -1,35 +1,14 @@
 """Each app's tools, from making something to getting rid of it, on the sandbox or on a real Nextcloud."""
 
 import pytest
-from httpx2 import AsyncClient
-from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
-from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from tests.contract.server import Server
-from tests.contract.steps import BOARDS, FILES, JSON, TABLES, clean, expect
+from tests.contract.server import Server, account
+from tests.contract.steps import BOARDS, FILES, JSON, TABLES, expect
 from tests.dav_fakes import call
 
 _UMLAUTS = "Änderung & 100 % „fertig“ 🎉"
-
-
-@pytest.fixture
-async def nextcloud(server: Server, pool: AsyncClient) -> Nextcloud:
-    """The Nextcloud, with nothing of earlier tests on it."""
-    await clean(server)
-    return Nextcloud(NextcloudUrl.parse(server.base), pool)
-
-
-def account(nextcloud: Nextcloud, server: Server, uid: str) -> Account:
-    return nextcloud.account(BasicCredential(uid, SecretStr(server.passwords[uid])), uid=uid)
-
-
-@pytest.fixture
-async def alice(nextcloud: Nextcloud, server: Server) -> Account:
-    """Alice's account."""
-    return account(nextcloud, server, "alice")
 
 
 async def test_a_file_can_hold_again_what_it_held_before(alice: Account, server: Server) -> None:

@@ -66,7 +66,7 @@ async def test_the_answer_is_the_recorded_one(name: str, server: Server) -> None
         pytest.skip("a client is registered by an administrator, who is not in NEXTCLOUD_TEST_USERS")
     session = Session(server, recording, person=case.person)
     session.bind(RECORDED_AT, server.base)
-    await clean(server)
+    await clean(server, name.partition("/")[0])
     for step in (learn_names, *case.steps):
         await step(session)
 

@@ -30,6 +30,15 @@ async def test_a_page_that_failed_to_be_made_is_looked_for_before_it_is_tried_ag
     assert net.methods == ["POST"]
 
 
+async def test_a_page_below_the_first_one_is_made_by_the_id_of_that() -> None:
+    collectives, net = client(recorded("collectives/pages"), recorded("collectives/page_create_500"))
+
+    with pytest.raises(errors.ServerFault):
+        await collectives.create(1, 0, "Sub page")
+
+    assert net.seen[-1].url.path.endswith("/collectives/1/pages/365")
+
+
 async def test_where_there_is_no_such_app_that_is_one_of_the_reasons() -> None:
     collectives, _ = client(httpx2.Response(404))
 

@@ -45,6 +45,21 @@ async def test_messages_are_asked_for_each_by_itself_and_before_a_second() -> No
     assert net.seen[0].url.path == "/ocs/v2.php/apps/mail/ocs/mailboxes/3/messages"
 
 
+async def test_a_phrase_is_looked_for_in_subjects_and_in_texts_each_for_itself() -> None:
+    stubs: dict[int, Any] = {
+        number: {"databaseId": number, "dateInt": 100 + number} for number in range(1, 6)
+    }
+    mail, net = client(told([stubs[4], stubs[1]]), told([stubs[5], stubs[4], stubs[2]]))
+
+    found = await mail.find(3, limit=3, before=None, phrase="a b", others=[("is", "unread")])
+
+    assert [one.id for one in found] == [5, 4, 2]
+    assert [request.url.params["filter"] for request in net.seen] == [
+        "subject:a%20b is:unread",
+        "body:a%20b is:unread",
+    ]
+
+
 @pytest.mark.parametrize("name", ["fileName", "filename"])
 async def test_both_names_that_mail_gives_a_files_name_are_read(name: str) -> None:
     mail, _ = client(told({"id": 5, "attachments": [{name: "a.pdf", "size": 3}], "body": "x"}))

@@ -44,3 +44,16 @@ async def test_a_page_with_others_below_it_becomes_a_folder(
     assert (above["title"], above["fileName"], above["filePath"]) == ("Hedges", "Readme.md", "Hedges")
     listed = (await alice.get(f"{BASE}/1/pages", headers=OCS)).json()["ocs"]["data"]["pages"]
     assert len(listed) == len(pages) + 3
+
+
+async def test_the_pages_of_a_collective_in_the_trash_are_gone(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    alice = connect(Sandbox.demo(), auth=("alice", "alice"))
+    await alice.delete(f"{BASE}/1", headers=OCS)
+
+    pages = await alice.get(f"{BASE}/1/pages", headers=OCS)
+    for_good = await alice.delete(f"{BASE}/trash/1", headers=OCS)
+
+    assert (pages.status_code, for_good.status_code) == (404, 200)
+    assert pages.json()["ocs"]["meta"]["message"] == "Collective not found: 1"

@@ -46,3 +46,16 @@ async def test_an_archived_card_takes_no_label_and_an_unchanged_list_is_not_sent
     again = await alice.get(BOARDS, headers={"If-None-Match": listed.headers["ETag"]})
 
     assert (label.status_code, again.status_code) == (500, 304)
+
+
+async def test_a_deleted_board_is_still_listed_but_not_given(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    alice = connect(Sandbox.demo(), auth=("alice", "alice"))
+    [before] = (await alice.get(BOARDS)).json()
+    await alice.delete(f"{BOARDS}/{before['id']}")
+
+    [listed] = (await alice.get(BOARDS)).json()
+    board = await alice.get(f"{BOARDS}/{before['id']}")
+
+    assert (listed["id"], listed["deletedAt"] > 0, board.status_code) == (before["id"], True, 403)

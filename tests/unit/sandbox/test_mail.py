@@ -31,3 +31,33 @@ async def test_without_a_limit_mail_gives_one_message(connect: Callable[..., htt
     found = (await alice.get(f"{BASE}/ocs/mailboxes/1/messages", headers=OCS)).json()["ocs"]["data"]
 
     assert [message["subject"] for message in found] == ["Invoice 4711"]
+
+
+async def test_subject_and_text_asked_for_together_are_in_vain_where_no_text_has_it(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    alice = connect(Sandbox.demo(), auth=("alice", "alice"))
+
+    found = [
+        (
+            await alice.get(
+                f"{BASE}/ocs/mailboxes/1/messages", headers=OCS, params={"filter": words, "limit": 9}
+            )
+        ).json()
+        for words in ("subject:4711", "subject:4711 body:4712", "subject:4711 body:boxes")
+    ]
+
+    assert [len(one["ocs"]["data"]) for one in found] == [1, 0, 2]
+
+
+async def test_of_several_signatures_the_last_one_is_cut_off(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    sandbox = Sandbox.demo()
+    mail = sandbox.state.mail
+    made = mail.add(mail.mailboxes[0], "Two", ("", "bob@example.test"), 1, "One\n-- \nTwo\n-- \nThree\n")
+    alice = connect(sandbox, auth=("alice", "alice"))
+
+    read = (await alice.get(f"{BASE}/message/{made.id}", headers=OCS)).json()["ocs"]["data"]
+
+    assert (read["body"], read["signature"]) == ("One\n-- \r\nTwo\n", "Three\n")

@@ -33,3 +33,14 @@ async def test_all_articles_come_without_a_size_and_stars_are_not_combined(
 
     assert [item["id"] for item in everything["items"]] == [3, 2, 1]
     assert list(combined) == ["message"]
+
+
+async def test_several_marked_articles_are_answered_otherwise_than_one(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    alice = connect(Sandbox.demo(), auth=("alice", "alice"))
+
+    one = await alice.post(f"{BASE}/items/1/read")
+    several = await alice.post(f"{BASE}/items/read/multiple", json={"itemIds": [1, 99]})
+
+    assert (one.json(), several.json()) == ([], None)

@@ -113,7 +113,7 @@ async def test_a_page_is_made_below_another_with_its_text(alice: Account) -> Non
 async def test_a_page_whose_text_could_not_be_written_is_said_to_be_empty() -> None:
     account = account_over(network(httpx2.Response(200, text=PAGE), httpx2.Response(404)))
 
-    made = await call(account, "create_page", collective_id=1, title="New", content="Text.")
+    made = await call(account, "create_page", collective_id=1, title="New", content="Text.", parent_id=365)
 
     assert (made.id, made.path, made.etag) == (7, ".Collectives/Team/New.md", None)
     assert made.note.startswith("The page is made and empty, but its text could not be written:")

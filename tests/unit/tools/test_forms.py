@@ -48,7 +48,7 @@ async def test_forms_are_listed_with_whose_they_are_and_whether_they_are_open(
         ("Street party", True, None, 1),
     ]
     assert mine.forms[0].expires == datetime.fromtimestamp(MOMENT, UTC)
-    assert [(row.title, row.mine, row.answers) for row in shared.forms] == [("Street party", False, None)]
+    assert [(row.title, row.mine, row.answers) for row in shared.forms] == [("Street party", False, 1)]
     assert ([row.title for row in found.forms], found.total, found.cursor) == (["Street party"], 1, None)
 
 
@@ -69,7 +69,18 @@ async def test_a_form_is_read_with_its_questions_and_answers(alice: Account) -> 
     assert (none.answers, none.total) == ([], 0)
 
 
+async def test_who_answered_sees_those_answers_and_no_others(sandbox: Sandbox) -> None:
+    sandbox.state.forms[0].answer("carol", "Carol", MOMENT, [(1, "No")])
+
+    read = await call(account_in(sandbox, "bob"), "get_form", form_id=1)
+
+    assert [(row.by, row.answers["Do you come?"]) for row in read.answers] == [("Bob Builder", "Yes")]
+    assert (read.total, read.note) == (1, None)
+
+
 async def test_who_may_only_answer_sees_the_questions_alone(sandbox: Sandbox) -> None:
+    sandbox.state.forms[0].submissions.clear()
+
     read = await call(account_in(sandbox, "bob"), "get_form", form_id=1)
 
     assert (len(read.questions), read.answers, read.total) == (2, None, None)

@@ -163,6 +163,27 @@ async def test_a_plain_message_is_given_as_it_was_written(alice: Account) -> Non
     assert (read.unread, read.attachments, read.note) == (None, None, None)
 
 
+async def test_a_text_with_several_signatures_is_given_as_it_was_written(
+    alice: Account, store: MailStore, inbox: StoredMailbox
+) -> None:
+    text = "One\n-- \nTwo\n-- \nThree\n"
+    made = store.add(inbox, "Subject", BOB, MOMENT, text)
+
+    read = await call(alice, "get_message", message_id=made.id)
+
+    assert read.content == text
+
+
+async def test_a_phrase_that_only_a_subject_has_is_found(
+    alice: Account, store: MailStore, inbox: StoredMailbox
+) -> None:
+    store.add(inbox, "About the ferrets", BOB, MOMENT, "They are fine.")
+
+    found = await call(alice, "list_messages", mailbox_id=inbox.id, query="Ferrets")
+
+    assert [row.subject for row in found.messages] == ["About the ferrets"]
+
+
 async def test_a_message_of_html_is_text_and_its_attachments_are_named(alice: Account) -> None:
     read = await call(alice, "get_message", message_id=2)
 
