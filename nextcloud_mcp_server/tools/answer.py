@@ -107,7 +107,7 @@ def result(value: Result) -> CallToolResult:
     size = len(written.encode()) + len(text.encode())
     if size > MAX_RESULT_BYTES:
         raise TooLarge(
-            f"The result is {size:,} bytes, too much for one answer; ask for a smaller page with 'limit'."
+            f"The result is {size:,} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
         )
     return CallToolResult(content=content, structured_content=data, is_error=False)
 

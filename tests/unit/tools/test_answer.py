@@ -47,7 +47,7 @@ def test_an_image_goes_out_as_image_content() -> None:
 
 def test_a_result_over_the_budget_is_refused() -> None:
     """B74: text and structured content count together."""
-    with pytest.raises(TooLarge, match="ask for a smaller page"):
+    with pytest.raises(TooLarge, match="ask for less"):
         answer.result(Note(title="x" * 40_000))
 
 
