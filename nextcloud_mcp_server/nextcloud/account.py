@@ -13,21 +13,15 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, multistatus
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
-from nextcloud_mcp_server.nextcloud.comments import CommentsClient
-from nextcloud_mcp_server.nextcloud.download import DownloadClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.finder import Finder
-from nextcloud_mcp_server.nextcloud.history import HistoryClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
-from nextcloud_mcp_server.nextcloud.menu import MenuClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import SearchClient
-from nextcloud_mcp_server.nextcloud.sharing import SharingClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
-from nextcloud_mcp_server.nextcloud.upload import UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
@@ -35,23 +29,30 @@ from nextcloud_mcp_server.nextcloud.watch import WatchClient
 if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
     from nextcloud_mcp_server.nextcloud.collectives import CollectivesClient
+    from nextcloud_mcp_server.nextcloud.comments import CommentsClient
     from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
     from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
+    from nextcloud_mcp_server.nextcloud.download import DownloadClient
     from nextcloud_mcp_server.nextcloud.forms import FormsClient
+    from nextcloud_mcp_server.nextcloud.history import HistoryClient
     from nextcloud_mcp_server.nextcloud.mail import MailClient
+    from nextcloud_mcp_server.nextcloud.menu import MenuClient
     from nextcloud_mcp_server.nextcloud.news import NewsClient
+    from nextcloud_mcp_server.nextcloud.sharing import SharingClient
     from nextcloud_mcp_server.nextcloud.status import StatusClient
     from nextcloud_mcp_server.nextcloud.tables import TablesClient
     from nextcloud_mcp_server.nextcloud.talk import TalkClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
+    from nextcloud_mcp_server.nextcloud.upload import UploadClient
 
 _OLDEST = 28
 
-#: How many requests one person may have under way, about as many as a browser has: when Nextcloud is slow
-#: for somebody, be it for an external storage of theirs, the others must still get through. More would
-#: also cost each request more: the pool asks every idle connection, twice a request, whether it is still open.
-REQUESTS_AT_ONCE = 8
+#: How many requests one person may have under way. Debian's PHP answers five at once unless it is told otherwise, and
+#: one of those is to be left for everybody else; and when Nextcloud is slow for somebody, be it for an external storage
+#: of theirs, the others must still get through. More would also cost each request more: the pool asks every
+#: idle connection, twice a request, whether it is still open.
+REQUESTS_AT_ONCE = 4
 
 
 class _Turns:
@@ -76,15 +77,29 @@ class Account:
         self.notes = NotesClient(http)
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
-        self.download = DownloadClient(http)
-        self.upload = UploadClient(http, self.files)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
 
     @cached_property
-    def menu(self) -> MenuClient:
+    def download(self) -> "DownloadClient":
+        """Files as they arrive, however large."""
+        from nextcloud_mcp_server.nextcloud.download import DownloadClient  # noqa: PLC0415 - most servers do without
+
+        return DownloadClient(self._http)
+
+    @cached_property
+    def upload(self) -> "UploadClient":
+        """Large files, in parts."""
+        from nextcloud_mcp_server.nextcloud.upload import UploadClient  # noqa: PLC0415 - most servers do without
+
+        return UploadClient(self._http, self.files)
+
+    @cached_property
+    def menu(self) -> "MenuClient":
         """The apps in the person's menu."""
+        from nextcloud_mcp_server.nextcloud.menu import MenuClient  # noqa: PLC0415 - most servers do without
+
         return MenuClient(self._http)
 
     @cached_property
@@ -93,8 +108,10 @@ class Account:
         return WatchClient(self._http)
 
     @cached_property
-    def history(self) -> HistoryClient:
+    def history(self) -> "HistoryClient":
         """Earlier versions of files."""
+        from nextcloud_mcp_server.nextcloud.history import HistoryClient  # noqa: PLC0415 - most servers do without
+
         return HistoryClient(self._http)
 
     @cached_property
@@ -113,13 +130,17 @@ class Account:
         return Finder(self._http, files=self.files, labels=self.labels, search=self.search)
 
     @cached_property
-    def sharing(self) -> SharingClient:
+    def sharing(self) -> "SharingClient":
         """What the person shares, and what is shared with them."""
+        from nextcloud_mcp_server.nextcloud.sharing import SharingClient  # noqa: PLC0415 - most servers do without
+
         return SharingClient(self._http)
 
     @cached_property
-    def comments(self) -> CommentsClient:
+    def comments(self) -> "CommentsClient":
         """Comments on files."""
+        from nextcloud_mcp_server.nextcloud.comments import CommentsClient  # noqa: PLC0415 - most servers do without
+
         return CommentsClient(self._http)
 
     @cached_property
