@@ -57,3 +57,15 @@ async def test_the_pages_of_a_collective_in_the_trash_are_gone(
 
     assert (pages.status_code, for_good.status_code) == (404, 200)
     assert pages.json()["ocs"]["meta"]["message"] == "Collective not found: 1"
+
+
+async def test_a_page_below_page_0_is_made_and_answered_as_if_it_was_not(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    alice = connect(Sandbox.demo(), auth=("alice", "alice"))
+
+    made = await alice.post(f"{BASE}/1/pages/0", headers=OCS, json={"title": "Roses"})
+    pages = (await alice.get(f"{BASE}/1/pages", headers=OCS)).json()["ocs"]["data"]["pages"]
+
+    assert (made.status_code, made.json()["ocs"]["meta"]["message"]) == (404, "File not found: 0")
+    assert "Roses" in [page["title"] for page in pages]
