@@ -36,3 +36,16 @@ def ended(recorded_id: str) -> Step:
         expect(await session.server.send("DELETE", path, headers=_OCS), 200)
 
     return step
+
+
+async def team(session: Session) -> None:
+    """Let there be the group of the recordings, with alice and bob in it."""
+    server = session.server
+    if server.sandbox is not None:
+        return
+    groups, body = "/ocs/v2.php/cloud/groups", b'{"groupid": "team"}'
+    # 400: it is there.
+    expect(await server.send("POST", groups, person="admin", headers=_OCS, body=body), 200, 400)
+    for uid in ("alice", "bob"):
+        path = f"/ocs/v2.php/cloud/users/{uid}/groups"
+        expect(await server.send("POST", path, person="admin", headers=_OCS, body=body), 200)

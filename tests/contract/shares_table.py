@@ -2,7 +2,7 @@
 
 from tests.contract.labels_steps import versioned_file
 from tests.contract.replay import Case, Step, Table, case
-from tests.contract.shares_steps import ended, no_shares, shared
+from tests.contract.shares_steps import ended, no_shares, shared, team
 from tests.contract.steps import folder
 
 _FILE = versioned_file("271", ("v3 longest", 1795813523))
@@ -25,14 +25,14 @@ _OTHERWISE = (
 
 
 def _case(*steps: Step) -> Case:
-    return case(no_shares, folder("Rec"), _FILE, *steps, ignore=_OTHERWISE)
+    return case(no_shares, folder("Rec"), _FILE, *steps, ignore=_OTHERWISE, admin=team in steps)
 
 
 SHARES: Table = {
     "shares/create_bad_expiry": _case(),
     "shares/create_bad_type_400": _case(),
     "shares/create_duplicate": _case(_BOB),
-    "shares/create_group_folder": _case(),
+    "shares/create_group_folder": _case(team),
     "shares/create_json_body": _case(),
     "shares/create_link": _case(),
     "shares/create_link_weak_password": _case(),
@@ -50,11 +50,11 @@ SHARES: Table = {
     "shares/delete_foreign": _case(_LINK),
     "shares/get": _case(_BOB),
     "shares/get_404": _case(),
-    "shares/list_all": _case(_BOB, _TEAM, _LINK),
+    "shares/list_all": _case(_BOB, team, _TEAM, _LINK),
     "shares/list_missing_path_404": _case(),
-    "shares/list_path": _case(_BOB, _TEAM, _LINK),
-    "shares/list_shared_with_me_bob": _case(_BOB, _TEAM),
-    "shares/list_subfiles": _case(_BOB, _TEAM),
+    "shares/list_path": _case(_BOB, team, _TEAM, _LINK),
+    "shares/list_shared_with_me_bob": _case(_BOB, team, _TEAM),
+    "shares/list_subfiles": _case(_BOB, team, _TEAM),
     "shares/sharees_search": case(),
     "shares/update_expire": _case(_LINK),
     "shares/update_nothing_400": _case(_LINK),

@@ -23,7 +23,6 @@ RECIPES = "/index.php/apps/cookbook/api/v1/recipes"
 COLLECTIVES = "/ocs/v2.php/apps/collectives/api/v1.0/collectives"
 FORMS = "/ocs/v2.php/apps/forms/api/v3/forms"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
-_EMAIL = "alice@example.test"
 _FAVORITE = (
     b'<?xml version="1.0"?><d:propertyupdate xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns">'
     b"<d:set><d:prop><oc:favorite>1</oc:favorite></d:prop></d:set></d:propertyupdate>"
@@ -118,7 +117,7 @@ async def _delete_each(server: Server, person: str, path: str, *where: str, quer
 
 
 async def learn_names(session: Session) -> None:
-    """Bind what a real server's people are called, and give alice the recorded address once."""
+    """Bind what a real server's people are called, and give them the recorded addresses once."""
     if session.server.sandbox is not None:
         return
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder")):
@@ -128,15 +127,16 @@ async def learn_names(session: Session) -> None:
             )
             data = answer.json()["ocs"]["data"]
             session.server.display_names[uid] = data["displayname"]
-            if uid == "alice" and data["email"] != _EMAIL:
-                await _set_email(session.server)
+            if data["email"] != f"{uid}@example.test":
+                await _set_email(session.server, uid)
         session.bind(name, session.server.display_names[uid])
 
 
-async def _set_email(server: Server) -> None:
+async def _set_email(server: Server, uid: str) -> None:
     headers = {"OCS-APIRequest": "true", "Content-Type": "application/json"}
-    body = json.dumps({"key": "email", "value": _EMAIL}).encode()
-    expect(await server.send("PUT", "/ocs/v2.php/cloud/users/alice", headers=headers, body=body), 200)
+    body = json.dumps({"key": "email", "value": f"{uid}@example.test"}).encode()
+    path = f"/ocs/v2.php/cloud/users/{uid}"
+    expect(await server.send("PUT", path, person=uid, headers=headers, body=body), 200)
 
 
 def folder(path: str) -> Step:

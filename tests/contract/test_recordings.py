@@ -63,7 +63,7 @@ async def test_the_answer_is_the_recorded_one(name: str, server: Server) -> None
     if case.sandbox_only is not None and server.sandbox is None:
         pytest.skip(case.sandbox_only)
     if case.admin and "admin" not in server.passwords:
-        pytest.skip("a client is registered by an administrator, who is not in NEXTCLOUD_TEST_USERS")
+        pytest.skip("an administrator sets it up, who is not in NEXTCLOUD_TEST_USERS")
     session = Session(server, recording, person=case.person)
     session.bind(RECORDED_AT, server.base)
     await clean(server, name.partition("/")[0])
