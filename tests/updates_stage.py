@@ -20,7 +20,7 @@ from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.accounts import Accounts, OperatorAccounts
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.audience import Audience
@@ -168,6 +168,11 @@ class Stage:
         )
         return Client(self, channel, replace(ctx, request_id=self._count))
 
+    def connect(self, uid: str) -> None:
+        """Let Alice have connected another account in the place of the one before."""
+        self.accounts._credential = BasicCredential(uid, SecretStr(uid))  # pyright: ignore[reportPrivateUsage]
+        self.accounts._opened = None  # pyright: ignore[reportPrivateUsage]
+
     @property
     def notes(self) -> NoteStore:
         return NoteStore(self.sandbox.state.users["alice"], self.sandbox.state.clock)
@@ -234,7 +239,7 @@ async def open_stage(
     specs = server.select(toolsets, exclude=(), read_only=False)
     availability = Availability(server.facts(specs), Audience(lambda ctx: caller(ctx).principal))
     if known:
-        await availability.heard(ALICE, Apps(Told(frozenset({"notes", "deck"}))))
+        await availability.heard(ALICE, Apps(Told(frozenset({"notes", "deck"})), account="alice"))
     pending = Pending(finished)
     state = State(core, caller, pending, Notices(pending), availability, "text", 0.01)
     catalogue = Catalogue(server.kinds(specs), availability)

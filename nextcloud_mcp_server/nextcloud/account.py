@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-import anyio
 import httpx2
 from pydantic import Field, TypeAdapter
 
@@ -22,6 +21,7 @@ from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
+from nextcloud_mcp_server.nextcloud.turns import Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
@@ -47,25 +47,6 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.upload import UploadClient
 
 _OLDEST = 28
-
-#: How many requests one person may have under way. Debian's PHP answers five at once unless it is told otherwise, and
-#: one of those is to be left for everybody else; and when Nextcloud is slow for somebody, be it for an external storage
-#: of theirs, the others must still get through. More would also cost each request more: the pool asks every
-#: idle connection, twice a request, whether it is still open.
-REQUESTS_AT_ONCE = 4
-
-
-class _Turns:
-    """One person's turns; whoever asks for more waits for their own requests, not for others'."""
-
-    def __init__(self) -> None:
-        self._semaphore = anyio.Semaphore(REQUESTS_AT_ONCE)
-
-    async def __aenter__(self) -> None:
-        await self._semaphore.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._semaphore.release()
 
 
 class Account:
@@ -272,18 +253,18 @@ class Nextcloud:
         self._public_url = public_url
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
-        self._turns = WeakValueDictionary[str, _Turns]()
+        self._turns = WeakValueDictionary[str, Turns]()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
-        turns = self._turns.setdefault(uid, _Turns())
+        turns = self._turns.setdefault(uid, Turns())
         http = NextcloudHttp(
             self._pool,
             self._url,
             credential=credential,
             uid=uid,
             public_url=self._public_url,
-            turns=turns,
+            turns=turns.of(credential),
         )
         return Account(http)
 

@@ -15,6 +15,11 @@ NOT_SEEN: Final = (
 )  # fmt: skip
 
 
+#: What concerns the whole access, not the one thing that was asked for: whoever makes a note of other errors
+#: lets these through, for the access has to be stopped, and a mix-up of accounts written down.
+OF_ACCESS: Final = (errors.CredentialRejected, errors.WrongAccount)
+
+
 @contextmanager
 def in_doubt(path: str) -> Generator[None]:
     """Say that a change may have happened although its answer was lost."""

@@ -53,14 +53,18 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Apps:
-    """The apps of a person's Nextcloud: by its capabilities, and by the person's menu if that was answered."""
+    """The apps of a person's Nextcloud: by its capabilities, and by the person's menu if that was answered.
+
+    `account` is the uid they were asked for with: a person may disconnect, and connect another account.
+    """
 
     capabilities: Told
     menu: Told | None = None
+    account: str = ""
 
 
 #: What is known of somebody whose Nextcloud has not been asked yet.
-_NOTHING = Apps(Told(frozenset()))
+NOTHING = Apps(Told(frozenset()))
 
 #: Asks for the apps, given what was known of them.
 FetchApps = Callable[[Apps], Awaitable[Apps]]
@@ -120,7 +124,7 @@ class Availability:
         #: The apps that are looked for in a person's menu; with none, nobody is asked for it.
         self.in_menu = frozenset(needed) - self._told
         self._known = OrderedDict[Hashable, _Known]()
-        self._asked: dict[Hashable, FetchApps] = {}
+        self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
         self._work = anyio.Event()
         #: Told whose call has just reached Nextcloud.
@@ -130,22 +134,22 @@ class Availability:
         """Tell whether a call of this person has reached Nextcloud, not too long ago."""
         return self._age(owner) <= KEPT_SECONDS
 
-    def learn(self, owner: Hashable, fetch: FetchApps) -> None:
-        """Ask for a person's apps in the background, if that is not known or was asked long ago.
+    def learn(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
+        """Ask for a person's apps in the background, if that is not known of this account or was asked long ago.
 
         Every call that reached Nextcloud comes here.
         """
         self.on_call(owner)
-        if owner not in self._asked and self._age(owner) > REFRESH_SECONDS:
-            self._asked[owner] = fetch
+        if owner not in self._asked and self._age_of(owner, account) > REFRESH_SECONDS:
+            self._asked[owner] = fetch, account
             self._work.set()
 
-    async def ask(self, owner: Hashable, fetch: FetchApps, *, older_seconds: float = RECHECK_SECONDS) -> None:
+    async def ask(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
         """Ask for a person's apps now, unless that was done just now or is under way.
 
         A Nextcloud that cannot be asked leaves what is known as it is.
         """
-        if self._age(owner) <= older_seconds:
+        if self._age_of(owner, account) <= RECHECK_SECONDS:
             return
         if owner in self._asking:
             await self._asking[owner].wait()
@@ -161,7 +165,7 @@ class Availability:
 
     def known(self, owner: Hashable) -> Apps:
         """Tell what was learned of a person's apps, of those that anything here needs."""
-        return self._known[owner].apps if owner in self._known else _NOTHING
+        return self._known[owner].apps if owner in self._known else NOTHING
 
     async def heard(self, owner: Hashable, apps: Apps) -> None:
         """Keep what a person's Nextcloud has, and tell their clients what that changes."""
@@ -183,7 +187,7 @@ class Availability:
         missing = self._told - told.names
         if menu is not None:
             missing |= self.in_menu - menu.names
-        return _Known(self._monotonic(), missing, Apps(told, menu))
+        return _Known(self._monotonic(), missing, Apps(told, menu, apps.account))
 
     def app_of(self, tool: str) -> str | None:
         """Name the app that must be installed for a tool."""
@@ -197,10 +201,10 @@ class Availability:
         """Fetch what was asked for; runs as long as the server."""
         limit = anyio.CapacityLimiter(_AT_ONCE)
 
-        async def one(owner: Hashable, fetch: FetchApps) -> None:
+        async def one(owner: Hashable, fetch: FetchApps, account: str) -> None:
             async with limit:
                 try:
-                    await self.ask(owner, fetch)
+                    await self.ask(owner, fetch, account=account)
                 except Exception:  # a supervisor: one strange answer must not end it for everybody
                     logger.exception("the apps of a Nextcloud could not be learned")
 
@@ -209,8 +213,11 @@ class Availability:
                 await self._work.wait()
                 self._work = anyio.Event()
                 asked, self._asked = self._asked, {}
-                for owner, fetch in asked.items():
-                    group.start_soon(one, owner, fetch)
+                for owner, (fetch, account) in asked.items():
+                    group.start_soon(one, owner, fetch, account)
+
+    def _age_of(self, owner: Hashable, account: str) -> float:
+        return self._age(owner) if self.known(owner).account == account else float("inf")
 
     def _age(self, owner: Hashable) -> float:
         known = self._known.get(owner)

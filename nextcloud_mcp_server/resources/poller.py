@@ -57,8 +57,8 @@ class _Person:
     marks: dict[str, Marks] = field(default_factory=dict[str, Marks])
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     wake: anyio.Event = field(default_factory=anyio.Event)
-    # None until the first look; False while no client of theirs has access.
-    connected: bool | None = None
+    # None until the first look; empty while no client of theirs has access.
+    account: str | None = None
     called: bool = False
     # Nobody hears anything at present, so nothing is looked at.
     idle: bool = False
@@ -131,7 +131,7 @@ class Poller:
     def _called(self, owner: Hashable) -> None:
         """Look again, now that a call of this person has got through."""
         person = self._people.get(owner)
-        if person is not None and not person.connected:
+        if person is not None and not person.account:
             person.called = True
             person.wake.set()
 
@@ -184,10 +184,10 @@ class Poller:
             return inf
         core = await self._state.core()
         opened = await self._opened(core, person)
-        await self._tell_about_access(owner, person, connected=bool(opened))
-        if not opened:
+        caller, first = next(iter(opened.items()), (None, None))
+        await self._tell_about_access(owner, person, first.account.uid if first else "")
+        if caller is None or first is None:
             return inf
-        caller, first = next(iter(opened.items()))
         try:
             events = await self._changes(person, first, opened)
         except CredentialRejected:
@@ -203,7 +203,8 @@ class Poller:
             return inf
         availability = self._state.availability
         await availability.audience.tell(owner, *events)
-        availability.learn(owner, apps_of(core, caller, first, in_menu=availability.in_menu))
+        apps = apps_of(core, caller, first, in_menu=availability.in_menu)
+        availability.learn(owner, apps, account=first.account.uid)
         person.idle = not _attended(person)
         return inf if person.idle else self._seconds
 
@@ -227,12 +228,14 @@ class Poller:
             and not self._state.availability.lacks(caller.principal, self._catalogue.app_of(kind))
         )
 
-    async def _tell_about_access(self, owner: Hashable, person: _Person, *, connected: bool) -> None:
-        """Say that there is something to list now, or nothing any more."""
-        before, person.connected = person.connected, connected
-        if before is not None and before != connected:
+    async def _tell_about_access(self, owner: Hashable, person: _Person, account: str) -> None:
+        """Say that there is something to list now, or nothing any more, or all that another account has."""
+        before, person.account = person.account, account
+        if before is not None and before != account:
+            # Marks of two accounts can be the same for different things.
             person.marks.clear()
-            await self._state.availability.audience.tell(owner, ResourcesListChanged())
+            changed = {ResourceUpdated(uri) for one in person.interests for uri in one.wants}
+            await self._state.availability.audience.tell(owner, ResourcesListChanged(), *changed)
 
     async def _changes(
         self, person: _Person, first: Opened, opened: dict[Caller, Opened]

@@ -1,6 +1,5 @@
 """What the connection tools get instead of an account: the way to consent itself."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +13,12 @@ from nextcloud_mcp_server.errors import (
     CredentialRejected,
     ElicitationRequired,
     NextcloudError,
+    WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.availability import Apps, Told
-from nextcloud_mcp_server.tools.apps import menu_of
+from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, Told
+from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.state import Core, State
 
 
@@ -38,20 +38,27 @@ class Access:
         return self.core.bound
 
     async def server(self) -> ServerCapabilities | None:
-        """Ask the person's Nextcloud what it has; None when it cannot be asked right now."""
+        """Ask the person's Nextcloud what it has; None when it cannot be asked right now.
+
+        Raises:
+            WrongAccount: It answered for another person.
+        """
         opened = await self.open(frozenset())
         availability, person = self.state.availability, self.caller.principal
-        with suppress(NextcloudError):
-            try:
-                found = await opened.account.capabilities.get()
-                known = availability.known(person)
-                menu = await menu_of(opened.account, known) if availability.in_menu else None
-            except CredentialRejected:
-                await self.core.accounts.reject(self.caller, opened)
-                return None
-            await availability.heard(person, Apps(Told(found.apps, found.etag), menu))
-            return replace(found, apps=found.apps | (availability.in_menu & menu.names)) if menu else found
-        return None
+        account, known = opened.account, availability.known(person)
+        try:
+            found = await account.capabilities.get()
+            same = known if known.account == account.uid else NOTHING
+            menu = await menu_of(account, same) if availability.in_menu else None
+        except (CredentialRejected, WrongAccount) as error:
+            await stop(self.core, self.caller, opened, error)
+            if isinstance(error, WrongAccount):
+                raise
+            return None
+        except NextcloudError:
+            return None
+        await availability.heard(person, Apps(Told(found.apps, found.etag), menu, account.uid))
+        return replace(found, apps=found.apps | (availability.in_menu & menu.names)) if menu else found
 
     async def connection(self) -> Connection:
         """Tell where the caller stands."""

@@ -5,9 +5,10 @@ from collections.abc import Collection
 
 from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError
+from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, WrongAccount
+from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.protocol.availability import Apps, FetchApps, Told
+from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, FetchApps, Told
 from nextcloud_mcp_server.tools.state import Core
 
 logger = logging.getLogger(__name__)
@@ -20,16 +21,30 @@ def apps_of(core: Core, caller: Caller, opened: Opened, *, in_menu: Collection[s
     """
 
     async def fetch(known: Apps) -> Apps:
-        account, told = opened.account, known.capabilities
+        account = opened.account
+        if known.account != account.uid:
+            # Of another account of the same person.
+            known = NOTHING
+        told = known.capabilities
         try:
             found = await account.capabilities.changed(told.etag)
             menu = await menu_of(account, known) if in_menu else None
-        except CredentialRejected:
-            await core.accounts.reject(caller, opened)
+        except (CredentialRejected, WrongAccount) as error:
+            await stop(core, caller, opened, error)
             raise
-        return Apps(Told(found.apps, found.etag) if found else told, menu)
+        return Apps(Told(found.apps, found.etag) if found else told, menu, account.uid)
 
     return fetch
+
+
+async def stop(core: Core, caller: Caller, opened: Opened, error: CredentialRejected | WrongAccount) -> None:
+    """Stop what Nextcloud refused; write down an answer for another person."""
+    if isinstance(error, CredentialRejected):
+        await core.accounts.reject(caller, opened)
+    else:
+        await core.audit.record(
+            caller, action="look for apps", result="WrongAccount", detail="", request_id="", now=True
+        )
 
 
 async def menu_of(account: Account, known: Apps) -> Told | None:
@@ -37,11 +52,12 @@ async def menu_of(account: Account, known: Apps) -> Told | None:
 
     Raises:
         CredentialRejected: Nextcloud did not take the credential.
+        WrongAccount: The answer was for another person.
     """
     menu = known.menu
     try:
         found = await account.menu.changed(menu and menu.etag)
-    except CredentialRejected:
+    except troubles.OF_ACCESS:
         raise
     except NextcloudError as error:
         logger.info("the menu of a person is not known: %s", error)

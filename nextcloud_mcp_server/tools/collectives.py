@@ -130,6 +130,8 @@ async def nc_collectives_create_page(
     page = await nc.collectives.create(collective_id, parent_id, title.strip())
     try:
         written = await _fill(nc, page, content)
+    except troubles.OF_ACCESS:
+        raise
     except NextcloudError as error:
         note = (
             f"The page is made and empty{troubles.perhaps(error)}, but its text could not be written: {error} "

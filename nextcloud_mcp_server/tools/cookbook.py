@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.tools import file_page, recipe_result
 from nextcloud_mcp_server.tools.note_page import folded
@@ -112,6 +113,8 @@ async def nc_cookbook_save_recipe(
 async def _saved(nc: Account, number: int, fields: Mapping[str, object], *, created: bool) -> RecipeSaved:
     try:
         recipe = await nc.cookbook.recipe(number)
+    except troubles.OF_ACCESS:
+        raise
     except NextcloudError as error:
         note = f"It is saved, but it could not be read afterwards. {error}"
         return RecipeSaved(id=number, name=str(fields.get("name", "")), created=created, note=note)

@@ -139,7 +139,9 @@ class Guard:
             await self._refuse_missing_app(call, opened, job.app)
             raise
         # Once Nextcloud took the credential: a second refusal would count against us.
-        self._state.availability.learn(call.caller.principal, self._apps_of(call, opened))
+        self._state.availability.learn(
+            call.caller.principal, self._apps_of(call, opened), account=opened.account.uid
+        )
         return value
 
     async def _after_visit(self, call: Call, told: str, execute: Callable[[], Awaitable[T]]) -> T | Asked:
@@ -196,7 +198,7 @@ class Guard:
     async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:
         """Say that an app is missing, if it still is: it may have been installed this minute."""
         availability, person = self._state.availability, call.caller.principal
-        await availability.ask(person, self._apps_of(call, opened))
+        await availability.ask(person, self._apps_of(call, opened), account=opened.account.uid)
         if availability.lacks(person, app):
             raise NotFound(
                 f"This Nextcloud does not have the app '{app}', or not for this person; its administrator can "

@@ -182,6 +182,8 @@ async def nc_news_mark_articles(
     if starred is not None:
         try:
             await nc.news.mark(article_ids, "star" if starred else "unstar")
+        except troubles.OF_ACCESS:
+            raise
         except NextcloudError as error:
             if read is None:
                 raise

@@ -112,6 +112,8 @@ async def _be(nc: Account, presence: str, *, before: Status, now: Status, said: 
     """Say whether the person is there; when that fails, say what was done before."""
     try:
         now, note = await nc.status.set_presence(presence), None
+    except troubles.OF_ACCESS:
+        raise
     except NextcloudError as error:
         if not said:
             raise

@@ -6,8 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
-from nextcloud_mcp_server.nextcloud.account import REQUESTS_AT_ONCE, Nextcloud
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, open_pool
+from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 SECRET = SecretStr("p" * 72)
