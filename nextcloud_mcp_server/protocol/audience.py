@@ -28,6 +28,9 @@ MAX_SESSIONS = 100
 #: A client that does not read what it is sent is not waited for any longer.
 SEND_SECONDS = 5.0
 
+#: Where a connection keeps its session.
+_KEY = "audience"
+
 Listener = Callable[[ServerEvent], None]
 
 
@@ -68,11 +71,14 @@ class Audience:
         if key is None:
             return None
         connection = wire.connection(ctx)
-        sessions = self._sessions.setdefault(owner, {})
-        session = sessions.get(key)
-        if session is None or session.connection is not connection:
-            session = sessions[key] = Session(key, connection)
+        # Kept there, and its end noted once: a session that was forgotten for others comes back as it was.
+        session: Session | None = connection.state.get(_KEY)
+        if session is None:
+            session = connection.state[_KEY] = Session(key, connection)
             connection.exit_stack.callback(self._leave, owner, key, session)
+        sessions = self._sessions.setdefault(owner, {})
+        if sessions.get(key) is not session:
+            sessions[key] = session
             while len(sessions) > MAX_SESSIONS:
                 del sessions[next(iter(sessions))]
         return session

@@ -90,6 +90,24 @@ async def test_of_too_many_sessions_of_a_person_the_oldest_is_forgotten_and_nobo
     assert len(his.sent) == 1
 
 
+async def test_a_session_that_was_forgotten_for_others_comes_back_with_what_it_had_subscribed_to() -> None:
+    audience, first = Audience(owner), Channel()
+    oldest = of("alice", first, session="first")
+    session = audience.join(oldest)
+    assert session is not None
+    session.uris = ["nc://notes/1"]
+    for number in range(module.MAX_SESSIONS):
+        audience.join(of("alice", Channel(), session=f"s{number}"))
+
+    again = audience.join(oldest)
+    await audience.tell("alice", ResourceUpdated("nc://notes/1"))
+    await wire.connection(oldest).exit_stack.aclose()
+    await audience.tell("alice", ResourceUpdated("nc://notes/1"))
+
+    assert again is session
+    assert len(first.sent) == 1
+
+
 async def test_a_client_that_does_not_read_is_not_waited_for() -> None:
     class Stuck(Channel):
         async def notify(self, method: str, params: Mapping[str, Any] | None, opts: object = None) -> None:  # noqa: ARG002 - see `Channel`
