@@ -45,9 +45,10 @@ class Access:
         """
         opened = await self.open(frozenset())
         availability, person = self.state.availability, self.caller.principal
-        account, known = opened.account, availability.known(person)
+        account = opened.account
         try:
             found = await account.capabilities.get()
+            known = availability.known(person)
             same = known if known.account == account.uid else NOTHING
             menu = await menu_of(account, same) if availability.in_menu else None
         except (CredentialRejected, WrongAccount) as error:

@@ -179,8 +179,11 @@ async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_
     now = await opened(stage)
     availability.learn(ALICE, apps_of(core, CALLER, now, in_menu=()), account=now.account.uid)
     await settled()
+    known = availability.known(ALICE)
+    again = await apps_of(core, CALLER, now, in_menu=())(known)
 
     assert lacked
+    assert again == known
     assert not availability.lacks(ALICE, "notes")
 
 
