@@ -243,7 +243,7 @@ class Locked(NextcloudError):
 
 
 class Throttled(NextcloudError):
-    """429: too many failed logins came from our address."""
+    """429: too many failed logins came from our address, or a person did one thing too often."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)

@@ -38,6 +38,10 @@ _SENTENCES: Mapping[int, str] = {
     ),
     507: "The storage is full or its quota is used up, so nothing was written. Free some space first.",
 }
+_TOO_OFTEN = (
+    "Nextcloud allows this only so many times within some minutes, and did not do it now. Do not retry now; "
+    "go on with it in ten minutes."
+)
 _KINDS: Mapping[int, type[errors.NextcloudError]] = {
     400: errors.InvalidName,
     401: errors.CredentialRejected,
@@ -118,15 +122,23 @@ def _special(  # noqa: PLR0911  # a table, one row per meaning
         case 412:
             return _precondition(response, sentences)
         case 429:
-            wait = _retry_after(response)
-            told = "" if wait is None else f"; it asks to wait {wait:.0f} seconds"
-            return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
+            return _throttled(response)
         case 500 if "LockedException" in text:
             return errors.Locked(_SENTENCES[423])
         case 502 | 503 | 504:
             return _unavailable(response)
         case _:
             return None
+
+
+def _throttled(response: httpx2.Response) -> errors.NextcloudError:
+    wait = _retry_after(response)
+    if not response.text:
+        # Too many failed logins are always put into words. With nothing at all Nextcloud answers who does
+        # something too often, as who shares for the twenty-first time in ten minutes.
+        return errors.Throttled(_TOO_OFTEN, retry_after_seconds=wait)
+    told = "" if wait is None else f"; it asks to wait {wait:.0f} seconds"
+    return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
 
 
 def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:

@@ -42,16 +42,14 @@ def expect(response: httpx2.Response, *statuses: int) -> httpx2.Response:
 async def clean(server: Server, area: str | None = None) -> None:
     """Remove what earlier tests left; a sandbox is new for each.
 
-    A recording of an app meets nothing but what that app has, and takes a third of the time so.
+    A recording of such an area meets nothing but what is in it, and takes a third of the time so.
     """
     if server.sandbox is not None:
         return
+    wanted = [_OF_AREA[area]] if area in _OF_AREA else _OF_AREA.values()
     for person in ("alice", "bob"):
-        if area not in _OF_APP:
-            await _clean_files(server, person)
-        for name, remove in _OF_APP.items():
-            if area == name or area not in _OF_APP:
-                await remove(server, person)
+        for remove in wanted:
+            await remove(server, person)
 
 
 async def _clean_files(server: Server, person: str) -> None:
@@ -61,11 +59,17 @@ async def _clean_files(server: Server, person: str) -> None:
     for note in (await send("GET", f"{NOTES}?exclude=content", person=person)).json():
         await send("DELETE", f"{NOTES}/{note['id']}", person=person)
     await send("DELETE", f"/remote.php/dav/trashbin/{person}/trash", person=person)
-    await send("DELETE", f"/remote.php/dav/addressbooks/users/{person}/rec-book/", person=person)
     for upload in ("rec-upload-1", "rec-upload-2"):
         await send("DELETE", f"/remote.php/dav/uploads/{person}/{upload}", person=person)
-    no_trash = {"X-NC-CalDAV-No-Trashbin": "1"}
-    await send("DELETE", f"/remote.php/dav/calendars/{person}/rec-cal/", person=person, headers=no_trash)
+
+
+async def _clean_calendars(server: Server, person: str) -> None:
+    path, no_trash = f"/remote.php/dav/calendars/{person}/rec-cal/", {"X-NC-CalDAV-No-Trashbin": "1"}
+    await server.send("DELETE", path, person=person, headers=no_trash)
+
+
+async def _clean_contacts(server: Server, person: str) -> None:
+    await server.send("DELETE", f"/remote.php/dav/addressbooks/users/{person}/rec-book/", person=person)
 
 
 async def _clean_boards(server: Server, person: str) -> None:
@@ -91,7 +95,10 @@ async def _clean_collectives(server: Server, person: str) -> None:
     await _delete_each(server, person, f"{COLLECTIVES}/trash", *where, query="?circle=1")
 
 
-_OF_APP = {
+_OF_AREA = {
+    "shares": _clean_files,
+    "caldav": _clean_calendars,
+    "carddav": _clean_contacts,
     "deck": _clean_boards,
     "tables": _clean_tables,
     "collectives": _clean_collectives,

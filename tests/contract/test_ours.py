@@ -1,5 +1,6 @@
 """Our own client keeps its promises on the same servers as the recordings."""
 
+import json
 from functools import partial
 
 import pytest
@@ -17,7 +18,7 @@ from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.server import Server
-from tests.contract.steps import BOARDS, COLLECTIVES, FORMS, JSON, TABLES, clean
+from tests.contract.steps import BOARDS, COLLECTIVES, FORMS, JSON, TABLES, clean, expect
 
 _NAMES = [
     "100% done.txt",
@@ -187,6 +188,44 @@ async def test_any_name_is_written_listed_read_moved_and_found(alice: Account, n
     assert moved.path == f"Rec/moved {name}"
     assert [entry.path for entry in found] == [moved.path]
     assert not more
+
+
+async def test_a_list_tells_folders_from_files(alice: Account) -> None:
+    folders = ("Rec/empty", *(f"Rec/{name.removesuffix('.txt')}" for name in _NAMES))
+    for path in folders:
+        await alice.files.create_folder(path)
+    for path in ("Rec/no extension", "Rec/a%2Fb", "Rec/empty/inside"):
+        await alice.files.write(path, b"")
+
+    found = await alice.files.list_folder("/Rec")
+    inside = await alice.files.list_folder("/Rec/empty")
+
+    wanted = dict.fromkeys(folders, True) | {"Rec/no extension": False, "Rec/a%2Fb": False}
+    assert {entry.path: entry.is_folder for entry in found.entries} == wanted
+    assert [entry.is_folder for entry in inside.entries] == [False]
+
+
+async def test_what_was_received_is_a_folder_or_a_file_as_it_is_for_its_owner(
+    alice: Account, bob: Account, server: Server
+) -> None:
+    if server.sandbox is not None:
+        pytest.skip("the sandbox puts nothing that was shared into the other's folder")
+    await alice.files.create_folder("/Rec/ä #1")
+    await alice.files.write("/Rec/no extension", b"")
+    shared = json.dumps({"path": "/Rec", "shareType": 0, "shareWith": "bob", "permissions": 1}).encode()
+    headers, path = {**JSON, "OCS-APIRequest": "true"}, "/ocs/v2.php/apps/files_sharing/api/v1/shares"
+    expect(await server.send("POST", path, headers=headers, body=shared), 200)
+
+    top = await bob.files.list_folder("/")
+    received = await bob.files.list_folder("/Rec")
+
+    assert [entry.is_folder for entry in top.entries if entry.path == "Rec"] == [True]
+    assert {entry.path: entry.is_folder for entry in received.entries} == {
+        "Rec/ä #1": True,
+        "Rec/no extension": False,
+    }
+    with pytest.raises(errors.InvalidInput):
+        await bob.files.list_folder("/Rec/no extension")
 
 
 async def test_a_file_is_overwritten_only_in_the_version_that_was_read(alice: Account) -> None:

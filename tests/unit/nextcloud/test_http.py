@@ -653,6 +653,14 @@ async def test_throttling_names_the_allow_list_and_carries_the_wait(
     assert (f"{seconds:.0f} seconds" in str(caught.value)) if seconds else True
 
 
+async def test_who_does_something_too_often_is_not_told_of_failed_logins() -> None:
+    # As Nextcloud 32 answers the twenty-first share within ten minutes.
+    with pytest.raises(errors.Throttled, match="only so many times") as caught:
+        await http(always(429)).request("POST", "/ocs/v2.php/apps/files_sharing/api/v1/shares")
+
+    assert "logins" not in str(caught.value)
+
+
 async def test_an_unavailable_server_that_says_when_is_quoted() -> None:
     with pytest.raises(errors.Unavailable, match="in 120 seconds"):
         await http(always(503, headers={"Retry-After": "120"})).request("GET", "/x")
