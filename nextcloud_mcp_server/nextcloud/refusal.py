@@ -40,7 +40,7 @@ _SENTENCES: Mapping[int, str] = {
 }
 _TOO_OFTEN = (
     "Nextcloud allows this only so many times within some minutes, and did not do it now. Do not retry now; "
-    "go on with it in ten minutes."
+    "go on with it in {wait}."
 )
 _KINDS: Mapping[int, type[errors.NextcloudError]] = {
     400: errors.InvalidName,
@@ -136,7 +136,8 @@ def _throttled(response: httpx2.Response) -> errors.NextcloudError:
     if not response.text:
         # Too many failed logins are always put into words. With nothing at all Nextcloud answers who does
         # something too often, as who shares for the twenty-first time in ten minutes.
-        return errors.Throttled(_TOO_OFTEN, retry_after_seconds=wait)
+        told = "ten minutes" if wait is None else f"{wait:.0f} seconds"
+        return errors.Throttled(_TOO_OFTEN.format(wait=told), retry_after_seconds=wait)
     told = "" if wait is None else f"; it asks to wait {wait:.0f} seconds"
     return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
 
