@@ -23,6 +23,8 @@ _HREF: Final = dav.name("d:href")
 _PROPSTAT: Final = dav.name("d:propstat")
 _PROP: Final = dav.name("d:prop")
 _STATUS: Final = dav.name("d:status")
+#: What a propstat holds at least.
+_PROP_AND_STATUS: Final = 2
 
 
 _HARDENED: Final = {
@@ -198,9 +200,8 @@ def _response(element: _Element) -> DavResponse:
     texts: dict[str, str] = {}
     inner: dict[str, list[tuple[str, str]]] = {}
     for child in element:
-        tag = child.tag
-        if tag == _PROPSTAT:
-            for each in _found(child):
+        if parts := child[:]:
+            for each in _found(child, parts):
                 # A property has a text or elements; the white space around elements is not a text.
                 if (text := each.text) and (text := text.strip()):
                     texts[each.tag] = text
@@ -210,15 +211,18 @@ def _response(element: _Element) -> DavResponse:
                         (inside.tag, inside.text or inside.get("name") or "")
                         for inside in each.iterdescendants()
                     ]
-        elif tag == _HREF:
+        elif child.tag == _HREF:
             href = (child.text or "").strip()
     return DavResponse(href, texts, inner)
 
 
-def _found(propstat: _Element) -> Iterable[_Element]:
+def _found(propstat: _Element, parts: list[_Element]) -> Iterable[_Element]:
     """Give the properties that the server has; the others come with another status."""
+    if len(parts) == _PROP_AND_STATUS and (status := parts[1].text or "").startswith("HTTP/"):
+        # As Nextcloud writes it (RFC 4918 §14.22): a long list is spared asking thousands of elements what they are.
+        return parts[0] if " 200" in status else ()
     prop: Iterable[_Element] = ()
-    for part in propstat:
+    for part in parts if propstat.tag == _PROPSTAT else ():
         tag = part.tag
         if tag == _PROP:
             prop = part

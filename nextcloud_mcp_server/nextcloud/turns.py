@@ -22,7 +22,8 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.semaphore = anyio.Semaphore(REQUESTS_AT_ONCE)
+        # Sending is what lets the others go on; who need not wait need not let them before that, too.
+        self.semaphore = anyio.Semaphore(REQUESTS_AT_ONCE, fast_acquire=True)
         self.refused: NextcloudCredential | None = None
 
     def of(self, credential: NextcloudCredential) -> "Turn":

@@ -26,9 +26,12 @@ _CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
 Row = TypeVar("Row")
 
 
-def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES) -> list[Row]:
-    """Take as many rows from the start as fit, at least one."""
-    if not rows or _size(rows) <= room:
+def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES, *, most: int | None = None) -> list[Row]:
+    """Take as many rows from the start as fit, at least one.
+
+    `most` is what all of them can take, where that is known for less than it costs to write them.
+    """
+    if not rows or (most is not None and most <= room) or _size(rows) <= room:
         return list(rows)
     ends = list(accumulate((_size([row]) - 1 for row in rows), initial=1))
     return list(rows[: max(1, bisect_right(ends, room) - 1)])

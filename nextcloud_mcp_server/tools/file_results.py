@@ -15,6 +15,10 @@ from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 NO_ETAG = "The storage gives no etag: only size and time are compared before this is overwritten."
 
 
+#: A row without its texts: the names of what it has, a size of twenty digits, a time with its zone.
+_ROW_BYTES = 140
+
+
 def shown_as(name: str) -> str | None:
     """Show a name that holds hidden characters without them; None for honest names."""
     shown = visible(name)
@@ -39,6 +43,12 @@ class Row:
     modified: datetime | None = None
     favorite: Literal[True] | None = None
     shown_as: str | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """What it takes as JSON at most: its names and numbers, and six bytes for each character of a text."""
+        texts = len(self.name or self.path or "") + len(self.type) + len(self.shown_as or "")
+        return _ROW_BYTES + 6 * texts
 
     @classmethod
     def of(cls, entry: Entry, *, in_folder: bool) -> "Row":

@@ -46,7 +46,8 @@ async def nc_files_list_folder(
     """
     after = file_page.unseal(cursor, "folder", path, sort)
     listing = await nc.files.list_folder(path, order=sort, limit=limit, after=after)
-    rows = file_page.fit([Row.of(entry, in_folder=True) for entry in listing.entries])
+    rows = [Row.of(entry, in_folder=True) for entry in listing.entries]
+    rows = file_page.fit(rows, most=sum(row.most_bytes for row in rows))
     more = listing.more or len(rows) < len(listing.entries)
     return FolderPage(
         path=listing.folder.path,

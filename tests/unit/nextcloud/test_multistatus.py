@@ -40,6 +40,24 @@ async def test_properties_the_server_does_not_have_are_absent() -> None:
     assert not response.has_inner("nc:lock", "nc:x")
 
 
+@pytest.mark.parametrize(("status", "etag"), [("200 OK", '"e1"'), ("404 Not Found", "")])
+@pytest.mark.parametrize(
+    "propstat",
+    ["{prop}{status}", "{status}{prop}", "{prop}{status}<d:responsedescription>x</d:responsedescription>"],
+)
+async def test_the_parts_of_a_propstat_may_stand_in_any_order(propstat: str, status: str, etag: str) -> None:
+    """RFC 4918 §17 has no order; Nextcloud writes the properties and then their status."""
+    parts = propstat.format(
+        prop="<d:prop><d:getetag>&quot;e1&quot;</d:getetag></d:prop>",
+        status=f"<d:status>HTTP/1.1 {status}</d:status>",
+    )
+    data = answer([f"<d:response><d:href>/a</d:href><d:propstat>{parts}</d:propstat></d:response>"]).content
+
+    [response] = await parse(data)
+
+    assert (response.href, response.text("d:getetag")) == ("/a", etag)
+
+
 async def test_elements_inside_a_property_are_listed() -> None:
     person = "<nc:sharee><nc:id>bob</nc:id><nc:display-name>Bob &amp; Co</nc:display-name></nc:sharee>"
     inside = f"<nc:sharees>{person}</nc:sharees>"
