@@ -58,7 +58,7 @@ async def test_the_second_of_two_uses_of_a_refresh_token_wins_on_32_alone(
 ) -> None:
     sandbox = sandbox_of(version)
     client_row = sandbox.state.new_oauth_client("MCP", "https://mcp.test/callback")
-    grant = sandbox.state.new_oauth_grant(sandbox.state.users["alice"], client_row)
+    grant = sandbox.state.new_oauth_grant(sandbox.state.users["alice"], client_row, login_name=None)
     sandbox.state.oauth_races = 1
     fields = {
         "grant_type": "refresh_token",
@@ -99,7 +99,7 @@ async def test_an_app_password_registers_no_client_from_34_on(
     assert "X-NC-Auth-NotConfirmed" not in by_a_stranger.headers
 
 
-async def _card(client: httpx2.AsyncClient, **fields: Any) -> tuple[str, dict[str, Any]]:
+async def _card(client: httpx2.AsyncClient, **fields: str) -> tuple[str, dict[str, Any]]:
     board = (await client.post(_BOARDS, json={"title": "Board", "color": "ff0000"}, headers=_OCS)).json()
     stacks = f"{_BOARDS}/{board['id']}/stacks"
     stack = (await client.post(stacks, json={"title": "To do", "order": 0}, headers=_OCS)).json()
