@@ -11,6 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, ErrorData
 
+from nextcloud_mcp_server.sandbox.profile import PROFILES, USUAL
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
@@ -48,7 +49,7 @@ async def test_the_status_names_account_permissions_version_and_apps(world: Worl
     assert status["account"] == "alice"
     assert status["display_name"] == "Alice Example"
     assert status["permissions"] == ["files:read", "files:write", "notes:read", "notes:write"]
-    assert status["server_version"] == "32.0.1"
+    assert status["server_version"] == PROFILES[USUAL].server
     assert "notes" in status["apps"]
     assert status["next_step"] == "Nothing; use the tools."
 
