@@ -111,7 +111,7 @@ async def test_the_end_of_a_version_is_named(version: str, verdict: Verdict, sen
 
 
 @pytest.mark.parametrize(("version", "known"), [("32.0.1", False), ("33.0.7", True), ("34.0.3", False)])
-async def test_what_is_known_to_be_wrong_with_a_version_is_said(version: str, known: bool) -> None:
+async def test_what_is_known_to_be_wrong_with_a_version_is_said(version: str, *, known: bool) -> None:
     found = await examined(cloud(version=version))
 
     assert ("known trouble" in found) is known
