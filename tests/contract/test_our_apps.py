@@ -94,6 +94,7 @@ async def test_what_is_in_an_app_is_found_from_everywhere(alice: Account) -> Non
     assert [item.title for group in found.groups for item in group.items] == ["Zebrafinken & Co.txt"]
 
 
+@pytest.mark.app("cookbook")
 async def test_a_recipe_is_saved_changed_and_deleted(alice: Account) -> None:
     listed = await call(alice, "nc_cookbook_list_recipes", query="rec käsekuchen")
     for row in listed.recipes:

@@ -43,6 +43,7 @@ async def read(alice: Account, app: str, tool: str, **arguments: object) -> Any:
     return await call_with(ours, load(app), alice, f"nc_{app}_{tool}", **arguments)
 
 
+@pytest.mark.app("forms")
 async def test_a_form_shows_its_owner_what_others_answered(
     alice: Account, nextcloud: Nextcloud, server: Server
 ) -> None:
@@ -156,6 +157,7 @@ async def test_what_is_said_in_a_conversation_is_read_and_answered(
     assert taken.reactions == {}
 
 
+@pytest.mark.app("news")
 async def test_an_article_is_read_marked_and_given_a_star(alice: Account, server: Server) -> None:
     await need(server, "News", _NEWS)
     if server.sandbox is not None:
