@@ -258,11 +258,11 @@ async def test_a_card_is_made_changed_moved_and_deleted(alice: Account, server: 
     )
     after = await call(alice, "nc_deck_get_board", board_id=board["id"])
 
-    assert moved.stack_id == stacks[1]
+    assert moved.stack_id == str(stacks[1])
     assert (card.title, card.content, card.assignees) == (_UMLAUTS, "Some *text*", ["alice"])
     assert card.done
     assert [comment.text for comment in card.comments] == ["Looked at it"]
-    assert [(row.id, row.stack_id) for row in shown.cards] == [(made.id, stacks[1])]
+    assert [(row.id, row.stack_id) for row in shown.cards] == [(made.id, str(stacks[1]))]
     assert after.cards == []
 
 

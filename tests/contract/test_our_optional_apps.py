@@ -49,7 +49,7 @@ async def test_a_form_shows_its_owner_what_others_answered(
 ) -> None:
     await need(server, "Forms", FORMS)
     bob = account(nextcloud, server, "bob")
-    form = (await ocs(server, "POST", FORMS))["id"]
+    form = str((await ocs(server, "POST", FORMS))["id"])
     one = f"{FORMS}/{form}"
     await ocs(server, "PATCH", one, keyValuePairs={"title": _UMLAUTS})
     await ask_and_answer(server, one)
@@ -103,6 +103,7 @@ async def ask_and_answer(server: Server, one: str) -> None:
 async def test_a_page_is_made_read_and_edited_as_a_file(alice: Account, server: Server) -> None:
     await need(server, "Collectives", COLLECTIVES)
     collective = (await ocs(server, "POST", COLLECTIVES, name="Rec pages"))["collective"]["id"]
+    collective = str(collective)
 
     listed = await call(alice, "nc_collectives_list_pages")
     made = await call(
