@@ -17,6 +17,7 @@ from nextcloud_mcp_server.nextcloud.finder import Finder
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
+from nextcloud_mcp_server.nextcloud.note_texts import NoteTexts, PersonalTexts
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import SearchClient
@@ -52,10 +53,10 @@ _OLDEST = 28
 class Account:
     """What a tool may do in one person's name."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(self, http: NextcloudHttp, *, texts: PersonalTexts | None = None) -> None:
         self.uid = http.uid
         self.web = str(http.web)
-        self.notes = NotesClient(http)
+        self.notes = NotesClient(http, texts)
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
         self.user = UserClient(http)
@@ -254,6 +255,8 @@ class Nextcloud:
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
+        #: What searches have read of people's notes.
+        self.texts = NoteTexts()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
@@ -266,7 +269,7 @@ class Nextcloud:
             public_url=self._public_url,
             turns=turns.of(credential),
         )
-        return Account(http)
+        return Account(http, texts=self.texts.of(uid, credential))
 
     @property
     def login(self) -> LoginFlowClient:
@@ -304,6 +307,7 @@ class Nextcloud:
         Raises:
             Forbidden: The secret is the account's real password.
         """
+        self.texts.drop_credential(credential)
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
