@@ -22,7 +22,7 @@ _PAIRED: Final = (
 _VOWELS: Final = "\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 _LETTER: Final = rf"(?:(?![{_PAIRED}])[^\W_]|[{_VOWELS}])"
 #: A word such as `R&D`, `C++` or `F#`, or a run of a script without spaces.
-_TOKEN: Final = re.compile(rf"{_LETTER}+(?:&{_LETTER}+)*(?:\+\+|\#)?|[{_PAIRED}]+")
+_TOKEN: Final = re.compile(rf"{_LETTER}+(?:[&_]{_LETTER}+)*(?:\+\+|\#)?|[{_PAIRED}]+")
 _REST: Final = re.compile(rf"{_LETTER}*")
 _IS_LETTER: Final = re.compile(_LETTER)
 _IS_PAIRED: Final = re.compile(f"[{_PAIRED}]")
@@ -128,7 +128,7 @@ def terms_of(query: str) -> tuple[Term, ...]:
         for written, is_pair in _parts(found[0]):
             term = Term(written, fold(written), is_pair)
             every.setdefault(term.folded, term)
-            if term.folded not in STOP_WORDS or (not shouted and _is_acronym(written)):
+            if _is_telling(term) or (not shouted and _is_acronym(written)):
                 telling.setdefault(term.folded, term)
     return tuple((telling or every).values())[:MOST_TERMS]
 
@@ -138,6 +138,11 @@ def _parts(token: str) -> list[tuple[str, bool]]:
         return [(token, False)]
     pairs = [token[at : at + 2] for at in range(len(token) - 1)]
     return [(pair, True) for pair in pairs or [token]]
+
+
+def _is_telling(term: Term) -> bool:
+    """Pass over what only holds sentences together, and single small letters such as that of a ticked box."""
+    return term.folded not in STOP_WORDS and not (len(term.written) == 1 and "a" <= term.written <= "z")
 
 
 def _is_acronym(word: str) -> bool:

@@ -117,10 +117,12 @@ async def test_what_does_not_fit_is_named() -> None:
     )
     one = await call(account_over(answering(p=long)), "nc_search_find_items", query="a", limit=25)
 
-    assert len(many.groups) + len(many.not_shown) == 9
-    assert len(one.groups[0].items) < 25
-    assert "lower 'limit'" in one.groups[0].note
-    assert one.groups[0].cursor is None
+    many_each = min(len(group.items) for group in many.groups)
+    assert many.not_shown is None
+    assert {len(group.items) for group in many.groups} <= {many_each, many_each + 1}
+    assert all(group.cursor for group in many.groups)
+    assert 0 < len(one.groups[0].items) < 25
+    assert one.groups[0].cursor
     assert one.groups[0].items[0].detail.endswith("…")
 
 
