@@ -140,8 +140,10 @@ def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
     )
 
 
-def written(note: Note, *, title: str | None = None, category: str | None = None) -> NoteWritten:
-    """Say what Nextcloud stored, and where it made something else of what was asked for."""
+def written(
+    note: Note, *, title: str | None = None, category: str | None = None, stayed: str | None = None
+) -> NoteWritten:
+    """Say what Nextcloud stored, where it made something else of what was asked for, and what did not come along."""
     pairs = (("title", title, note.title), ("category", category, note.category))
     changed = [
         f"Nextcloud stored the {what} as “{is_}”." for what, asked, is_ in pairs if asked not in (None, is_)
@@ -154,7 +156,7 @@ def written(note: Note, *, title: str | None = None, category: str | None = None
         size=len((note.content or "").encode()),
         modified_at=_moment(note),
         favorite=note.favorite,
-        changed=" ".join(changed) or None,
+        changed=" ".join([*changed, *([stayed] if stayed else [])]) or None,
     )
 
 

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import rank, terms_of
 from nextcloud_mcp_server.nextcloud.window import Position
-from nextcloud_mcp_server.tools import file_page, note_edit, note_result
+from nextcloud_mcp_server.tools import file_page, note_edit, note_pictures, note_result
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut, folded
 from nextcloud_mcp_server.tools.note_result import (
     NoteDeleted,
@@ -137,10 +137,17 @@ async def nc_notes_update_note(
         raise InvalidInput("Replacing 'content' needs the 'etag' that nc_notes_get_note answered.")
     title = None if title is None else _title(title)
     category = None if category is None else _category(category)
+    # Where it was; afterwards nothing tells which of the files that its text names stayed there.
+    before = None if category is None else await nc.notes.get(note_id)
     note = await nc.notes.update(
         note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
     )
-    return note_result.written(note, title=title, category=category)
+    stayed = None
+    if before is not None and before.path and note.path and before.category != note.category:
+        stayed = await note_pictures.left_behind(
+            nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
+        )
+    return note_result.written(note, title=title, category=category, stayed=stayed)
 
 
 @notes.tool("Append to a note")
@@ -191,9 +198,8 @@ async def nc_notes_get_attachment(
     nc: Account, note_id: int, path: Annotated[str, Field(description="As in the note's text.")]
 ) -> NoteImage | NoteFile:
     """Show a picture that a note holds; other files are only described."""
-    if {".."} & set(path.split("/")) or "\\" in path or not path.isprintable() or not path.strip():
-        raise InvalidInput("'path' must be the attachment's path as the note's text has it.")
-    return note_result.attached(path, await nc.notes.attachment(note_id, path))
+    found, attachment = await note_pictures.attachment(nc, note_id, path)
+    return note_result.attached(found, attachment)
 
 
 def by_preference(notes: Iterable[SearchedNote]) -> list[SearchedNote]:
@@ -217,6 +223,10 @@ async def _by_name(nc: Account, name: str) -> int:
         if found:
             return found[0].id
     raise NotFound("No note has that title or path. Call nc_notes_search_notes to find it.")
+
+
+def _folder(path: str) -> str:
+    return path.strip("/").rpartition("/")[0]
 
 
 def _paths(note: Note) -> tuple[str, ...]:
