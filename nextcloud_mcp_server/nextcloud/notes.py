@@ -25,7 +25,7 @@ _CHANGE_ATTEMPTS = 3
 #: Notes a search looks at; what is beyond is said.
 MOST_SEARCHED: Final = 5000
 #: Several servers behind one address may not agree on the second.
-_CLOCK_SECONDS: Final = 10
+_CLOCK_SECONDS: Final = 2
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
 _NO_NOTE = (

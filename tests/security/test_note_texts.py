@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.errors import CredentialRejected
+from nextcloud_mcp_server.errors import CredentialRejected, Forbidden
 from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from tests.dav_fakes import call
 from tests.unit.nextcloud.test_note_texts import ALICE, Served
@@ -38,7 +38,9 @@ async def test_what_is_kept_is_dropped_when_the_access_ends() -> None:
     await call(served.account("alice"), "nc_notes_search_notes", query="milk")
     await call(served.account("bob"), "nc_notes_search_notes", query="milk")
 
-    await served.nextcloud.delete_app_password(ALICE)
+    # A password that is none for apps cannot be ended, but it is not used any more either.
+    with pytest.raises(Forbidden):
+        await served.nextcloud.delete_app_password(ALICE)
 
     assert served.nextcloud.texts.people == ["bob"]
 
