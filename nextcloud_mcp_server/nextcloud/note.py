@@ -7,12 +7,13 @@ from pydantic import AfterValidator, Field
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.http import Answer
+from nextcloud_mcp_server.nextcloud.ids import Id
 
 
 class Note(Answer):
     """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
 
-    id: int
+    id: Id
     title: str
     etag: Annotated[str, AfterValidator(normalise)] = ""
     category: str = ""

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 
 from nextcloud_mcp_server.nextcloud.http import NextcloudCredential
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.ranking import Document, fold
 
@@ -48,7 +49,7 @@ class SearchedNote:
 class Kept:
     """One person's notes as of the moment `listed_at` of Nextcloud's clock, in seconds."""
 
-    notes: Mapping[int, SearchedNote]
+    notes: Mapping[Id, SearchedNote]
     listed_at: int
     size: int
 

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import Kept, PersonalTexts, SearchedNote
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
@@ -36,7 +37,7 @@ _SENTENCES = {404: _NO_NOTE}
 
 
 class _BareId(Answer):
-    id: int
+    id: Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class NotesClient:
             if cursor is None:
                 return
 
-    async def get(self, note_id: int) -> Note:
+    async def get(self, note_id: Id) -> Note:
         """Fetch one note.
 
         Raises:
@@ -217,7 +218,7 @@ class NotesClient:
 
     async def update(
         self,
-        note_id: int,
+        note_id: Id,
         *,
         if_match: str | None,
         title: str | None = None,
@@ -253,7 +254,7 @@ class NotesClient:
         return decoded(response, _NOTE)
 
     async def change(
-        self, note_id: int, edit: Callable[[str], str], *, if_match: str | None
+        self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
@@ -279,7 +280,7 @@ class NotesClient:
                 if not attempts:
                     raise
 
-    async def delete(self, note_id: int) -> None:
+    async def delete(self, note_id: Id) -> None:
         """Move a note to the trash.
 
         Raises:
@@ -287,7 +288,7 @@ class NotesClient:
         """
         await self._http.request("DELETE", f"{_BASE}/{note_id}", sentences={**_SENTENCES, 403: _READ_ONLY})
 
-    async def attachment(self, note_id: int, path: str) -> Attachment:
+    async def attachment(self, note_id: Id, path: str) -> Attachment:
         """Fetch a file that a note shows, by the path its text holds.
 
         Raises:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud import dav, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.notes import Attachment
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 from nextcloud_mcp_server.nextcloud.visible import quoted
@@ -52,7 +53,7 @@ def names(written: str) -> list[str]:
     return list(dict.fromkeys(cleaned))
 
 
-async def attachment(nc: Account, note_id: int, written: str) -> tuple[str, Attachment]:
+async def attachment(nc: Account, note_id: Id, written: str) -> tuple[str, Attachment]:
     """Fetch what a note's text names, and say under which path it was found.
 
     Raises:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import rank, terms_of
@@ -95,7 +96,7 @@ async def nc_notes_search_notes(
 async def nc_notes_get_note(
     nc: Account,
     *,
-    note_id: int | None = None,
+    note_id: Id | None = None,
     title: Annotated[str | None, Field(description="Title or path, instead of note_id.")] = None,
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=MAX_TEXT_BYTES)] = MAX_TEXT_BYTES,
@@ -122,7 +123,7 @@ async def nc_notes_create_note(
 @require_provisioning("notes:write")
 async def nc_notes_update_note(
     nc: Account,
-    note_id: int,
+    note_id: Id,
     *,
     etag: Annotated[str | None, Field(description="As read; required with content.")] = None,
     title: str | None = None,
@@ -152,7 +153,7 @@ async def nc_notes_update_note(
 
 @notes.tool("Append to a note")
 @require_provisioning("notes:write")
-async def nc_notes_append_content(nc: Account, note_id: int, content: str) -> NoteWritten:
+async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> NoteWritten:
     """Add text on a new line at the end of a note; nothing needs to be read before."""
     if not content:
         raise InvalidInput("'content' is empty: send the text to add.")
@@ -164,7 +165,7 @@ async def nc_notes_append_content(nc: Account, note_id: int, content: str) -> No
 @require_provisioning("notes:write")
 async def nc_notes_edit_note(
     nc: Account,
-    note_id: int,
+    note_id: Id,
     *,
     new_text: str,
     old_text: Annotated[str | None, Field(description="Exact passage, there once.")] = None,
@@ -186,7 +187,7 @@ async def nc_notes_edit_note(
 
 @notes.tool("Delete a note", destructive=True)
 @require_provisioning("notes:write")
-async def nc_notes_delete_note(nc: Account, note_id: int) -> NoteDeleted:
+async def nc_notes_delete_note(nc: Account, note_id: Id) -> NoteDeleted:
     """Move a note to the trash; the answer says how to bring it back."""
     await nc.notes.delete(note_id)
     return note_result.deleted(note_id)
@@ -195,7 +196,7 @@ async def nc_notes_delete_note(nc: Account, note_id: int) -> NoteDeleted:
 @notes.tool("Show a note's attachment", read_only=True)
 @require_provisioning("notes:read")
 async def nc_notes_get_attachment(
-    nc: Account, note_id: int, path: Annotated[str, Field(description="As in the note's text.")]
+    nc: Account, note_id: Id, path: Annotated[str, Field(description="As in the note's text.")]
 ) -> NoteImage | NoteFile:
     """Show a picture that a note holds; other files are only described."""
     found, attachment = await note_pictures.attachment(nc, note_id, path)
@@ -204,14 +205,14 @@ async def nc_notes_get_attachment(
 
 def by_preference(notes: Iterable[SearchedNote]) -> list[SearchedNote]:
     """Sort as among equals: favourites first, then what was changed last."""
-    return sorted(notes, key=lambda one: (not one.note.favorite, -one.note.modified, one.note.id))
+    return sorted(notes, key=lambda one: (not one.note.favorite, -one.note.modified, number(one.note.id)))
 
 
 def _appended(addition: str, text: str) -> str:
     return note_edit.append(text, addition)
 
 
-async def _by_name(nc: Account, name: str) -> int:
+async def _by_name(nc: Account, name: str) -> Id:
     """Find the one note of this path, category and title, or title."""
     wanted = folded(name.strip().strip("/"))
     listed = [note async for note in nc.notes.list_all()]
@@ -247,7 +248,7 @@ class _Placed(NamedTuple):
 
     @classmethod
     def of(cls, note: Note) -> "_Placed":
-        return cls(Position.of(-note.modified, str(note.id)), note)
+        return cls(Position.of(-note.modified, note.id), note)
 
 
 def _place(one: _Placed) -> Position:

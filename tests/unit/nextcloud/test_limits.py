@@ -33,7 +33,7 @@ async def test_talk_messages_are_cut_and_go_on_behind_the_last() -> None:
     second = await talk.history("abcd1234", limit=4, before=first.before)
     third = await talk.history("abcd1234", limit=4, before=second.before)
 
-    assert [[one.id for one in page.messages] for page in (first, second, third)] == [
+    assert [[int(one.id) for one in page.messages] for page in (first, second, third)] == [
         [9, 8, 7, 6], [5, 4, 3, 2], [1],
     ]  # fmt: skip
     assert third.before is None
@@ -43,9 +43,9 @@ async def test_news_articles_are_cut_and_go_on_behind_the_last() -> None:
     news = account_over(answering({"items": [article(n) for n in range(9, 0, -1)]})).news
 
     first = await news.articles(limit=4)
-    second = await news.articles(limit=4, before=first[-1].id)
+    second = await news.articles(limit=4, before=int(first[-1].id))
 
-    assert [[one.id for one in page] for page in (first, second)] == [[9, 8, 7, 6], [5, 4, 3, 2]]
+    assert [[int(one.id) for one in page] for page in (first, second)] == [[9, 8, 7, 6], [5, 4, 3, 2]]
 
 
 async def test_comments_on_a_card_are_cut() -> None:
@@ -53,7 +53,7 @@ async def test_comments_on_a_card_are_cut() -> None:
 
     found = await account_over(answering({"ocs": {"data": comments}})).deck.comments(1, limit=4, offset=0)
 
-    assert [one.id for one in found] == [0, 1, 2, 3]
+    assert [int(one.id) for one in found] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("offset", "ids"), [(0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8])])
@@ -62,4 +62,4 @@ async def test_rows_of_a_table_are_cut_where_the_page_was_asked_for(offset: int,
 
     found = await account_over(answering(rows)).tables.rows(1, limit=4, offset=offset, total=9)
 
-    assert [one.id for one in found] == ids
+    assert [int(one.id) for one in found] == ids

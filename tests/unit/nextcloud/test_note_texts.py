@@ -18,7 +18,7 @@ ALICE = BasicCredential("alice", SecretStr("alice"))
 
 
 def kept(size: int = 10) -> Kept:
-    return Kept.of([SearchedNote.of(Note(id=1, title="a", content="x" * size))], 1)
+    return Kept.of([SearchedNote.of(Note(id="1", title="a", content="x" * size))], 1)
 
 
 class Clock:

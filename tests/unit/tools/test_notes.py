@@ -112,12 +112,12 @@ async def test_a_list_is_one_request_without_content_and_last_changed_first() ->
     second = await server.call(tools.nc_notes_list_notes, limit=2, cursor=first.cursor)
 
     assert [(row.id, row.unreadable, row.readonly) for row in first.notes] == [
-        (314, True, True),
-        (2, None, True),
+        ("314", True, True),
+        ("2", None, True),
     ]
     assert first.notes[1].modified_at == datetime.fromtimestamp(1_700_000_002, UTC)
     assert first.remaining == 1
-    assert ([row.id for row in second.notes], second.cursor, second.remaining) == ([1], None, None)
+    assert ([row.id for row in second.notes], second.cursor, second.remaining) == (["1"], None, None)
     assert [dict(request.url.params) for request in server.asked] == [
         {"chunkSize": "2000", "exclude": "content"}
     ] * 2
@@ -132,20 +132,24 @@ async def test_what_is_written_between_two_pages_shifts_nothing() -> None:
     second = await server.call(tools.nc_notes_list_notes, limit=2, cursor=first.cursor)
     third = await server.call(tools.nc_notes_list_notes, limit=2, cursor=second.cursor)
 
-    assert [[row.id for row in page.notes] for page in (first, second, third)] == [[6, 5], [4, 2], [1]]
+    assert [[row.id for row in page.notes] for page in (first, second, third)] == [
+        ["6", "5"],
+        ["4", "2"],
+        ["1"],
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "ids"),
     [
-        ({"category": "Work"}, [3, 2]),
-        ({"category": "/Work/"}, [3, 2]),
-        ({"category": "Work/A"}, [3]),
-        ({"category": ""}, [1]),
-        ({"favorite": True}, [2]),
+        ({"category": "Work"}, ["3", "2"]),
+        ({"category": "/Work/"}, ["3", "2"]),
+        ({"category": "Work/A"}, ["3"]),
+        ({"category": ""}, ["1"]),
+        ({"favorite": True}, ["2"]),
     ],
 )
-async def test_a_category_lists_what_is_below_it_too(arguments: dict[str, object], ids: list[int]) -> None:
+async def test_a_category_lists_what_is_below_it_too(arguments: dict[str, object], ids: list[str]) -> None:
     listed = [
         note(1),
         note(2, category="Work", favorite=True),
@@ -165,7 +169,7 @@ async def test_what_lies_in_the_internal_folders_of_apps_is_no_note() -> None:
     page = await server.call(tools.nc_notes_list_notes)
     found = await server.call(tools.nc_notes_search_notes, query="body")
 
-    assert [row.id for row in page.notes] == [row.id for row in found.notes] == [1]
+    assert [row.id for row in page.notes] == [row.id for row in found.notes] == ["1"]
     with pytest.raises(errors.NotFound):
         await server.call(tools.nc_notes_get_note, title="Note 2")
 
@@ -178,7 +182,7 @@ async def test_notes_changed_since_a_moment_are_listed(since: str) -> None:
 
     page = await server.call(tools.nc_notes_list_notes, modified_since=since)
 
-    assert [row.id for row in page.notes] == [3, 2]
+    assert [row.id for row in page.notes] == ["3", "2"]
 
 
 @pytest.mark.parametrize("arguments", [{"modified_since": "yesterday"}, {"cursor": "xyz"}])
@@ -205,7 +209,7 @@ async def test_a_search_ranks_titles_over_texts_and_shows_the_place() -> None:
 
     found = await server.call(tools.nc_notes_search_notes, query=" BUY  milk ", limit=3)
 
-    assert [hit.id for hit in found.notes] == [2, 314, 4]
+    assert [hit.id for hit in found.notes] == ["2", "314", "4"]
     assert (found.total, found.searched) == (4, None)
     assert found.notes[1].snippet == ""
     assert "milk, then buy" in found.notes[2].snippet
@@ -290,7 +294,7 @@ async def test_a_created_note_answers_what_was_stored_and_what_was_made_differen
         tools.nc_notes_create_note, title=" R: a/b <x> ", content="z", category="/.evil/"
     )
 
-    assert (made.id, made.title, made.size, made.etag) == (327, "R ab x", 1, ETAG)
+    assert (made.id, made.title, made.size, made.etag) == ("327", "R ab x", 1, ETAG)
     assert made.changed == "Nextcloud stored the title as “R ab x”. Nextcloud stored the category as “evil”."
     assert "content" not in made.model_dump()
     assert json.loads(server.asked[0].content)["title"] == "R: a/b <x>"
@@ -439,7 +443,7 @@ async def test_deleting_says_how_to_undo_it() -> None:
 
     gone = await server.call(tools.nc_notes_delete_note, note_id=325)
 
-    assert gone.id == 325
+    assert gone.id == "325"
     assert "nc_files_restore_trash" in gone.undo
     assert server.asked[0].method == "DELETE"
 
