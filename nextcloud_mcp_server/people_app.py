@@ -22,7 +22,9 @@ from nextcloud_mcp_server.web.caller import caller_of, scopes_of
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
+from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import people_routes
+from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 from nextcloud_mcp_server.web.visits import Visits
 
 if TYPE_CHECKING:
@@ -92,13 +94,14 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
 
 def _bearer(app: "ASGIApp", settings: Settings, way: Way, outside: Outside) -> BearerLayer:
     return BearerLayer(
-        app,
+        SessionLimiter(app),
         resource=way.resource,
         verify=way.verify,
         needs=server.needs(select(settings)),
         clock=outside.clock,
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
+        limiter=RequestLimiter(RequestRates(per_minute=settings.requests_per_minute)),
     )
 
 

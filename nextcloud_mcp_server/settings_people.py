@@ -30,6 +30,13 @@ class PeopleFields(BaseSettings):
         description="Addresses or networks of the reverse proxies in front of this server, by commas; only "
         "their `X-Forwarded-*` headers are believed.",
     )
+    requests_per_minute: int = Field(
+        default=1_200,
+        ge=60,
+        le=600_000,
+        description="How many requests a minute one person's clients may make together, and one client alone half as "
+        "many. What comes faster waits, and is refused when it would wait for longer than ten seconds.",
+    )
     oidc_issuer: str | None = Field(
         default=None,
         description="Address of the identity provider, exactly as it writes it in `issuer` of its "
