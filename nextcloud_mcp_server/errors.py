@@ -15,6 +15,7 @@ secret, a header, or a URL that grants something.
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
+    │   ├── OtherBrowser
     │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
@@ -118,6 +119,10 @@ class IssuerUnavailable(NextcloudMcpError):
 
 class SignInRefused(NextcloudMcpError):
     """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
+
+
+class OtherBrowser(SignInRefused):
+    """A sign-in came back in another browser than the one that began it; it was ended for both."""
 
 
 class NotAMember(SignInRefused):

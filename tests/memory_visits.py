@@ -24,7 +24,13 @@ from nextcloud_mcp_server.auth.visit import (
     SignInStart,
     Visit,
 )
-from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, OtherPerson, SignInRefused
+from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
+    InvalidInput,
+    OtherBrowser,
+    OtherPerson,
+    SignInRefused,
+)
 from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, Principal, SignedIn, Tokens
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
@@ -185,6 +191,8 @@ class MemoryVisits:
         self._call("finish_sign_in")
         state, target = self.flows.get(flow, ("", ""))
         if not state or list(params.get("state", ())) != [state] or len(params.get("code", ())) != 1:
+            if any(values[0] in params.get("state", ()) for values in self.flows.values()):
+                raise OtherBrowser("Another browser began it.")
             raise SignInRefused("The sign-in is not trusted.")
         del self.flows[flow]
         token = self.session(params["code"][0])
@@ -229,10 +237,19 @@ class MemoryVisits:
         self._open_one(elicitation_id, who)
         self._set(elicitation_id, state=ElicitationState.DECLINED)
 
+    async def end_foreign(self, params: Params) -> None:
+        self._call("end_foreign")
+        (state,) = params.get("state", ("",))
+        if self.legs.pop(state, None) is not None:
+            raise OtherBrowser("Another browser began it.")
+        raise SignInRefused("There is no such thing.")
+
     async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
         self._call("finish_grant")
         states = params.get("state", ())
         leg = self.legs.get(states[0]) if len(states) == 1 else None
+        if leg is not None and leg[1] != token:
+            await self.end_foreign(params)
         if leg is None or leg[1] != token or len(params.get("code", ())) != 1:
             raise SignInRefused("The answer is not trusted.")
         del self.legs[states[0]]

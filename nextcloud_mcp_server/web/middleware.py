@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
+from nextcloud_mcp_server.web.callback_result import keep_gone, keep_problem
 from nextcloud_mcp_server.web.problem import (
     PERSONAL,
     Problem,
@@ -272,6 +273,7 @@ class PageErrors:
         try:
             await self._app(scope, receive, send)
         except ElicitationUnknown:
+            keep_gone(scope)
             await gone_page(Headers(scope=scope))(scope, receive, send)
         except NextcloudMcpError as error:
             reference = new_reference()
@@ -285,6 +287,7 @@ class PageErrors:
     def _answer(self, error: Exception, reference: str, scope: Scope) -> Response:
         retry: str = scope.get("state", {}).get("retry", "")
         problem = problem_of(error, self._problems)
+        keep_problem(scope, problem, reference=reference, retry=retry)
         page = problem_page(Headers(scope=scope), problem, reference=reference, retry=retry)
         if isinstance(error, TooManyRequests):
             page.headers["Retry-After"] = str(error.retry_after_seconds)
