@@ -7,7 +7,7 @@ a `state` that was made in it and is taken once.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 from pydantic import SecretStr
@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
-from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER
@@ -27,7 +27,6 @@ from nextcloud_mcp_server.errors import (
     GrantRefused,
     OtherBrowser,
     SignInRefused,
-    Throttled,
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import (
@@ -133,41 +132,52 @@ class GrantLegs:
             Throttled: Too many failures lately; the code was not sent.
             NextcloudError: The provider or Nextcloud could not be asked.
         """
-        leg = await self._take(params, token)
-        try:
-            issuer = await self._provider.callback_issuer()
-            check_issuer(params, issuer, required=issuer is not None)
-            code = code_of(params)
-        except SignInRefused:
-            await self._spend(leg, params)
-            raise
+        async with spent_unless_used(self._database.spent_codes, params):
+            leg = await self._take(params, token)
+            try:
+                issuer = await self._provider.callback_issuer()
+                check_issuer(params, issuer, required=issuer is not None)
+                code = code_of(params)
+            except SignInRefused:
+                await self._spend(leg, params)
+                raise
+            return await self._finish(leg, code, params, who, token)
+
+    async def _finish(
+        self, leg: GrantLeg, code: SecretStr | None, params: Params, who: SignedIn, token: str
+    ) -> GrantDone:
         # One at a time: of a person's tabs the second finds what the first one led to, and nobody
         # gets more wrong codes past the budget by sending them at once.
         async with self._turns:
             elicitation = await self._provisioning.own(leg.elicitation_id, who)
+            if elicitation.state is ElicitationState.COMPLETE:
+                # Another tab was faster. Some providers end all of a sign-in with one of its tokens: to exchange and
+                # revoke the code of this tab could end what the other one has just stored.
+                await self._database.spent_codes.spend(codes_in(params))
+                return _over(elicitation)
             if elicitation.state.final:
                 await self._spend(leg, params)
                 return _over(elicitation)
             if code is None:
                 return GrantDone(elicitation.id, None, cancelled=True)
-            try:
-                await self._budget.check(who.principal, token)
-            except Throttled:
-                await self._database.spent_codes.spend(codes_in(params))
-                raise
+            await self._budget.check(who.principal, token)
             with uninterrupted():
                 given = await self._redeem(elicitation, leg, code, token)
                 return await self._keep(elicitation, leg, given, who, token)
 
-    async def end_foreign(self, params: Params) -> None:
+    async def end_foreign(self, params: Params) -> NoReturn:
         """End what another browser began, with the code that came to this one.
 
         Raises:
             OtherBrowser: It was ended.
-            SignInRefused: There is no such thing.
+            SignInRefused: There is no such thing; the code is spent nevertheless.
         """
-        state = only_value(params, "state")
-        leg = await self._database.grant_legs.end(state, codes=codes_in(params)) if state else None
+        async with spent_unless_used(self._database.spent_codes, params):
+            await self._end_foreign(params)
+
+    async def _end_foreign(self, params: Params) -> NoReturn:
+        state = only_value(params, "state") or ""
+        leg = await self._database.grant_legs.end(state, codes=codes_in(params))
         if leg is None or self._known is None:
             raise SignInRefused(_AGAIN)
         elicitation = await self._database.elicitations.find(leg.elicitation_id)
@@ -204,8 +214,8 @@ class GrantLegs:
         state = only_value(params, "state")
         leg = await self._database.grant_legs.take(state, sign_in=token) if state else None
         if leg is None:
-            await self.end_foreign(params)
-        elif leg.redirect_uri == self._provider.redirect_uri:
+            await self._end_foreign(params)
+        if leg.redirect_uri == self._provider.redirect_uri:
             return leg
         raise SignInRefused(_AGAIN)
 

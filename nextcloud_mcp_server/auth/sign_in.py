@@ -23,7 +23,7 @@ from nextcloud_mcp_server.auth.discovery import Discovery, IssuerMetadata
 from nextcloud_mcp_server.auth.id_token import IdTokenCheck
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer, new_secret
-from nextcloud_mcp_server.auth.orphaned_code import codes_in
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, spent_unless_used
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.principal import is_unverified
 from nextcloud_mcp_server.auth.visit import SignInStart
@@ -57,6 +57,17 @@ _OTHER_BROWSER = (
     "browser in which you want to finish."
 )
 _CANCELLED = "The sign-in was cancelled. Start again when you are ready."
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the cookie of a browser says of the sign-in that it began; `until` in seconds since 1970."""
+
+    verifier: SecretStr
+    nonce: SecretStr
+    session: SecretStr
+    target: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,29 +224,37 @@ class SignIn:
                 such an answer, or the person cancelled.
             IssuerUnavailable: The identity provider cannot be asked what it calls itself.
         """
-        given = only_value(params, "state") or ""
-        try:
-            verifier, nonce, session, target = self._open(flow, given)
-            metadata = await self._discovery.get()
-            check_issuer(params, metadata.issuer, required=metadata.iss_parameter)
-            code = code_of(params)
-        except SignInRefused as refused:
-            if await self._end_code(given, params):
-                raise OtherBrowser(_OTHER_BROWSER) from refused
-            raise
+        async with spent_unless_used(self._spent_codes, params):
+            given = only_value(params, "state") or ""
+            kept = self._kept(flow, given)
+            if kept is None:
+                ours = await self._end_code(given, params)
+                raise OtherBrowser(_OTHER_BROWSER) if ours else SignInRefused(_AGAIN)
+            try:
+                code = await self._code(params, until=kept.until)
+            except SignInRefused:
+                await self._end_code(given, params)
+                raise
         if code is None:
             raise SignInRefused(_CANCELLED)
-        return Returned(code, SecretStr(verifier), SecretStr(nonce), SecretStr(session), target)
+        return Returned(code, kept.verifier, kept.nonce, kept.session, kept.target)
 
-    def _open(self, flow: str, given: str) -> tuple[str, str, str, str]:
+    async def _code(self, params: Params, *, until: float) -> SecretStr | None:
+        if self._clock().timestamp() >= until:
+            raise SignInRefused(_AGAIN)
+        metadata = await self._discovery.get()
+        check_issuer(params, metadata.issuer, required=metadata.iss_parameter)
+        return code_of(params)
+
+    def _kept(self, flow: str, given: str) -> "_Kept | None":
+        """Open what this browser kept; None when it began no sign-in, or another one than `given` belongs to."""
         try:
             state, verifier, nonce, session, target, until = self._unsealed(flow, _PLACE)
-        except (binascii.Error, ValueError, Unsealable) as error:
-            raise SignInRefused(_AGAIN) from error
-        same = hmac.compare_digest(given.encode(errors="replace"), state.encode())
-        if not same or self._clock().timestamp() >= until:
-            raise SignInRefused(_AGAIN)
-        return verifier, nonce, session, target
+        except (binascii.Error, ValueError, Unsealable):
+            return None
+        if not hmac.compare_digest(given.encode(errors="replace"), state.encode()):
+            return None
+        return _Kept(SecretStr(verifier), SecretStr(nonce), SecretStr(session), target, until)
 
     def _unsealed(self, text: str, place: tuple[str, str]) -> list[Any]:
         sealed = Sealed(base64.b64decode(text, altchars=b"-_", validate=True))
@@ -247,10 +266,9 @@ class SignIn:
         A `state` of ours holds what the exchange needs. Each code is exchanged once, and spent before it is.
         """
         try:
-            _, verifier, nonce, until = self._unsealed(state, _STATE_PLACE)
+            _, verifier, _, until = self._unsealed(state, _STATE_PLACE)
         except (binascii.Error, ValueError, Unsealable):
             return False
-        del nonce
         codes = codes_in(params)
         if self._clock().timestamp() >= until + _CODE_SECONDS or len(codes) != 1:
             return bool(codes)

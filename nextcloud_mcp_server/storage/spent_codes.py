@@ -1,7 +1,8 @@
-"""Spent codes: authorization codes that are exchanged for nobody, because another browser had them.
+"""Spent codes: authorization codes that this server exchanges for nobody.
 
-A code of Nextcloud's own OAuth2 app is bound to no browser and no `state`: whoever brings it to a callback of their own
-gets the account it opens. So a code that was seen in the wrong browser is remembered until it has expired.
+A code of Nextcloud's own OAuth2 app is bound to no browser and no `state`: a browser that brings it to a callback of
+its own gets the account it opens. So each code that came to a callback and was not used is remembered until it has
+expired.
 """
 
 from collections.abc import Iterable
@@ -27,8 +28,10 @@ class SpentCodeRepository:
 
     async def spend(self, codes: Iterable[str]) -> None:
         """Remember that these codes must not be exchanged."""
+        if not (given := list(codes)):
+            return
         async with self._transactions.writing() as connection:
-            await insert_spent(connection, codes, now=self._transactions.now())
+            await insert_spent(connection, given, now=self._transactions.now())
 
     async def is_spent(self, code: str) -> bool:
         """Tell whether a code must not be exchanged."""

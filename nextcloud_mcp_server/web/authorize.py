@@ -16,7 +16,7 @@ from nextcloud_mcp_server.web.callback_result import keep_back
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, in_order, page
 from nextcloud_mcp_server.web.proxies import client_address
-from nextcloud_mcp_server.web.visitor import params_of, see
+from nextcloud_mcp_server.web.visitor import is_too_long, params_of, see
 from nextcloud_mcp_server.web.visits import Params
 
 AUTHORIZE = "/authorize"
@@ -197,11 +197,9 @@ def again_path(asked: Asked) -> str:
 
 
 def _question(request: Request) -> Params:
-    try:
-        return params_of(request)
-    except SignInRefused:
-        # Nobody was signing in yet: the app is at fault, and not the person or their browser.
-        raise AuthorizeRefused("The app's question is longer than any that is expected.") from None
+    if is_too_long(request):
+        raise AuthorizeRefused("The app's question is longer than any that is expected.")
+    return params_of(request)
 
 
 def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str = "") -> Response:

@@ -22,12 +22,17 @@ from nextcloud_mcp_server.web.problem import Problem, gone_page, problem_page
 #: Where every callback that connected nothing leads.
 RESULT: Final = "/oauth/result"
 _TOO_MANY: Final = "too-many"
+# A browser keeps the fragment of a redirected address unless the new one has its own (RFC 9110 §10.2.2), and some
+# providers can be asked to put code and state into the fragment.
+_FRAGMENT: Final = "#ended"
 #: The same for a callback that was not looked at, because too many came from its address.
-TOO_MANY_RESULT: Final = f"{RESULT}?{_TOO_MANY}"
+TOO_MANY_RESULT: Final = f"{RESULT}?{_TOO_MANY}{_FRAGMENT}"
 _COOKIE: Final = "result"
-_SECONDS: Final = 600
-# Browsers keep 4,096 bytes of a cookie, name and attributes included (RFC 6265bis §5.6).
-_LONGEST: Final = 3_800
+_SECONDS: Final = 300
+# Reverse proxies answer 502 to headers of more than 4,096 bytes, and there are others beside this one.
+_LONGEST: Final = 3_000
+
+_KEPT_HEADERS: Final = (b"set-cookie", b"retry-after")
 
 Keys = Callable[[], Sequence[bytes]]
 
@@ -51,21 +56,18 @@ class CallbackResults:
             return
         request = Request(scope)
         values: dict[str, Any] = scope.get("state", {}).get("result", {})
-        response = Response(status_code=303, headers={"Location": RESULT})
-        packed = pack(values, self._keys()[0])
-        if len(packed) <= _LONGEST:
-            secure = request.url.scheme == "https"
-            response.set_cookie(
-                cookie_name(_COOKIE, secure=secure),
-                packed,
-                max_age=_SECONDS,
-                path="/",
-                secure=secure,
-                httponly=True,
-                samesite="lax",
-            )
-        for name, value in answer.cookies:
-            response.raw_headers.append((name, value))
+        response = Response(status_code=303, headers={"Location": f"{RESULT}{_FRAGMENT}"})
+        secure = request.url.scheme == "https"
+        response.set_cookie(
+            cookie_name(_COOKIE, secure=secure),
+            _packed_short(values, self._keys()[0]),
+            max_age=_SECONDS,
+            path="/",
+            secure=secure,
+            httponly=True,
+            samesite="lax",
+        )
+        response.raw_headers += [each for each in answer.headers if each[0] in _KEPT_HEADERS]
         await response(scope, receive, send)
 
 
@@ -83,8 +85,8 @@ class _Answer:
         return 300 <= self._messages[0]["status"] < 400  # noqa: PLR2004 - the class of redirects
 
     @property
-    def cookies(self) -> list[tuple[bytes, bytes]]:
-        return [each for each in self._messages[0]["headers"] if each[0] == b"set-cookie"]
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return self._messages[0]["headers"]
 
     async def give(self, send: Send) -> None:
         for message in self._messages:
@@ -95,6 +97,12 @@ def keep_problem(scope: Scope, problem: Problem, *, reference: str, retry: str) 
     """Leave what the page of a problem is made of."""
     kept = {"page": "problem", "kind": problem.kind, "status": problem.status}
     scope.setdefault("state", {})["result"] = {**kept, "reference": reference, "retry": retry}
+
+
+def keep_other_account(scope: Scope, *, elicitation_id: str, csrf: str, person: str) -> None:
+    """Leave that the request belongs to another account than the one signed in here."""
+    kept = {"page": "other_account", "id": elicitation_id, "csrf": csrf, "person": person}
+    scope.setdefault("state", {})["result"] = kept
 
 
 def keep_gone(scope: Scope) -> None:
@@ -112,6 +120,13 @@ def pack(values: Mapping[str, Any], key: bytes) -> str:
     """Write what a page is made of into a cookie's value."""
     payload = urlsafe_b64encode(json.dumps(values).encode()).decode()
     return f"{payload}.{_mac(key, payload)}"
+
+
+def _packed_short(values: Mapping[str, Any], key: bytes) -> str:
+    """Write what a page is made of; without the way to ask again, or a general sentence, where it is too long."""
+    shorter: list[Mapping[str, Any]] = [values, {**values, "again": ""}]
+    packed = (pack(each, key) for each in shorter)
+    return next((each for each in packed if len(each) <= _LONGEST), pack({}, key))
 
 
 def unpack(packed: str, keys: Sequence[bytes]) -> dict[str, Any]:
@@ -133,7 +148,7 @@ def result_page(keys: Keys) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         """Show what this browser's callback left; a general sentence for a browser that kept no cookie."""
         name = cookie_name(_COOKIE, secure=request.url.scheme == "https")
-        values = unpack(request.cookies.get(name, ""), keys())
+        values = {} if request.url.query == _TOO_MANY else unpack(request.cookies.get(name, ""), keys())
         match values.get("page"):
             case "back":
                 return page(
@@ -150,6 +165,15 @@ def result_page(keys: Keys) -> Callable[[Request], Any]:
                 problem = Problem(values["kind"], values["status"])
                 reference, retry = values["reference"], values["retry"]
                 return problem_page(request.headers, problem, reference=reference, retry=retry)
+            case "other_account":
+                return page(
+                    request.headers,
+                    "other_account.html",
+                    status=403,
+                    id=values["id"],
+                    csrf=values["csrf"],
+                    person=Name.of(values["person"]),
+                )
             case "gone":
                 return gone_page(request.headers)
             case _ if request.url.query == _TOO_MANY:

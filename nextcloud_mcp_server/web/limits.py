@@ -194,9 +194,8 @@ class AddressLimits:
             response = _answer(error, Headers(scope=scope))
             if path.startswith(_CALLBACKS):
                 # Its address holds a code, and must not stay in the browser's bar.
-                response = Response(
-                    status_code=303, headers={"Location": TOO_MANY_RESULT, "Retry-After": "60"}
-                )
+                retry_after = {"Retry-After": str(error.retry_after_seconds)}
+                response = Response(status_code=303, headers={"Location": TOO_MANY_RESULT, **retry_after})
             await response(scope, receive, send)
             return
         await self._app(scope, receive, send)

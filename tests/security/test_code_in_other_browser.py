@@ -126,6 +126,45 @@ async def test_builtin_sends_no_code_for_a_state_that_it_never_made(trips: Trips
     assert trips.provider.redeemed == []
 
 
+async def finish_with(trips: Trips, code: str) -> None:
+    """Bring a code to a new sign-in of the attacker's, in the attacker's browser."""
+    begun = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
+    came = await trips.authorization.returned({"state": begun["state"], "code": [code]}, browser=ATTACKER)
+    await trips.authorization.come_back(came, browser=ATTACKER)
+
+
+@pytest.mark.parametrize("state", ["c-made-up", "", None])
+async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_the_address(
+    trips: Trips, state: str | None
+) -> None:
+    """Nextcloud brings back any `state` that it is given."""
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    brought = {"code": params["code"], **({} if state is None else {"state": [state]})}
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned(brought, browser=VICTIM)
+
+    with pytest.raises(SignInRefused):
+        await finish_with(trips, codes(params))
+
+    assert trips.provider.redeemed == []
+
+
+@pytest.mark.parametrize("used", [{"error": ["access_denied"]}, {"code": ["short"]}])
+async def test_builtin_spends_the_code_though_the_attacker_used_up_the_state_first(
+    trips: Trips, used: Params
+) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned({"state": params["state"], **used}, browser=ATTACKER)
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned(params, browser=VICTIM)
+
+    with pytest.raises(SignInRefused):
+        await finish_with(trips, codes(params))
+
+    assert trips.provider.redeemed == []
+
+
 async def test_builtin_ends_an_old_sign_in_with_its_code(trips: Trips) -> None:
     params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "alice")
     trips.clock.forward(11 * 60)
@@ -208,12 +247,47 @@ async def test_oidc_ends_a_code_for_a_request_that_is_over(mapped: Stage) -> Non
     assert await mapped.given_back() == [f"access-{codes(params)}"]
 
 
-async def test_oidc_ends_nothing_where_no_flow_was_begun(mapped: Stage) -> None:
+async def test_oidc_sends_no_code_where_no_flow_was_begun(mapped: Stage) -> None:
     with pytest.raises(SignInRefused) as caught:
         await mapped.visits.end_foreign({"state": ["made-up"], "code": ["granted-by-victim"]})
 
     assert not isinstance(caught.value, OtherBrowser)
     assert mapped.provider.redeemed == []
+
+
+@pytest.mark.parametrize("signed_in", [True, False])
+@pytest.mark.parametrize("state", [["made-up"], [], ["x", "y"]])
+async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_address(
+    people: Stage, state: list[str], *, signed_in: bool
+) -> None:
+    attacker, url = await begun_by_attacker(people)
+    params = people.provider.confirm(url, "victim")
+    victim = await people.browser("victim", preferred_username="victim")
+    brought = {"state": state, "code": params["code"]}
+    with pytest.raises(SignInRefused):
+        await (
+            people.visits.finish_grant(brought, victim.who, victim.token)
+            if signed_in
+            else people.visits.end_foreign(brought)
+        )
+
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_grant(params, attacker.who, attacker.token)
+
+    assert people.provider.redeemed == []
+
+
+async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: Stage) -> None:
+    """Some providers end all tokens of a sign-in with one of them."""
+    visit = await mapped.ask("alice")
+    alice = await mapped.browser("alice", preferred_username="alice")
+    first, second = [mapped.provider.confirm(await mapped.allow(visit, alice), "alice") for _ in range(2)]
+    await mapped.visits.finish_grant(first, alice.who, alice.token)
+
+    await mapped.visits.finish_grant(second, alice.who, alice.token)
+
+    assert mapped.provider.redeemed == [codes(first)]
+    assert await mapped.database.spent_codes.is_spent(codes(second))
 
 
 # Mode `oidc`: the sign-in at the identity provider.
@@ -259,6 +333,23 @@ async def test_a_state_of_a_sign_in_that_was_changed_is_none_of_ours(people: Sta
         assert not isinstance(caught.value, OtherBrowser)
 
     assert people.issuer.token_requests() == []
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+    assert people.issuer.token_requests() == []
+
+
+async def test_an_answer_that_the_own_browser_brings_too_late_is_not_said_to_be_anothers(
+    people: Stage,
+) -> None:
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "alice")
+    people.clock.forward(11 * 60)
+
+    with pytest.raises(SignInRefused) as caught:
+        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+
+    assert not isinstance(caught.value, OtherBrowser)
+    assert len(people.issuer.token_requests()) == 1
 
 
 async def test_an_old_state_ends_no_code(people: Stage) -> None:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import anyio
 from pydantic import SecretStr
@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
-from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import Identity, RedirectProvider
 from nextcloud_mcp_server.auth.redeeming import Noted, Redeeming, uninterrupted
@@ -119,24 +119,28 @@ class NextcloudSignIn:
             SignInRefused: It is too late, a second time, or not in the form of such an answer.
             SignInCancelled: The person said no there.
         """
-        state = only_value(params, "state")
-        arrival = await self._database.arrivals.take(state, browser=browser) if state else None
-        if arrival is None:
-            if state and await self._database.arrivals.end(state, codes=codes_in(params)):
-                await self._end_code(params, "refused: another browser")
-                raise OtherBrowser(OTHER_BROWSER)
-            raise SignInRefused(AGAIN)
-        try:
-            _check_kind(arrival, kind)
-            check_issuer(params, await self._provider.callback_issuer(), required=False)
-            code = code_of(params)
-        except SignInRefused:
-            await self._database.spent_codes.spend(codes_in(params))
-            await self._end_code(params, "refused: not in the form of an answer")
-            raise
+        async with spent_unless_used(self._database.spent_codes, params):
+            state = only_value(params, "state") or ""
+            arrival = await self._database.arrivals.take(state, browser=browser)
+            if arrival is None:
+                return await self._end_foreign(state, params)
+            try:
+                _check_kind(arrival, kind)
+                check_issuer(params, await self._provider.callback_issuer(), required=False)
+                code = code_of(params)
+            except SignInRefused:
+                await self._database.spent_codes.spend(codes_in(params))
+                await self._end_code(params, "refused: not in the form of an answer")
+                raise
         if code is None:
             raise SignInCancelled(arrival)
         return Came(arrival, code)
+
+    async def _end_foreign(self, state: str, params: Params) -> NoReturn:
+        if await self._database.arrivals.end(state, codes=codes_in(params)):
+            await self._end_code(params, "refused: another browser")
+            raise OtherBrowser(OTHER_BROWSER)
+        raise SignInRefused(AGAIN)
 
     async def _end_code(self, params: Params, result: str) -> None:
         nobody = Principal(self._issuer, "")
@@ -155,7 +159,8 @@ class NextcloudSignIn:
             NextcloudError: Nextcloud could not be asked.
         """
         # One at a time: nobody gets more wrong codes past the budget by sending them at once.
-        async with self._turns:
+        unused = {"code": [came.code.get_secret_value()]}
+        async with self._turns, spent_unless_used(self._database.spent_codes, unused):
             await self._budget.check(None, browser)
             with uninterrupted():
                 given = await self._exchange(came.code, browser)
