@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud import ical, moments, zones
+from nextcloud_mcp_server.nextcloud import ical, moments
 from nextcloud_mcp_server.nextcloud.caldav import Calendar
 from nextcloud_mcp_server.nextcloud.calendar import Event
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.tools import event_time
 from nextcloud_mcp_server.tools.result import Result
 
 #: The longest description that is told whole.
@@ -152,15 +153,13 @@ def times(event: Event) -> Times:
     return Times(
         start=moments.shown(start),
         end=moments.shown(end),
-        timezone=place or "floating",
+        timezone=place or event_time.FLOATING,
         end_timezone=None if other in (None, place) else other,
     )
 
 
 def _place(event: Event, name: str, moment: Moment) -> str | None:
-    line = event.at.component.first(name)
-    tzid = "" if line is None else line.parameter("TZID")
-    return zones.name_of(moment.tzinfo, tzid) if isinstance(moment, datetime) else None
+    return event_time.place(event.at.component.first(name), moment)
 
 
 def row(event: Event, mine: frozenset[str]) -> EventRow:
