@@ -2,7 +2,7 @@
 
 import calendar
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -153,7 +153,8 @@ def describe(zone: ZoneInfo, year: int) -> Component:
     return described
 
 
-def _changes(zone: ZoneInfo, year: int) -> list[_Change]:
+@lru_cache(maxsize=256)
+def _changes(zone: ZoneInfo, year: int) -> tuple[_Change, ...]:
     """List when the zone changes in a year, to the second."""
     found: list[_Change] = []
     day = datetime(year, 1, 1, tzinfo=UTC)
@@ -166,7 +167,7 @@ def _changes(zone: ZoneInfo, year: int) -> list[_Change]:
                 low, high = (middle, high) if _state(zone, middle) == _state(zone, day) else (low, middle)
             found.append(_change(zone, high))
         day = after
-    return found
+    return tuple(found)
 
 
 def _state(zone: ZoneInfo, moment: datetime) -> tuple[timedelta | None, str | None]:

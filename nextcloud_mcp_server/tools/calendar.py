@@ -186,7 +186,12 @@ async def nc_calendar_delete_event(
         return EventDeleted(event_id=event_id, title=title or None, undo=_IN_TRASH)
     left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
     return EventDeleted(
-        event_id=event_id, occurrence=occurrence, etag=left.stored.etag or None, undo=_ONE_BACK
+        event_id=event_id,
+        title=left.at.component.text("SUMMARY")[: calendar_results.MAX_TEXT] or None,
+        occurrence=calendar_results.occurrence(left),
+        start=moments.shown(left.at.start),
+        etag=left.stored.etag or None,
+        undo=_ONE_BACK,
     )
 
 
@@ -306,4 +311,5 @@ def _written(event: Event) -> EventWritten:
         etag=event.stored.etag or None,
         title=one.text("SUMMARY")[: calendar_results.MAX_TEXT],
         occurrence=calendar_results.occurrence(event),
+        status=calendar_results.status(event),
     )

@@ -104,14 +104,16 @@ class EventWritten(Times):
     etag: str | None = None
     title: str
     occurrence: str | None = None
+    status: str | None = None
 
 
 class EventDeleted(Result):
-    """What happened, and how to undo it."""
+    """What happened, and how to undo it; of one occurrence also when it began."""
 
     event_id: str
     title: str | None = None
     occurrence: str | None = None
+    start: str | None = None
     etag: str | None = None
     undo: str
 
@@ -188,7 +190,7 @@ def details(event: Event) -> EventDetails:
     description = one.text("DESCRIPTION")
     rules = [line.value for line in one.every("RRULE")]
     whole = event.at.id is None
-    dates = series.listed(one)
+    dates, gone = series.listed(one), series.cancelled()
     return EventDetails(
         **times(event).model_dump(),
         event_id=event.stored.id,
@@ -197,13 +199,13 @@ def details(event: Event) -> EventDetails:
         occurrence=occurrence(event),
         rrule="; ".join(rules) or None,
         more_dates=[moments.shown(each) for each in dates[:_LISTED]] or None,
-        changed_occurrences=_names(series, series.changed()) if whole else None,
-        deleted_occurrences=_names(series, series.removed()) if whole else None,
+        changed_occurrences=_names(series, series.changed().keys() - gone) if whole else None,
+        deleted_occurrences=_names(series, gone) if whole else None,
         location=one.text("LOCATION")[:MAX_TEXT] or None,
         description=description[:MAX_TEXT] or None,
         truncated=True if len(description) > MAX_TEXT else None,
         url=one.text("URL") or None,
-        status=_status(one),
+        status=status(event),
         free=True if is_free(one) else None,
         categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
         organizer=_mail(line) if (line := one.first("ORGANIZER")) is not None else None,
@@ -234,13 +236,21 @@ def address(line: Line) -> str:
     return line.value.strip().lower().rstrip("/")
 
 
-def _names(series: Series, keys: "set[datetime] | dict[datetime, Component]") -> list[str] | None:
+def _names(series: Series, keys: set[datetime]) -> list[str] | None:
     return [moments.shown(series.restored(key)) for key in sorted(keys)[:_LISTED]] or None
 
 
+def status(event: Event) -> str | None:
+    """Say how an event stands, unless it simply takes place; `deleted` is an occurrence taken out of its series."""
+    _, series, at = event
+    if at.id is not None and series.key(at.id) in series.removed():
+        return "deleted"
+    return _status(at.component)
+
+
 def _status(one: Component) -> str | None:
-    status = one.text("STATUS").lower()
-    return status[:_LISTED] if status not in ("", "confirmed") else None
+    said = one.text("STATUS").strip().lower()
+    return said[:_LISTED] if said not in ("", "confirmed") else None
 
 
 def _mail(line: Line) -> str:
