@@ -10,7 +10,7 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, multistatus
+from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.finder import Finder
@@ -291,7 +291,7 @@ class Nextcloud:
             content=dav.propfind(["oc:id"]),
             timeout_seconds=60,
         )
-        async with asked as response, aclosing(multistatus.read(response.aiter_bytes())) as found:
+        async with asked as response, aclosing(entries.responses_of(response)) as found:
             ids = [one.text("oc:id") async for some in found for one in some]
         return ids[0] or None if ids else None
 

@@ -64,7 +64,7 @@ class FilesClient:
         window = Window[Entry](_PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
-        async with aclosing(self._propfind(wanted, entries.CHILD, depth="1")) as found:
+        async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
             async for some in found:
                 for segments, response in some:
                     # Some Nextclouds (31.0.8) answer grandchildren as well.

@@ -56,6 +56,17 @@ _KINDS: Mapping[int, type[errors.NextcloudError]] = {
     423: errors.Locked,
     507: errors.StorageFull,
 }
+#: The status of an exception of Sabre's or Nextcloud's by its class, as `getHTTPCode` of that class has it.
+_OF_EXCEPTION: Mapping[str, int] = {
+    "BadRequest": 400,
+    "Forbidden": 403,
+    "NotFound": 404,
+    "FileLocked": 423,
+    "Locked": 423,
+    "InsufficientStorage": 507,
+    "ServerMaintenanceMode": 503,
+    "ServiceUnavailable": 503,
+}
 _BAD_REQUESTS = (415, 422)
 _GATEWAYS = (502, 504)
 _UNAVAILABLE = 503
@@ -76,6 +87,25 @@ def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> er
     sentence = sentences.get(status) or _SENTENCES[400 if status in _BAD_REQUESTS else status]
     # Not `format`: a sentence may hold the name of a file, and that may hold braces.
     return kind(sentence.replace("{reason}", _reason(response)))
+
+
+def from_second_document(
+    tail: bytes, response: httpx2.Response, sentences: Mapping[int, str]
+) -> errors.NextcloudError | None:
+    """Say what an error means that was written behind a multistatus, when its status had been sent already.
+
+    It means what the status would have meant that the server could not send any more. None when the end of
+    the answer holds no such error.
+    """
+    document = tail[tail.rfind(b"<?xml") :]
+    found = re.search(rb"<s:exception>([^<]{1,200})</s:exception>", document)
+    status = (
+        None if found is None else _OF_EXCEPTION.get(found[1].decode(errors="replace").rpartition("\\")[2])
+    )
+    if status is None:
+        return None
+    read = httpx2.Response(status, content=document, request=response.request)
+    return from_response(read, sentences)
 
 
 def refuse_page(response: httpx2.Response) -> None:
