@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -14,7 +15,7 @@ from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, NextcloudCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential, NextcloudCredential
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Principal
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ CACHE_SECONDS = 5.0
 
 #: An access token that is refused so soon after it was renewed is not renewed again.
 RENEW_AGAIN_SECONDS = 60.0
+
+#: When a credential that was given up is ended at Nextcloud. Not at once: it has just been refused twice, and
+#: Nextcloud slows down everybody behind an address for half an hour after some refusals.
+END_AFTER = timedelta(hours=1)
+
+#: How long an operator's credential is left alone that was refused twice; doubled each time, up to the longest.
+ASK_AGAIN_SECONDS = 60.0
+SLOWEST_ASK_AGAIN_SECONDS = 3600.0
 
 #: How long a disconnect waits for Nextcloud before it says that it will go on trying.
 REVOKE_SECONDS = 5.0
@@ -247,7 +256,9 @@ class GrantedAccounts:
         return True
 
     async def _stop(self, caller: Caller, opened: Opened) -> None:
-        if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
+        if await self._database.grants.mark_needs_reauth(
+            opened.credential_id, version=opened.version, end_after=END_AFTER
+        ):
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
             )
@@ -304,14 +315,22 @@ class OperatorAccounts:
     """The one account whose app password the operator put into the settings (personal mode only)."""
 
     def __init__(
-        self, nextcloud: Nextcloud, *, login_name: str, secret: SecretStr, bound: frozenset[str]
+        self,
+        nextcloud: Nextcloud,
+        *,
+        login_name: str,
+        secret: SecretStr,
+        bound: frozenset[str],
+        monotonic: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._nextcloud = nextcloud
         self._credential = BasicCredential(login_name, secret)
         self._bound = bound
         self._opened: Opened | None = None
         self._name = login_name
-        self._refused = False
+        self._monotonic = monotonic
+        self._again_at = 0.0
+        self._pause = 0.0
         self._opening = anyio.Lock()
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
@@ -322,7 +341,7 @@ class OperatorAccounts:
             )
         async with self._opening:
             # Asked inside: of calls that come together only the first may meet the refusal.
-            if self._refused:
+            if self._monotonic() < self._again_at:
                 raise CredentialRejected(_REFUSED)
             if self._opened is None:
                 self._opened = await self._open()
@@ -332,8 +351,9 @@ class OperatorAccounts:
         try:
             user = await self._nextcloud.whoami(self._credential)
         except CredentialRejected:
-            self._refused = True
+            self._leave_alone()
             raise CredentialRejected(_REFUSED) from None
+        self._pause = 0.0
         self._name = user.display_name or user.uid
         account = self._nextcloud.account(self._credential, uid=user.uid)
         return Opened(account, self._bound, "operator", 1)
@@ -345,9 +365,15 @@ class OperatorAccounts:
         except CredentialRejected:
             return None
 
-    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
-        """See `Accounts.reject`: stays refused until the server is started with another one."""
-        self._refused = True
+    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - one account for all
+        """See `Accounts.reject`: it is asked again after a while, in case Nextcloud was mistaken."""
+        if self._opened is opened:
+            self._opened = None
+            self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        self._pause = min(max(2 * self._pause, ASK_AGAIN_SECONDS), SLOWEST_ASK_AGAIN_SECONDS)
+        self._again_at = self._monotonic() + self._pause
 
     async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
         """See `Accounts.decline`; nothing is asked for here."""
@@ -379,5 +405,6 @@ class OperatorAccounts:
 
 _REFUSED = (
     "Nextcloud refused NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD; make a new app password in Nextcloud "
-    "under Settings > Security, put it into the settings and restart the server."
+    "under Settings > Security, put it into the settings and restart the server. If Nextcloud was mistaken, wait: it "
+    "is asked again after a minute, and then less and less often."
 )

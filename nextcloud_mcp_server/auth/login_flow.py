@@ -26,7 +26,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
 if TYPE_CHECKING:

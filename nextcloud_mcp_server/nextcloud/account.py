@@ -12,9 +12,10 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.finder import Finder
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
@@ -280,7 +281,10 @@ class Nextcloud:
 
     async def whoami(self, credential: NextcloudCredential) -> User:
         """Ask whose credential this is."""
-        return await UserClient(self._http(credential, uid="")).get()
+        user = await UserClient(self._http(credential, uid="")).get()
+        if (turns := self._turns.get(user.uid)) is not None:
+            turns.forgive(credential)
+        return user
 
     async def home_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
         """Fetch the id of the home folder; a deleted and re-created account has another one."""

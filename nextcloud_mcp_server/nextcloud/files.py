@@ -160,6 +160,8 @@ class FilesClient:
         except errors.EtagMismatch as error:
             raise troubles.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
+            if error.told:
+                raise
             # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
 

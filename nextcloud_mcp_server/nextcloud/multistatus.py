@@ -116,7 +116,7 @@ def _nothing(_: bytes) -> None:
     """Find no refusal."""
 
 
-async def read(
+async def read(  # noqa: C901 - one loop, and what may end it
     chunks: AsyncIterable[bytes], *, longest: int = MAX_RESPONSE_BYTES, refused: Refused = _nothing
 ) -> AsyncGenerator[list[DavResponse]]:
     """Give the responses of a multistatus some at a time while its bytes arrive.
@@ -157,15 +157,19 @@ async def read(
         if responses := _whole(beginning) if growing is None else growing.close():
             yield responses
     except _etree().XMLSyntaxError as error:
-        rest = 0
-        # The parser gives up where the second document begins; its end may not have arrived.
-        async for received in chunks:
-            tail, rest = (tail + received)[-_TAIL_BYTES:], rest + len(received)
-            if rest > _SLICE:
-                break
-        if (found := refused(tail)) is not None:
+        if (found := refused(await _end(chunks, tail))) is not None:
             raise found from None
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error
+
+
+async def _end(chunks: AsyncIterable[bytes], tail: bytes) -> bytes:
+    """Read what follows where the parser gave up, which may be the beginning of a second document."""
+    rest = 0
+    async for received in chunks:
+        tail, rest = (tail + received)[-_TAIL_BYTES:], rest + len(received)
+        if rest > _SLICE:
+            break
+    return tail
 
 
 def _whole(document: bytes) -> list[DavResponse]:

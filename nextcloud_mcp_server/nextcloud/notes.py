@@ -17,7 +17,7 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-_CHANGE_ATTEMPTS = 3
+_CHANGE_ATTEMPTS = 6
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
 _NO_NOTE = (
@@ -217,7 +217,7 @@ class NotesClient:
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
-        Without `if_match` the edit is made anew on what someone else wrote in between.
+        Without `if_match` the edit is made anew on what someone else wrote in between, or is writing.
 
         Raises:
             EtagMismatch: It is not what `if_match` names, or was changed again and again.
@@ -235,7 +235,8 @@ class NotesClient:
                 raise errors.EtagMismatch(changed_since(before.etag), current_etag=before.etag)
             try:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
-            except errors.EtagMismatch:
+            except (errors.EtagMismatch, errors.Locked):
+                # Nothing was written; what is under way there may be the next text to edit.
                 if not attempts:
                     raise
 

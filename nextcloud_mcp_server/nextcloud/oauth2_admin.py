@@ -16,7 +16,8 @@ import httpx2
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.reach import unreachable
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 

@@ -110,7 +110,10 @@ def test_a_composed_and_a_decomposed_name_are_the_same() -> None:
 )
 def test_an_href_is_found_below_any_web_root(href: str) -> None:
     """B10, B32: compared decoded, whatever stands before the service."""
-    assert dav.Tree.of("files", "anne marie").locate(href, hosts=["Cloud.example.org"]) == ("Docs", "a%62c.txt")
+    assert dav.Tree.of("files", "anne marie").locate(href, hosts=["Cloud.example.org"]) == (
+        "Docs",
+        "a%62c.txt",
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
 )
 from nextcloud_mcp_server.nextcloud.chunk_requests import MAX_CHUNKS, ChunkRequests, Parts, Target
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.files import FilesClient, Written
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.upload import CHUNK_BYTES, UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
