@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -10,7 +9,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, MissingScope
@@ -27,10 +26,6 @@ CACHE_SECONDS = 5.0
 
 #: An access token that is refused so soon after it was renewed is not renewed again.
 RENEW_AGAIN_SECONDS = 60.0
-
-#: When a credential that was given up is ended at Nextcloud. Not at once: it has just been refused twice, and
-#: Nextcloud slows down everybody behind an address for half an hour after some refusals.
-END_AFTER = timedelta(hours=1)
 
 #: How long an operator's credential is left alone that was refused twice; doubled each time, up to the longest.
 ASK_AGAIN_SECONDS = 60.0

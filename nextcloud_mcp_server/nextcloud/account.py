@@ -252,6 +252,7 @@ class Nextcloud:
         self._url = url
         self._pool = pool
         self._public_url = public_url
+        self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
@@ -272,7 +273,7 @@ class Nextcloud:
     @property
     def login(self) -> LoginFlowClient:
         """Where people are asked to sign in."""
-        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url)
+        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
 
     @property
     def oauth2(self) -> OAuth2Client:
@@ -329,12 +330,21 @@ class Nextcloud:
             )
             status = decoded(response, TypeAdapter(_Status))
         except (
+            errors.NotNextcloud,
             errors.NotFound,
             errors.Forbidden,
             errors.CredentialRejected,
             errors.ServerFault,
             errors.TooLarge,
-        ):
+        ) as error:
+            if page := self._url.page:
+                address = str(self._url).removesuffix(page)
+                raise errors.NotNextcloud(
+                    f"NEXTCLOUD_HOST ends in {page}, which is a page of Nextcloud and not its address. Set it to "
+                    f"{address}"
+                ) from None
+            if isinstance(error, errors.NotNextcloud):
+                raise
             raise errors.NotNextcloud(
                 "Something answers at NEXTCLOUD_HOST, but it is not a Nextcloud. Check the host and whether "
                 "Nextcloud is installed below a path such as /nextcloud."

@@ -18,6 +18,8 @@ _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
 _CHANGE_ATTEMPTS = 6
+#: What a lock that stays costs of them.
+_LOCK_ATTEMPTS = 2
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
 _NO_NOTE = (
@@ -235,9 +237,13 @@ class NotesClient:
                 raise errors.EtagMismatch(changed_since(before.etag), current_etag=before.etag)
             try:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
-            except (errors.EtagMismatch, errors.Locked):
-                # Nothing was written; what is under way there may be the next text to edit.
+            except errors.EtagMismatch:
                 if not attempts:
+                    raise
+            except errors.Locked:
+                # Nothing was written, though it was tried for seconds; what is under way may be the next text to edit.
+                attempts -= _LOCK_ATTEMPTS
+                if attempts <= 0:
                     raise
 
     async def delete(self, note_id: int) -> None:

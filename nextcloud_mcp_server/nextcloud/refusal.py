@@ -194,6 +194,10 @@ def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
                 "Nextcloud does not know itself by the configured name. Ask the administrator to add that "
                 "host to trusted_domains in Nextcloud's config.php, or to correct NEXTCLOUD_HOST."
             )
+        case 400 | 497 if "plain HTTP request" in text or "speaking plain HTTP" in text:
+            return errors.NotNextcloud(
+                "NEXTCLOUD_HOST begins with http://, but https:// is spoken there: correct the address."
+            )
         case 401 if "Account disabled" in text:
             return _disabled()
         case 404 if _is_page(response) and (route := _APP_ROUTE.search(response.request.url.path)):
@@ -258,7 +262,7 @@ def changed_since(current_etag: str | None) -> str:
 def _current_etag(response: httpx2.Response) -> str | None:
     """Find the etag to read against: in a header, or (Notes answers the current note) in the body."""
     found = etag.of(response.headers) or _json(response).get("etag")
-    return etag.normalise(found) if isinstance(found, str) else None
+    return etag.known(found) if isinstance(found, str) else None
 
 
 def _unavailable(response: httpx2.Response) -> errors.Unavailable:

@@ -1,15 +1,13 @@
 """What is sent again after a passing refusal, and what is known after it."""
 
-from collections.abc import Awaitable, Callable, Generator
-
+import anyio
 import httpx2
 import pytest
-import stamina
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.repeating import Cause, Kind, Passing, PassingError, Repeater, kind_of
 from nextcloud_mcp_server.nextcloud.vcard import VCard
-from tests.dav_fakes import Network, account_over, entry, http_over, multistatus, network
+from tests.dav_fakes import account_over, entry, http_over, multistatus, network
 
 LOCKED = httpx2.Response(423)
 GATEWAY = httpx2.Response(502)
@@ -21,13 +19,6 @@ DONE = httpx2.Response(204, headers={"ETag": '"e2"'})
 CHANGED = httpx2.Response(412)
 
 Answer = httpx2.Response | Exception
-
-
-@pytest.fixture(autouse=True)
-def no_pauses() -> Generator[None]:
-    """Repeat without waiting; as often as the table says."""
-    with stamina.set_testing(True, attempts=20, cap=True):
-        yield
 
 
 WRITES: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -106,16 +97,10 @@ async def test_repeating_is_bounded(method: str, headers: dict[str, str], refusa
 
 @pytest.mark.parametrize(("wait", "told"), [("7", 7.0), ("0", 0.3), ("10", 10.0)])
 async def test_the_wait_that_nextcloud_asks_for_is_kept(wait: str, told: float) -> None:
-    """RFC 9110 §10.2.3; measured where the pause would begin, for nothing waits here."""
-    begun: list[float] = []
-    stamina.instrumentation.set_on_retry_hooks([lambda details: begun.append(details.wait_for)])
-    stamina.set_testing(False)
-    try:
-        repeater = Repeater(Kind.GUARDED)
-        failed = PassingError(errors.Unavailable("x"), Passing(Cause.REFUSED, float(wait)))
-        pause = repeater._pause(failed)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the library sleeps
-    finally:
-        stamina.instrumentation.set_on_retry_hooks(None)
+    """RFC 9110 §10.2.3; asked where the library asks, for nothing waits here."""
+    failed = PassingError(errors.Unavailable("x"), Passing(Cause.REFUSED, float(wait)))
+
+    pause = Repeater(Kind.GUARDED)._pause(failed)  # pyright: ignore[reportPrivateUsage]
 
     assert pause == told
 
@@ -223,8 +208,6 @@ async def test_a_chunk_replaces_itself_so_it_is_sent_again_whatever_passes(refus
 
 async def test_four_notes_that_are_appended_to_at_once_keep_all_four_texts() -> None:
     """Each write meets the lock of another, or what another has written meanwhile."""
-    import anyio  # noqa: PLC0415 - here alone
-
     note = {
         "id": 1,
         "title": "t",
