@@ -57,6 +57,9 @@ class Connection:
     by_operator: bool
 
 
+NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_operator=False)  # noqa: FBT003
+
+
 @dataclass(frozen=True, slots=True)
 class Disconnected:
     """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already.
@@ -266,14 +269,7 @@ class GrantedAccounts:
         """See `Accounts.connection`."""
         grant = await self._database.grants.find(caller.principal, caller.client_id)
         if grant is None:
-            return Connection(
-                connected=False,
-                account_name="",
-                display_name="",
-                scopes=frozenset(),
-                needs_reauth=False,
-                by_operator=False,
-            )
+            return NOT_CONNECTED
         scopes = grant.permission.scopes if grant.permission else frozenset[str]()
         return Connection(
             connected=not grant.credential.needs_reauth,
