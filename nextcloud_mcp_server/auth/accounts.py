@@ -27,9 +27,8 @@ CACHE_SECONDS = 5.0
 #: An access token that is refused so soon after it was renewed is not renewed again.
 RENEW_AGAIN_SECONDS = 60.0
 
-#: How long an operator's credential is left alone that was refused twice; doubled each time, up to the longest.
-ASK_AGAIN_SECONDS = 60.0
-SLOWEST_ASK_AGAIN_SECONDS = 3600.0
+#: How long an operator's refused credential is left alone; doubled each time, up to the longest.
+ASK_AGAIN_SECONDS, SLOWEST_ASK_AGAIN_SECONDS = 60.0, 3600.0
 
 #: How long a disconnect waits for Nextcloud before it says that it will go on trying.
 REVOKE_SECONDS = 5.0
@@ -57,7 +56,7 @@ class Connection:
     by_operator: bool
 
 
-NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_operator=False)  # noqa: FBT003
+NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_operator=False)
 
 
 @dataclass(frozen=True, slots=True)
