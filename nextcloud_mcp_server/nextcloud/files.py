@@ -64,7 +64,7 @@ class FilesClient:
         window = Window[Entry](_PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
-        async with aclosing(self._propfind(wanted, entries.CHILD, depth="1")) as found:
+        async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
             async for some in found:
                 for segments, response in some:
                     # Some Nextclouds (31.0.8) answer grandchildren as well.
@@ -160,6 +160,8 @@ class FilesClient:
         except errors.EtagMismatch as error:
             raise troubles.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
+            if error.told:
+                raise
             # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
 

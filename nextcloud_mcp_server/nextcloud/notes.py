@@ -22,7 +22,9 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-_CHANGE_ATTEMPTS = 3
+_CHANGE_ATTEMPTS = 6
+#: What a lock that stays costs of them.
+_LOCK_ATTEMPTS = 2
 #: Notes a search looks at; what is beyond is said.
 MOST_SEARCHED: Final = 5000
 #: Several servers behind one address may not agree on the second.
@@ -258,7 +260,7 @@ class NotesClient:
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
-        Without `if_match` the edit is made anew on what someone else wrote in between.
+        Without `if_match` the edit is made anew on what someone else wrote in between, or is writing.
 
         Raises:
             EtagMismatch: It is not what `if_match` names, or was changed again and again.
@@ -278,6 +280,11 @@ class NotesClient:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
             except errors.EtagMismatch:
                 if not attempts:
+                    raise
+            except errors.Locked:
+                # Nothing was written, though it was tried for seconds; what is under way may be the next text to edit.
+                attempts -= _LOCK_ATTEMPTS
+                if attempts <= 0:
                     raise
 
     async def delete(self, note_id: Id) -> None:
