@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth import accounts as module
-from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, OperatorAccounts
+from nextcloud_mcp_server.auth.accounts import Connection, Disconnected
+from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
