@@ -112,10 +112,14 @@ class ItemInfo(Result):
 
 
 class FileText(Document):
-    """A file's text, or a page of it; sizes and offsets are bytes, those of `text_size` if it is there."""
+    """A file's text, or a page of it; sizes and offsets are bytes, those of `text_size` if it is there.
+
+    `encoding` is that of the file, and editing keeps it; text out of a document has none.
+    """
 
     path: str
     type: str
+    encoding: str | None = None
     size: int | None = None
     text_size: int | None = None
     modified: datetime | None = None
