@@ -6,7 +6,7 @@ from nextcloud_mcp_server.documents import charset, kinds
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
-from nextcloud_mcp_server.nextcloud.files import position
+from nextcloud_mcp_server.nextcloud.file_order import position
 from nextcloud_mcp_server.resources.kind import (
     MAX_BYTES,
     MAX_VALUES,

@@ -9,7 +9,7 @@ from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.visible import named
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 NO_ETAG = "The storage gives no etag: only size and time are compared before this is overwritten."
@@ -20,8 +20,8 @@ _ROW_BYTES = 140
 
 
 def shown_as(name: str) -> str | None:
-    """Show a name that holds hidden characters without them; None for honest names."""
-    shown = visible(name)
+    """Show a name that holds hidden characters without them, or spaces at an end; None for honest names."""
+    shown = named(name)
     return None if shown == name else shown
 
 
@@ -32,7 +32,7 @@ def kind(entry: Entry) -> str:
 
 @dataclass(slots=True)
 class Row:
-    """One item of a list. `shown_as` warns of hidden characters in the name."""
+    """One item of a list. `shown_as` warns of hidden characters, and of spaces around the name."""
 
     # Neither frozen nor a model, and made without keywords: a page is made of hundreds, and each of the
     # three makes one two to three times as costly.

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Details
+from nextcloud_mcp_server.nextcloud.file_order import Order, position
 from nextcloud_mcp_server.nextcloud.file_query import Kind, Query
-from nextcloud_mcp_server.nextcloud.files import Order, position
 from nextcloud_mcp_server.tools import file_page, file_words, moment
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
