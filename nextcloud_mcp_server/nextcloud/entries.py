@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.version import Version
 
 #: Enough for a row of a folder's list. No etag, because each property costs a tenth of a long list's time, and
 #: no resource type, because Nextcloud ends the href of every folder with a slash (RFC 4918 §5.2).
-CHILD: Final = ("d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite")
+CHILD: Final = ("d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite", "nc:is-encrypted")
 #: The same where hrefs have no such slash: what a SEARCH finds.
 ROW: Final = ("d:resourcetype", *CHILD)
 #: What must not have changed before something is overwritten.
@@ -38,6 +38,7 @@ _TYPE: Final = dav.name("d:getcontenttype")
 _MODIFIED: Final = dav.name("d:getlastmodified")
 _ETAG: Final = dav.name("d:getetag")
 _FAVORITE: Final = dav.name("oc:favorite")
+_ENCRYPTED: Final = dav.name("nc:is-encrypted")
 
 _MONTHS: Final = {
     "Jan": "01", "Feb": "02", "Mar": "03", "Apr": "04", "May": "05", "Jun": "06",
@@ -71,6 +72,8 @@ class Entry(NamedTuple):
     modified_at: datetime | None
     etag: str | None
     favourite: bool
+    #: A folder that is end-to-end encrypted: Nextcloud opens it to the apps of its owner alone.
+    encrypted: bool = False
 
     @property
     def name(self) -> str:
@@ -100,6 +103,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
         http_date(texts.get(_MODIFIED, "")),
         _etag(texts.get(_ETAG, "")),
         texts.get(_FAVORITE) == "1",
+        texts.get(_ENCRYPTED) == "1",
     )
 
 

@@ -16,7 +16,7 @@ NO_ETAG = "The storage gives no etag: only size and time are compared before thi
 
 
 #: A row without its texts: the names of what it has, a size of twenty digits, a time with its zone.
-_ROW_BYTES = 140
+_ROW_BYTES = 160
 
 
 def shown_as(name: str) -> str | None:
@@ -32,7 +32,10 @@ def kind(entry: Entry) -> str:
 
 @dataclass(slots=True)
 class Row:
-    """One item of a list. `shown_as` warns of hidden characters, and of spaces around the name."""
+    """One item of a list. `shown_as` warns of hidden characters, and of spaces around the name.
+
+    `encrypted`: end-to-end encrypted, so only the owner's own apps can look inside.
+    """
 
     # Neither frozen nor a model, and made without keywords: a page is made of hundreds, and each of the
     # three makes one two to three times as costly.
@@ -43,6 +46,7 @@ class Row:
     modified: datetime | None = None
     favorite: Literal[True] | None = None
     shown_as: str | None = None
+    encrypted: Literal[True] | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -62,6 +66,7 @@ class Row:
             entry.modified_at,
             True if entry.favourite else None,
             shown_as(name or path or ""),
+            True if entry.encrypted else None,
         )
 
 
@@ -79,6 +84,7 @@ class FoundPage(Result):
 
     items: list[Row]
     cursor: str | None = None
+    note: str | None = None
 
 
 class Quota(Result):
@@ -104,6 +110,7 @@ class ItemInfo(Result):
     shared_with: list[str] | None = None
     tags: list[str] | None = None
     favorite: bool
+    encrypted: Literal[True] | None = None
     folders_inside: int | None = None
     files_inside: int | None = None
     quota: Quota | None = None
