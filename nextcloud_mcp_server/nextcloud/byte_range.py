@@ -12,6 +12,8 @@ from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
 
+#: What a part of a file is answered with (RFC 9110 §15.3.7).
+PARTIAL: Final = 206
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)", re.ASCII)
 
 
@@ -64,7 +66,7 @@ def _declared(response: httpx2.Response) -> tuple[int, int | None, int | None]:
         ServerFault: It is a part, and does not say which (RFC 9110 §15.3.7).
     """
     headers = response.headers
-    if response.status_code != httpx2.codes.PARTIAL_CONTENT:
+    if response.status_code != PARTIAL:
         total = entries.number(headers.get("Content-Length", ""))
         return 0, total, total
     partial = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))

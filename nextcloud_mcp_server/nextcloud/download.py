@@ -8,7 +8,7 @@ from typing import Final
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, sign_in_page, troubles
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, sign_in_page, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -72,7 +72,7 @@ class DownloadClient:
             version = Version.of(etags.of(headers), total, modified_at)
             if sign_in_page.is_possible(response):
                 sign_in_page.refuse(shown, version, known)
-            if response.status_code == httpx2.codes.PARTIAL_CONTENT:
+            if response.status_code == byte_range.PARTIAL:
                 raise errors.ServerFault(
                     "Nextcloud answered a part of the file though all of it was asked for."
                 )

@@ -72,6 +72,7 @@ def test_a_byte_order_mark_tells_the_encoding_and_is_no_text(codec: str, text: s
 
     found = charset.of_file(data)
 
+    assert found is not None
     assert found == Charset(codec, MARKS[codec])
     assert found.decode(data) == text
     assert found.close(found.open(data)) == data
@@ -121,7 +122,7 @@ def test_utf8_with_some_damage_is_still_utf8() -> None:
 
     found = charset.of_file(data)
 
-    assert found == UTF8
+    assert found is UTF8
     assert found.close(found.open(data)) == data
 
 

@@ -1,6 +1,7 @@
 """A page of something before Nextcloud, and part of an answer, are never a file's content (item 3)."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -123,7 +124,7 @@ async def test_a_sign_in_page_is_no_resource() -> None:
     net = network(page(), multistatus([entry("a.txt")]))
 
     with pytest.raises(NotNextcloud):
-        await Files().read(account_over(net), "a.txt", Reader(Documents(nothing_read), Told()))
+        await Files().read(account_over(net), "a.txt", Reader(Documents(nothing_read), cast("Any", Told())))
 
 
 def partial(declared: str, content: bytes) -> httpx2.Response:
