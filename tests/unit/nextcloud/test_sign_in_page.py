@@ -111,13 +111,13 @@ async def test_a_sign_in_page_is_no_preview() -> None:
 
 async def test_a_sign_in_page_is_no_attachment_of_a_note() -> None:
     with pytest.raises(NotNextcloud, match=r"b\.png"):
-        await account_over(network(page())).notes.attachment(7, "b.png")
+        await account_over(network(page())).notes.attachment("7", "b.png")
 
 
 async def test_the_attachment_that_was_recorded_is_one() -> None:
     answer = recorded("notes/attachment_get")
 
-    assert (await account_over(network(answer)).notes.attachment(318, "b.png")).media_type == "image/png"
+    assert (await account_over(network(answer)).notes.attachment("318", "b.png")).media_type == "image/png"
 
 
 async def test_a_sign_in_page_is_no_resource() -> None:
