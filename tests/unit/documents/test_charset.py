@@ -122,7 +122,8 @@ def test_utf8_with_some_damage_is_still_utf8() -> None:
 
     found = charset.of_file(data)
 
-    assert found is UTF8
+    assert found is not None
+    assert found == UTF8
     assert found.close(found.open(data)) == data
 
 
