@@ -143,9 +143,10 @@ async def test_all_notes_are_read_in_smaller_chunks_where_they_are_long() -> Non
     long = httpx2.Response(200, headers={"Content-Type": "application/json"}, content=b" " * 33_554_433)
     notes = Notes(long, ok([NOTE], **{"X-Notes-Chunk-Cursor": "1-2-3"}), ok([{**NOTE, "id": 2}]))
 
-    read = [note.id async for note in notes.client.read_all()]
+    read = await notes.client.texts()
 
-    assert read == ["318", "2"]
+    assert [one.note.id for one in read.notes] == ["318", "2"]
+    assert read.complete
     assert [request.url.params["chunkSize"] for request in notes.asked] == ["500", "62", "62"]
 
 
@@ -153,7 +154,7 @@ async def test_a_single_note_beyond_every_limit_is_too_large() -> None:
     long = [httpx2.Response(200, content=b" " * 33_554_433) for _ in range(4)]
 
     with pytest.raises(errors.TooLarge):
-        _ = [note async for note in Notes(*long).client.read_all()]
+        await Notes(*long).client.texts()
 
 
 async def test_creating_sends_every_field_and_answers_what_was_stored() -> None:
