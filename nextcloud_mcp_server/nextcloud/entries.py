@@ -19,7 +19,14 @@ from nextcloud_mcp_server.nextcloud.version import Version
 
 #: Enough for a row of a list. No etag, because each property costs a tenth of a long list's time; but the
 #: resource type, because the slash behind a folder's href is only a SHOULD (RFC 4918 §5.2).
-ROW: Final = ("d:resourcetype", "d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite")
+ROW: Final = (
+    "d:resourcetype",
+    "d:getcontenttype",
+    "d:getlastmodified",
+    "oc:size",
+    "oc:favorite",
+    "nc:is-encrypted",
+)
 #: What must not have changed before something is overwritten.
 STATE: Final = (*ROW, "d:getetag")
 #: All that `info` tells.
@@ -39,6 +46,7 @@ _TYPE: Final = dav.name("d:getcontenttype")
 _MODIFIED: Final = dav.name("d:getlastmodified")
 _ETAG: Final = dav.name("d:getetag")
 _FAVORITE: Final = dav.name("oc:favorite")
+_ENCRYPTED: Final = dav.name("nc:is-encrypted")
 
 _MONTHS: Final = {
     "Jan": "01", "Feb": "02", "Mar": "03", "Apr": "04", "May": "05", "Jun": "06",
@@ -72,6 +80,8 @@ class Entry(NamedTuple):
     modified_at: datetime | None
     etag: str | None
     favourite: bool
+    #: A folder that is end-to-end encrypted: Nextcloud opens it to the apps of its owner alone.
+    encrypted: bool = False
 
     @property
     def name(self) -> str:
@@ -101,6 +111,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
         http_date(texts.get(_MODIFIED, "")),
         _etag(texts.get(_ETAG, "")),
         texts.get(_FAVORITE) == "1",
+        texts.get(_ENCRYPTED) == "1",
     )
 
 

@@ -228,8 +228,8 @@ def _response(element: _Element) -> DavResponse:
     for child in element:
         if parts := child[:]:
             for each in _found(child, parts):
-                # A property has a text or elements; the white space around elements is not a text.
-                if (text := each.text) and (text := text.strip()):
+                # A text is exact: a name may begin or end with a space. White space around elements is none.
+                if (text := each.text) and not text.isspace():
                     texts[each.tag] = text
                 elif len(each):
                     # `<cal:comp name="VTODO"/>` says what it has to say in its name (RFC 4791 §5.2.3).
@@ -237,6 +237,8 @@ def _response(element: _Element) -> DavResponse:
                         (inside.tag, inside.text or inside.get("name") or "")
                         for inside in each.iterdescendants()
                     ]
+                elif text:
+                    texts[each.tag] = text
         elif child.tag == _HREF:
             href = (child.text or "").strip()
     return DavResponse(href, texts, inner)

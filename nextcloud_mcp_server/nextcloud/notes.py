@@ -9,6 +9,7 @@ import httpx2
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
@@ -311,6 +312,9 @@ class NotesClient:
                 404: "The note has no such attachment. Use the path exactly as the note's text has it.",
             },
         )
+        # Notes gives a page as plain text, so this is none of its own (`getSecureMimeType`).
+        if sign_in_page.is_possible(response):
+            raise sign_in_page.not_content(path)
         media_type = (
             response.headers.get("Content-Type", "application/octet-stream").partition(";")[0].strip()
         )

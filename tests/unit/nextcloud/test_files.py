@@ -4,8 +4,9 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.file_order import position
 from nextcloud_mcp_server.nextcloud.file_query import Query
-from nextcloud_mcp_server.nextcloud.files import FilesClient, position
+from nextcloud_mcp_server.nextcloud.files import FilesClient
 from tests.dav_fakes import MOMENT, SECONDS, Network, entry, http_over, multistatus, network, recorded
 
 READ_HEADERS = {"ETag": '"e1"', "Last-Modified": MOMENT, "Content-Type": "text/plain;charset=UTF-8"}
