@@ -62,6 +62,9 @@ class Note(Answer):
 
 
 class _BareId(Answer):
+    # With anything beside its id it is a note, and one that cannot be read is no reason to leave it out.
+    model_config = ConfigDict(extra="forbid")
+
     id: int
 
 
@@ -104,7 +107,11 @@ class NotesClient:
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
     ) -> NotePage:
-        """Fetch up to `size` notes; an empty category means those without one."""
+        """Fetch up to `size` notes; an empty category means those without one.
+
+        Raises:
+            ServerFault: The next part would be this one again, so the list would never end.
+        """
         params: dict[str, str | int] = {"chunkSize": size}
         if not with_content:
             params["exclude"] = "content"
@@ -115,9 +122,14 @@ class NotesClient:
         response = await self._http.request("GET", _BASE, params=params)
         notes = [note for note in decoded(response, _NOTES) if isinstance(note, Note)]
         pending = response.headers.get("X-Notes-Chunk-Pending", "0")
+        following = response.headers.get("X-Notes-Chunk-Cursor")
+        if following is not None and following == cursor:
+            raise errors.ServerFault(
+                "Nextcloud's list of notes does not go on, so it was left. Try again later."
+            )
         return NotePage(
             notes=notes,
-            cursor=response.headers.get("X-Notes-Chunk-Cursor"),
+            cursor=following,
             pending=int(pending) if pending.isdecimal() else 0,
         )
 
