@@ -247,6 +247,7 @@ class GrantedAccounts:
         return True
 
     async def _stop(self, caller: Caller, opened: Opened) -> None:
+        self._nextcloud.texts.drop(opened.account.uid)
         if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
@@ -291,6 +292,7 @@ class GrantedAccounts:
         self.forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
+        self._nextcloud.texts.drop(grant.account.uid)
         if not grant.credential.secret:
             return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):
@@ -348,6 +350,7 @@ class OperatorAccounts:
     async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
         """See `Accounts.reject`: stays refused until the server is started with another one."""
         self._refused = True
+        self._nextcloud.texts.drop(opened.account.uid)
 
     async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
         """See `Accounts.decline`; nothing is asked for here."""

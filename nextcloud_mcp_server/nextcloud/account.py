@@ -1,11 +1,13 @@
 """One Nextcloud, and one person's account on it: where the clients of the apps come together."""
 
+from collections import OrderedDict
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+import anyio
 import httpx2
 from pydantic import Field, TypeAdapter
 
@@ -17,11 +19,12 @@ from nextcloud_mcp_server.nextcloud.finder import Finder
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
+from nextcloud_mcp_server.nextcloud.note_texts import NoteTexts, PersonalTexts
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
-from nextcloud_mcp_server.nextcloud.search import SearchClient
+from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
-from nextcloud_mcp_server.nextcloud.turns import Turns
+from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, Turn, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
@@ -47,20 +50,31 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.upload import UploadClient
 
 _OLDEST = 28
+#: People whose last search is remembered.
+_REMEMBERED = 200
 
 
 class Account:
     """What a tool may do in one person's name."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(
+        self,
+        http: NextcloudHttp,
+        *,
+        texts: PersonalTexts | None = None,
+        searching: NextcloudHttp | None = None,
+        providers: KnownProviders | None = None,
+    ) -> None:
         self.uid = http.uid
         self.web = str(http.web)
-        self.notes = NotesClient(http)
+        self.notes = NotesClient(http, texts)
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+        self._searching = searching
+        self._providers = providers
 
     @cached_property
     def download(self) -> "DownloadClient":
@@ -103,7 +117,7 @@ class Account:
     @cached_property
     def search(self) -> SearchClient:
         """What Nextcloud's unified search finds."""
-        return SearchClient(self._http)
+        return SearchClient(self._http, wide=self._searching, known=self._providers)
 
     @cached_property
     def finder(self) -> Finder:
@@ -254,19 +268,29 @@ class Nextcloud:
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
+        self._searches = anyio.Semaphore(ALL_SEARCHES_AT_ONCE, fast_acquire=True)
+        self._providers = OrderedDict[tuple[str, NextcloudCredential], KnownProviders]()
+        #: What searches have read of people's notes.
+        self.texts = NoteTexts()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
         turns = self._turns.setdefault(uid, Turns())
-        http = NextcloudHttp(
-            self._pool,
-            self._url,
-            credential=credential,
-            uid=uid,
-            public_url=self._public_url,
-            turns=turns.of(credential),
+        return Account(
+            self._http(credential, uid=uid, turns=turns.of(credential)),
+            texts=self.texts.of(uid, credential),
+            searching=self._http(credential, uid=uid, turns=turns.searching(credential, self._searches)),
+            providers=self._providers_of(uid, credential),
         )
-        return Account(http)
+
+    def _providers_of(self, uid: str, credential: NextcloudCredential) -> KnownProviders:
+        """Find what a person's last searches know; only the people of the last moments are remembered."""
+        key = (uid, credential)
+        known = self._providers.pop(key, None) or KnownProviders()
+        self._providers[key] = known
+        while len(self._providers) > _REMEMBERED:
+            self._providers.popitem(last=False)
+        return known
 
     @property
     def login(self) -> LoginFlowClient:
@@ -304,6 +328,9 @@ class Nextcloud:
         Raises:
             Forbidden: The secret is the account's real password.
         """
+        self.texts.drop_credential(credential)
+        for key in [key for key in self._providers if key[1] == credential]:
+            del self._providers[key]
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
@@ -350,7 +377,9 @@ class Nextcloud:
             needs_upgrade=status.needs_upgrade,
         )
 
-    def _http(self, credential: NextcloudCredential | None, *, uid: str) -> NextcloudHttp:
+    def _http(
+        self, credential: NextcloudCredential | None, *, uid: str, turns: Turn | None = None
+    ) -> NextcloudHttp:
         return NextcloudHttp(
-            self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url
+            self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url, turns=turns
         )

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Place, Position, Window
+from nextcloud_mcp_server.nextcloud.window import Place, Position, Window, cut
 
 Order = Literal["name", "modified", "size"]
 
@@ -318,7 +318,7 @@ class FilesClient:
             if not inside:
                 raise
             raise errors.NotFound(f"There is no folder {quoted(query.folder)} to search in.") from error
-        return rows[:limit], len(rows) > limit
+        return cut(rows, limit)
 
     async def _looked_at(self, segments: dav.Segments) -> dav.Segments:
         """Look first whether something is there, where Nextcloud answers as if there always were.

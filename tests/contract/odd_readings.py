@@ -296,13 +296,23 @@ _WITH_STACKS: Final = Made(
 )
 _DECK: Final = (
     Reading("deck/boards_* auth/*_deck_* oidc/bearer_deck_*", tool("nc_deck_list_boards")),
-    Reading("deck/board_*", tool("nc_deck_get_board", board_id=2), ("deck/stacks_list",)),
-    Reading("deck/stack*", tool("nc_deck_get_board", board_id=2, archived=True), ("deck/board_get",)),
+    Reading(
+        "deck/board_* newer_apps/deck19_board_*", tool("nc_deck_get_board", board_id=2), ("deck/stacks_list",)
+    ),
+    Reading(
+        "deck/stack* newer_apps/deck19_stack*",
+        tool("nc_deck_get_board", board_id=2, archived=True),
+        ("deck/board_get",),
+    ),
     Reading("deck/stacks_list", tool("nc_deck_get_board", board_id=2, query="card"), ("deck/board_get",)),
-    Reading("deck/card_get* deck/card_update*", tool("nc_deck_get_card", **_PLACE), ("deck/comments_list",)),
+    Reading(
+        "deck/card_get* deck/card_update* newer_apps/deck19_card_get* newer_apps/deck19_card_put_*",
+        tool("nc_deck_get_card", **_PLACE),
+        ("deck/comments_list",),
+    ),
     Reading("deck/comments_list", tool("nc_deck_get_card", **_PLACE), (_WITH_COMMENT,)),
     Reading(
-        "deck/card_create* deck/board_get",
+        "deck/card_create* deck/board_get newer_apps/deck19_card_create",
         tool("nc_deck_create_card", board_id=2, stack_id=9, title="x", labels=["Later"], assignees=["alice"]),
         (
             "deck/board_get",
@@ -326,12 +336,12 @@ _DECK: Final = (
         ),
     ),
     Reading(
-        "deck/card_assign* deck/label_create",
+        "deck/card_assign* deck/label_create newer_apps/deck19_card_assign_label",
         tool("nc_deck_update_card", **_PLACE, etag=_CARD, labels=["Later"], assignees=["alice"]),
         ("deck/board_get", "deck/card_get"),
     ),
     Reading(
-        "deck/card_reorder deck/board_get deck/card_get",
+        "deck/card_reorder deck/board_get deck/card_get newer_apps/deck19_card_reorder_*",
         tool("nc_deck_move_card", **_PLACE, etag=_CARD, to_stack_id=9, position=0),
         (_WITH_STACKS, "deck/card_get", "deck/card_reorder"),
     ),
@@ -343,13 +353,17 @@ _DECK: Final = (
 )
 _NOTES: Final = (
     Reading(
-        "notes/get* */*_notes_* */*_notes oauth2_builtin/06_token_as_*", tool("nc_notes_get_note", note_id=1)
+        "notes/get* newer_apps/notes6_get* */*_notes_* */*_notes oauth2_builtin/06_token_as_*",
+        tool("nc_notes_get_note", note_id=1),
     ),
     Reading("notes/list_* */*_notes_list oidc/bearer_notes_*", tool("nc_notes_list_notes", favorite=True)),
-    Reading("notes/list_* notes/unknown_*", tool("nc_notes_search_notes", query="x")),
-    Reading("notes/create* notes/concurrent_create_*", tool("nc_notes_create_note", title="x", content="y")),
+    Reading("notes/list_* newer_apps/notes6_list notes/unknown_*", tool("nc_notes_search_notes", query="x")),
     Reading(
-        "notes/update_* notes/concurrent_update_*",
+        "notes/create* newer_apps/notes6_create notes/concurrent_create_*",
+        tool("nc_notes_create_note", title="x", content="y"),
+    ),
+    Reading(
+        "notes/update_* newer_apps/notes6_put_* notes/concurrent_update_*",
         tool("nc_notes_update_note", note_id=1, etag=_NOTE, content="x", favorite=True),
         ("notes/get",),
     ),
@@ -363,21 +377,31 @@ _NOTES: Final = (
         tool("nc_notes_edit_note", note_id=1, old_text="e", new_text="x", etag=_NOTE),
         ("notes/get", "notes/update_title"),
     ),
-    Reading("notes/delete_*", tool("nc_notes_delete_note", note_id=1), ("notes/get", "notes/delete_200")),
-    Reading("notes/attachment_*", tool("nc_notes_get_attachment", note_id=1, path="x.png")),
+    Reading(
+        "notes/delete_* newer_apps/notes6_delete*",
+        tool("nc_notes_delete_note", note_id=1),
+        ("notes/get", "notes/delete_200"),
+    ),
+    Reading(
+        "notes/attachment_* newer_apps/notes6_attachment_*",
+        tool("nc_notes_get_attachment", note_id=1, path="x.png"),
+    ),
 )
 _TABLE: Final = Made(
     "GET", "/index.php/apps/tables/api/1/tables/2", "tables/tables_list", load("tables/tables_list").json[-1]
 )
 _TABLES: Final = (
-    Reading("tables/tables_list tables/list_* oidc/bearer_tables*", tool("nc_tables_list_tables")),
     Reading(
-        "tables/table_get_* tables/columns_list tables/rows_*",
+        "tables/tables_list newer_apps/tables2_tables_list tables/list_* oidc/bearer_tables*",
+        tool("nc_tables_list_tables"),
+    ),
+    Reading(
+        "tables/table_get_* tables/columns_list tables/rows_* newer_apps/tables2_columns_list newer_apps/tables2_rows_list newer_apps/tables2_table_get*",
         tool("nc_tables_get_table", table_id=2),
         (_TABLE, "tables/columns_list", "tables/rows_list"),
     ),
     Reading(
-        "tables/table_create",
+        "tables/table_create newer_apps/tables2_table_create*",
         tool("nc_tables_get_table", table_id=2),
         ("tables/columns_list", "tables/rows_list"),
         at=("GET", "/index.php/apps/tables/api/1/tables/2"),
@@ -393,17 +417,17 @@ _TABLES: Final = (
         (_TABLE, "tables/columns_list", "tables/row_get"),
     ),
     Reading(
-        "tables/row_create* tables/columns_list",
+        "tables/row_create* tables/columns_list newer_apps/tables2_row_create",
         tool("nc_tables_create_row", table_id=2, values={"Name": "x", "Count": 3}),
         ("tables/columns_list", "tables/row_create"),
     ),
     Reading(
-        "tables/row_update tables/row_get tables/columns_list",
+        "tables/row_update tables/row_get tables/columns_list newer_apps/tables2_row_update",
         tool("nc_tables_update_row", row_id=1, values={"Name": "x", "Count": 3}, etag=_ROW),
         ("tables/columns_list", "tables/row_get", "tables/row_update"),
     ),
     Reading(
-        "tables/row_delete tables/row_get",
+        "tables/row_delete tables/row_get newer_apps/tables2_row_delete",
         tool("nc_tables_delete_row", row_id=1, etag=_ROW),
         ("tables/columns_list", "tables/row_get"),
     ),
@@ -650,7 +674,7 @@ _CALENDARS: Final = (
         (_HOME,),
     ),
     Reading(
-        "caldav/put_* caldav/home_propfind",
+        "caldav/put_*",
         tool("nc_calendar_create_event", title="x", start="2026-01-10", calendar="rec-cal"),
         (_HOME, _EVENTS, "caldav/put_create_201"),
     ),
@@ -734,7 +758,8 @@ NOT_READ: Final[dict[str, str]] = {
         (
             "caldav/proppatch_displayname", "carddav/get_card", "collectives/delete", "collectives/trash",
             "forms/create", "forms/delete", "forms/question_create", "forms/update", "tables/column_create_number",
-            "tables/column_create_text", "tables/table_delete",
+            "tables/column_create_text", "tables/table_delete", "newer_apps/tables2_column_create",
+            "newer_apps/tables2_table_delete",
         ),
         _MADE_BY_HAND,
     ),

@@ -66,7 +66,7 @@ async def test_texts_are_found_where_they_are_indexed_and_names_with_most_words_
     named = await call(alice, "search", query="plan of the travel in 2027")
 
     assert [source.title for source in written.results] == ["Documents/Travel plan.md"]
-    assert [source.title for source in named.results] == [
+    assert [source.title for source in named.results][:2] == [
         "Documents/Travel plan.md",
         "Documents/Budget 2027.csv",
     ]
