@@ -396,7 +396,8 @@ _TABLES: Final = (
         tool("nc_tables_list_tables"),
     ),
     Reading(
-        "tables/table_get_* tables/columns_list tables/rows_* newer_apps/tables2_columns_list newer_apps/tables2_rows_list newer_apps/tables2_table_get*",
+        "tables/table_get_* tables/columns_list tables/rows_* "
+        "newer_apps/tables2_columns_list newer_apps/tables2_rows_list newer_apps/tables2_table_get*",
         tool("nc_tables_get_table", table_id=2),
         (_TABLE, "tables/columns_list", "tables/rows_list"),
     ),
