@@ -40,6 +40,9 @@ _SENTENCES = {404: _NO_NOTE}
 
 
 class _BareId(Answer):
+    # With anything beside its id it is a note, and one that cannot be read is no reason to leave it out.
+    model_config = ConfigDict(extra="forbid")
+
     id: Id
 
 
@@ -92,7 +95,11 @@ class NotesClient:
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
     ) -> NotePage:
-        """Fetch up to `size` notes; an empty category means those without one."""
+        """Fetch up to `size` notes; an empty category means those without one.
+
+        Raises:
+            ServerFault: The next part would be this one again, so the list would never end.
+        """
         found = await self._page(size=size, cursor=cursor, category=category, with_content=with_content)
         return replace(found, notes=_visible(found.notes))
 
@@ -108,9 +115,14 @@ class NotesClient:
             params["category"] = category
         response = await self._http.request("GET", _BASE, params=params)
         pending = response.headers.get("X-Notes-Chunk-Pending", "0")
+        following = response.headers.get("X-Notes-Chunk-Cursor")
+        if following is not None and following == cursor:
+            raise errors.ServerFault(
+                "Nextcloud's list of notes does not go on, so it was left. Try again later."
+            )
         return NotePage(
             notes=_notes(decoded(response, _NOTES)),
-            cursor=response.headers.get("X-Notes-Chunk-Cursor"),
+            cursor=following,
             pending=int(pending) if pending.isdecimal() else 0,
             listed_at=_listed_at(response),
         )

@@ -342,3 +342,20 @@ async def test_a_notes_app_that_is_not_installed_is_named() -> None:
 
     with pytest.raises(errors.NotFound, match="“notes” is not installed"):
         await notes.client.page(size=1)
+
+
+async def test_a_list_that_would_begin_again_for_ever_is_left() -> None:
+    parts = [ok([{"id": 1, "title": "x"}], **{"X-Notes-Chunk-Cursor": "1-1"}) for _ in range(3)]
+    notes = Notes(*parts)
+
+    with pytest.raises(errors.ServerFault, match="does not go on"):
+        [note async for note in notes.client.list_all()]
+
+    assert len(notes.asked) == 2
+
+
+async def test_a_note_that_cannot_be_read_is_no_reason_to_leave_it_out_of_a_list() -> None:
+    notes = Notes(ok([{"id": 1, "title": None}]))
+
+    with pytest.raises(errors.ServerFault, match="unreadable"):
+        await notes.client.page(size=10)
