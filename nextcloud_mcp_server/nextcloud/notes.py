@@ -1,14 +1,20 @@
 """The Notes app (API 1.3 and 1.4)."""
 
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import Final
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
+import httpx2
+from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.note import Note
+from nextcloud_mcp_server.nextcloud.note_texts import Kept, PersonalTexts, SearchedNote
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
@@ -17,7 +23,13 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-_CHANGE_ATTEMPTS = 3
+_CHANGE_ATTEMPTS = 6
+#: What a lock that stays costs of them.
+_LOCK_ATTEMPTS = 2
+#: Notes a search looks at; what is beyond is said.
+MOST_SEARCHED: Final = 5000
+#: Several servers behind one address may not agree on the second.
+_CLOCK_SECONDS: Final = 2
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
 _NO_NOTE = (
@@ -27,42 +39,11 @@ _READ_ONLY = "This note is shared read-only with the person, so it cannot be cha
 _SENTENCES = {404: _NO_NOTE}
 
 
-class Note(Answer):
-    """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
-
-    id: int
-    title: str
-    etag: Annotated[str, AfterValidator(normalise)] = ""
-    category: str = ""
-    modified: int = 0
-    favorite: bool = False
-    readonly: bool = False
-    path: str | None = Field(default=None, validation_alias="internalPath")
-    error: bool = False
-    error_type: str = Field(default="", validation_alias="errorType")
-    content: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The content, where it must be there.
-
-        Raises:
-            Locked: Nextcloud put an error message in its place, because someone is writing.
-            ServerFault: It did so for another reason.
-        """
-        if self.error and "LockedException" in self.error_type:
-            raise errors.Locked(
-                "The note is locked: someone is writing it right now. Wait some seconds, then retry."
-            )
-        if self.error or self.content is None:
-            raise errors.ServerFault(
-                "Nextcloud cannot read this note's file. Try later, or look at it in Nextcloud."
-            )
-        return self.content
-
-
 class _BareId(Answer):
-    id: int
+    # With anything beside its id it is a note, and one that cannot be read is no reason to leave it out.
+    model_config = ConfigDict(extra="forbid")
+
+    id: Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +53,7 @@ class NotePage:
     notes: list[Note]
     cursor: str | None
     pending: int
+    listed_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +62,14 @@ class NoteList:
 
     notes: list[Note]
     etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Notes with their texts; `complete` says whether these are all."""
+
+    notes: list[SearchedNote]
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +88,24 @@ _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 class NotesClient:
     """Reads and writes one person's notes."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(self, http: NextcloudHttp, texts: PersonalTexts | None = None) -> None:
         self._http = http
+        self._texts = texts
 
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
     ) -> NotePage:
-        """Fetch up to `size` notes; an empty category means those without one."""
+        """Fetch up to `size` notes; an empty category means those without one.
+
+        Raises:
+            ServerFault: The next part would be this one again, so the list would never end.
+        """
+        found = await self._page(size=size, cursor=cursor, category=category, with_content=with_content)
+        return replace(found, notes=_visible(found.notes))
+
+    async def _page(
+        self, *, size: int, cursor: str | None, category: str | None = None, with_content: bool = False
+    ) -> NotePage:
         params: dict[str, str | int] = {"chunkSize": size}
         if not with_content:
             params["exclude"] = "content"
@@ -113,12 +114,17 @@ class NotesClient:
         if category is not None:
             params["category"] = category
         response = await self._http.request("GET", _BASE, params=params)
-        notes = [note for note in decoded(response, _NOTES) if isinstance(note, Note)]
         pending = response.headers.get("X-Notes-Chunk-Pending", "0")
+        following = response.headers.get("X-Notes-Chunk-Cursor")
+        if following is not None and following == cursor:
+            raise errors.ServerFault(
+                "Nextcloud's list of notes does not go on, so it was left. Try again later."
+            )
         return NotePage(
-            notes=notes,
-            cursor=response.headers.get("X-Notes-Chunk-Cursor"),
+            notes=_notes(decoded(response, _NOTES)),
+            cursor=following,
             pending=int(pending) if pending.isdecimal() else 0,
+            listed_at=_listed_at(response),
         )
 
     async def list_all(self) -> AsyncGenerator[Note]:
@@ -142,27 +148,77 @@ class NotesClient:
         )
         if response.status_code == _NOT_MODIFIED:
             return None
-        notes = [note for note in decoded(response, _NOTES) if isinstance(note, Note)]
-        return NoteList(notes, of(response.headers))
+        return NoteList(_visible(_notes(decoded(response, _NOTES))), of(response.headers))
 
-    async def read_all(self) -> AsyncGenerator[Note]:
+    async def texts(self) -> Texts:
+        """Fetch notes with their texts, for a search: at first as `_read_pages` does, later what has changed."""
+        kept = None if self._texts is None else self._texts.take()
+        kept = None if kept is None else await self._renewed(kept)
+        if kept is None:
+            return await self._read_texts()
+        if self._texts is not None:
+            self._texts.keep(kept)
+        return Texts(_without_internal(kept), complete=True)
+
+    async def _read_texts(self) -> Texts:
+        notes: list[SearchedNote] = []
+        listed_at = None
+        complete = True
+        async for page in self._read_pages():
+            # The later chunks repeat when the first was asked for; what changes meanwhile comes once more.
+            listed_at = listed_at or page.listed_at
+            notes += map(SearchedNote.of, page.notes[: MOST_SEARCHED - len(notes)])
+            if len(notes) == MOST_SEARCHED:
+                complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
+                break
+        kept = Kept.of(notes, listed_at or 0)
+        if self._texts is not None:
+            self._texts.keep(kept if listed_at is not None and complete else None)
+        return Texts(_without_internal(kept), complete=complete)
+
+    async def _renewed(self, kept: Kept) -> Kept | None:
+        """Ask in one request what has changed since; None where everything has to be read anew.
+
+        This is how the app's own clients follow it: notes whose etag is older come as a bare id
+        (`pruneBefore`, docs/api/v1.md), all others whole, and what is deleted not at all.
+        """
+        asked = {"pruneBefore": kept.listed_at - _CLOCK_SECONDS}
+        try:
+            response = await self._http.request("GET", _BASE, params=asked)
+        except errors.TooLarge:
+            return None
+        listed_at = _listed_at(response)
+        if listed_at is None or listed_at < kept.listed_at:
+            # The clock was set back, so what has changed since looks older than it is.
+            return None
+        notes: list[SearchedNote] = []
+        for one in decoded(response, _NOTES):
+            known = kept.notes.get(one.id)
+            if isinstance(one, Note):
+                notes.append(SearchedNote.of(one))
+            elif known is None or known.note.error:
+                return None
+            else:
+                notes.append(known)
+        return Kept.of(notes, listed_at)
+
+    async def _read_pages(self) -> AsyncGenerator[NotePage]:
         """Fetch every note with its text: one request for each 500, more where they are long."""
         size, cursor = _READ_CHUNK, None
         while True:
             try:
-                page = await self.page(size=size, cursor=cursor, with_content=True)
+                page = await self._page(size=size, cursor=cursor, with_content=True)
             except errors.TooLarge:
                 if size == 1:
                     raise
                 size = max(1, size // 8)
                 continue
-            for note in page.notes:
-                yield note
+            yield page
             cursor = page.cursor
             if cursor is None:
                 return
 
-    async def get(self, note_id: int) -> Note:
+    async def get(self, note_id: Id) -> Note:
         """Fetch one note.
 
         Raises:
@@ -177,7 +233,7 @@ class NotesClient:
 
     async def update(
         self,
-        note_id: int,
+        note_id: Id,
         *,
         if_match: str | None,
         title: str | None = None,
@@ -213,11 +269,11 @@ class NotesClient:
         return decoded(response, _NOTE)
 
     async def change(
-        self, note_id: int, edit: Callable[[str], str], *, if_match: str | None
+        self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
-        Without `if_match` the edit is made anew on what someone else wrote in between.
+        Without `if_match` the edit is made anew on what someone else wrote in between, or is writing.
 
         Raises:
             EtagMismatch: It is not what `if_match` names, or was changed again and again.
@@ -238,8 +294,13 @@ class NotesClient:
             except errors.EtagMismatch:
                 if not attempts:
                     raise
+            except errors.Locked:
+                # Nothing was written, though it was tried for seconds; what is under way may be the next text to edit.
+                attempts -= _LOCK_ATTEMPTS
+                if attempts <= 0:
+                    raise
 
-    async def delete(self, note_id: int) -> None:
+    async def delete(self, note_id: Id) -> None:
         """Move a note to the trash.
 
         Raises:
@@ -247,7 +308,7 @@ class NotesClient:
         """
         await self._http.request("DELETE", f"{_BASE}/{note_id}", sentences={**_SENTENCES, 403: _READ_ONLY})
 
-    async def attachment(self, note_id: int, path: str) -> Attachment:
+    async def attachment(self, note_id: Id, path: str) -> Attachment:
         """Fetch a file that a note shows, by the path its text holds.
 
         Raises:
@@ -263,10 +324,34 @@ class NotesClient:
                 404: "The note has no such attachment. Use the path exactly as the note's text has it.",
             },
         )
+        # Notes gives a page as plain text, so this is none of its own (`getSecureMimeType`).
+        if sign_in_page.is_possible(response):
+            raise sign_in_page.not_content(path)
         media_type = (
             response.headers.get("Content-Type", "application/octet-stream").partition(";")[0].strip()
         )
         return Attachment(media_type=media_type, data=response.content)
+
+
+def _notes(listed: list[Note | _BareId]) -> list[Note]:
+    return [one for one in listed if isinstance(one, Note)]
+
+
+def _visible(notes: list[Note]) -> list[Note]:
+    """Leave out what an app keeps for itself."""
+    return [one for one in notes if not one.is_internal]
+
+
+def _without_internal(kept: Kept) -> list[SearchedNote]:
+    return [one for one in kept.notes.values() if not one.note.is_internal]
+
+
+def _listed_at(response: httpx2.Response) -> int | None:
+    """Read by Nextcloud's clock when a list was asked for, or its first chunk."""
+    try:
+        return int(parsedate_to_datetime(response.headers["Last-Modified"]).timestamp())
+    except (KeyError, ValueError):
+        return None
 
 
 def shortened(title: str) -> str:

@@ -5,13 +5,17 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nextcloud_mcp_server.documents import charset
+from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import timestamp, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
-from nextcloud_mcp_server.nextcloud.collectives import Collective, Page
+from nextcloud_mcp_server.nextcloud.collectives import FIRST_PAGE, Collective, Page
 from nextcloud_mcp_server.nextcloud.files import Written
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page, file_text
+from nextcloud_mcp_server.tools.files_read import charset_of
 from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.result import Document, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -24,7 +28,7 @@ _LIMIT = file_text.MAX_TEXT_BYTES
 class CollectiveRow(Result):
     """A collective."""
 
-    id: int
+    id: Id
     name: str
     emoji: str | None = None
     can_edit: bool
@@ -33,10 +37,10 @@ class CollectiveRow(Result):
 class PageRow(Result):
     """A page in a list."""
 
-    id: int
+    id: Id
     title: str
     emoji: str | None = None
-    parent_id: int | None = None
+    parent_id: Id | None = None
     modified: datetime
     changed_by: str | None = None
     size: int
@@ -54,7 +58,7 @@ class PageList(Result):
 class PageText(Document):
     """A page's text, or a part of it; `path` and `etag` are what changing it as a file asks for."""
 
-    id: int
+    id: Id
     title: str
     path: str
     etag: str
@@ -66,7 +70,7 @@ class PageText(Document):
 class PageMade(Result):
     """A page that was made, under the title that Collectives gave it."""
 
-    id: int
+    id: Id
     title: str
     path: str
     etag: str | None = None
@@ -77,7 +81,7 @@ class PageMade(Result):
 @require_provisioning("collectives:read")
 async def nc_collectives_list_pages(
     nc: Account,
-    collective_id: int | None = None,
+    collective_id: Id | None = None,
     *,
     query: Annotated[str, Field(description="Words of the title.")] = "",
     limit: Annotated[int, Field(ge=1, le=200)] = 100,
@@ -103,26 +107,27 @@ async def nc_collectives_list_pages(
 @require_provisioning("collectives:read")
 async def nc_collectives_get_page(
     nc: Account,
-    collective_id: int,
-    page_id: int,
+    collective_id: Id,
+    page_id: Id,
     *,
     offset: Annotated[int, Field(ge=0, le=2**53)] = 0,
 ) -> PageText:
     """Read a page's Markdown; go on at next_offset, and change it with nc_files_edit_file by its path and etag."""
     page = await nc.collectives.page(collective_id, page_id)
-    length = _LIMIT + file_text.LOOKAHEAD
-    return _page_text(page, await nc.files.read(page.path, offset=offset, length=length))
+    length = max(_LIMIT + file_text.LOOKAHEAD, charset.SAMPLE_BYTES)
+    chunk = await nc.files.read(page.path, offset=offset, length=length)
+    return _page_text(page, chunk, await charset_of(nc, chunk) or charset.UTF8)
 
 
 @collectives.tool("Create a page")
 @require_provisioning("collectives:write")
 async def nc_collectives_create_page(
     nc: Account,
-    collective_id: int,
+    collective_id: Id,
     title: str,
     *,
     content: Annotated[str, Field(description="Markdown.")] = "",
-    parent_id: Annotated[int, Field(ge=0, description="The page it goes below; 0 = the first page.")] = 0,
+    parent_id: Annotated[Id, Field(description="The page it goes below; 0 = the first page.")] = FIRST_PAGE,
 ) -> PageMade:
     """Create a page in a collective; everybody in it sees the page."""
     if not title.strip():
@@ -155,8 +160,8 @@ async def _fill(nc: Account, page: Page, content: str) -> Written | None:
     return await nc.files.write(page.path, content.encode(), version=str(empty.version))
 
 
-def _page_text(page: Page, chunk: Chunk) -> PageText:
-    part = file_text.page(chunk.data, limit=_LIMIT, inside=chunk.offset > 0, is_last=chunk.is_last)
+def _page_text(page: Page, chunk: Chunk, found: Charset) -> PageText:
+    part = file_text.page(chunk.data, limit=_LIMIT, offset=chunk.offset, is_last=chunk.is_last, charset=found)
     more = not chunk.is_last or part.end < len(chunk.data)
     return PageText(
         content=part.text,
@@ -166,7 +171,7 @@ def _page_text(page: Page, chunk: Chunk) -> PageText:
         etag=str(chunk.version),
         offset=chunk.offset + part.start,
         next_offset=chunk.offset + part.end if more else None,
-        note=None if part.exact else "Bytes that are not UTF-8 are shown as \ufffd; editing would lose them.",
+        note=None if part.exact else f"Bytes that are not {found.label} are shown as \ufffd.",
     )
 
 
@@ -183,7 +188,7 @@ def _page_row(page: Page) -> PageRow:
         id=page.id,
         title=page.title,
         emoji=page.emoji or None,
-        parent_id=page.parent_id or None,
+        parent_id=None if page.parent_id == FIRST_PAGE else page.parent_id,
         modified=timestamp.moment(page.modified_at),
         changed_by=page.changed_by,
         size=page.size,

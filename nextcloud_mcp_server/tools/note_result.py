@@ -3,8 +3,12 @@
 from datetime import datetime
 
 from nextcloud_mcp_server.nextcloud import timestamp
-from nextcloud_mcp_server.nextcloud.notes import Attachment, Note
-from nextcloud_mcp_server.tools.note_page import TextPage
+from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.note import Note
+from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
+from nextcloud_mcp_server.nextcloud.notes import Attachment
+from nextcloud_mcp_server.nextcloud.ranking import unfolded_place
+from nextcloud_mcp_server.tools.note_page import TextPage, snippet
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -14,7 +18,7 @@ _MAX_IMAGE_BYTES = 700_000
 class NoteInfo(Result):
     """What is known of a note without its text. `unreadable` says that Nextcloud cannot open it now."""
 
-    id: int
+    id: Id
     title: str
     category: str
     modified_at: datetime
@@ -39,17 +43,18 @@ class NoteHit(NoteInfo):
 
 
 class NoteHits(Result):
-    """The best hits first. `searched` is given where not all notes were looked at."""
+    """The best hits first; `not_found` are words that no note has, `searched` says where not all were looked at."""
 
     notes: list[NoteHit]
     total: int
+    not_found: list[str] | None = None
     searched: int | None = None
 
 
 class NoteText(Document):
     """A note with its text, or a page of it; sizes and offsets are bytes."""
 
-    id: int
+    id: Id
     title: str
     category: str
     modified_at: datetime
@@ -66,7 +71,7 @@ class NoteText(Document):
 class NoteWritten(Result):
     """What Nextcloud stored; `changed` says where it differs from what was asked for."""
 
-    id: int
+    id: Id
     title: str
     category: str
     etag: str
@@ -79,7 +84,7 @@ class NoteWritten(Result):
 class NoteDeleted(Result):
     """What happened, and how to undo it."""
 
-    id: int
+    id: Id
     undo: str
 
 
@@ -113,9 +118,13 @@ def info(note: Note) -> NoteInfo:
     )
 
 
-def hit(note: Note, shown: str) -> NoteHit:
-    """Describe a note that was found."""
-    return NoteHit(**info(note).model_dump(), snippet=shown)
+def hit(found: SearchedNote, at: int | None) -> NoteHit:
+    """Describe a note that was found, with what stands at a place of its folded text."""
+    text = "" if found.note.error else found.note.content or ""
+    return NoteHit(
+        **info(found.note).model_dump(),
+        snippet=snippet(text, None if at is None else unfolded_place(text, at)),
+    )
 
 
 def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
@@ -132,8 +141,10 @@ def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
     )
 
 
-def written(note: Note, *, title: str | None = None, category: str | None = None) -> NoteWritten:
-    """Say what Nextcloud stored, and where it made something else of what was asked for."""
+def written(
+    note: Note, *, title: str | None = None, category: str | None = None, stayed: str | None = None
+) -> NoteWritten:
+    """Say what Nextcloud stored, where it made something else of what was asked for, and what did not come along."""
     pairs = (("title", title, note.title), ("category", category, note.category))
     changed = [
         f"Nextcloud stored the {what} as “{is_}”." for what, asked, is_ in pairs if asked not in (None, is_)
@@ -146,11 +157,11 @@ def written(note: Note, *, title: str | None = None, category: str | None = None
         size=len((note.content or "").encode()),
         modified_at=_moment(note),
         favorite=note.favorite,
-        changed=" ".join(changed) or None,
+        changed=" ".join([*changed, *([stayed] if stayed else [])]) or None,
     )
 
 
-def deleted(note_id: int) -> NoteDeleted:
+def deleted(note_id: Id) -> NoteDeleted:
     """Say that a note is gone, and how it comes back."""
     return NoteDeleted(
         id=note_id,

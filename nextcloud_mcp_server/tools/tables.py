@@ -8,7 +8,9 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
+from nextcloud_mcp_server.nextcloud import moments
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
 from nextcloud_mcp_server.nextcloud.tables import Row, Table
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -44,14 +46,14 @@ async def nc_tables_list_tables(nc: Account, cursor: str | None = None) -> Table
 @require_provisioning("tables:read")
 async def nc_tables_get_table(
     nc: Account,
-    table_id: int,
+    table_id: Id,
     *,
     query: Annotated[str, Field(description="Only rows with these words.")] = "",
     where: Annotated[
         dict[str, Any] | None,
         Field(description='Column name → value; text by a part, numbers and dates also as ">=5".'),
     ] = None,
-    row_id: Annotated[int | None, Field(description="Only this row, with its long texts.")] = None,
+    row_id: Annotated[Id | None, Field(description="Only this row, with its long texts.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
     progress: Progress,
@@ -72,7 +74,7 @@ async def nc_tables_get_table(
         found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
-        part, total = await nc.tables.rows(table_id, limit=limit, offset=start), table.rows
+        part, total = await nc.tables.rows(table_id, limit=limit, offset=start, total=table.rows), table.rows
     rows = file_page.fit([table_result.row(row, columns) for row in part])
     following = start + len(rows)
     more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)
@@ -88,7 +90,7 @@ async def nc_tables_get_table(
 
 @tables.tool("Add a row")
 @require_provisioning("tables:write")
-async def nc_tables_create_row(nc: Account, table_id: int, values: Values) -> RowValues:
+async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> RowValues:
     """Add a row to a table; nc_tables_get_table says which columns it has and what they take."""
     columns = await nc.tables.columns(table_id)
     row = await nc.tables.create(table_id, _stored(columns, values, whole=True))
@@ -97,7 +99,7 @@ async def nc_tables_create_row(nc: Account, table_id: int, values: Values) -> Ro
 
 @tables.tool("Change a row", destructive=True, idempotent=True)
 @require_provisioning("tables:write")
-async def nc_tables_update_row(nc: Account, row_id: int, values: Values, *, etag: str) -> RowValues:
+async def nc_tables_update_row(nc: Account, row_id: Id, values: Values, *, etag: str) -> RowValues:
     """Change only the given cells of a row."""
     row = await nc.tables.current(row_id, etag)
     columns = await nc.tables.columns(row.table_id)
@@ -106,7 +108,7 @@ async def nc_tables_update_row(nc: Account, row_id: int, values: Values, *, etag
 
 @tables.tool("Delete a row", destructive=True)
 @require_provisioning("tables:write")
-async def nc_tables_delete_row(nc: Account, row_id: int, *, etag: str) -> RowDeleted:
+async def nc_tables_delete_row(nc: Account, row_id: Id, *, etag: str) -> RowDeleted:
     """Delete a row for good: there is no trash; the answer repeats its values."""
     row = await nc.tables.current(row_id, etag)
     columns = await nc.tables.columns(row.table_id)
@@ -120,7 +122,7 @@ async def _search(
     """Look through the rows, for the API cannot; None where all were looked at."""
     found: list[Row] = []
     for offset in range(0, _SEARCHED_ROWS, _CHUNK):
-        rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset)
+        rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
         found += [row for row in rows if matches(row)]
         if len(rows) < _CHUNK:
             return found, None
@@ -140,7 +142,7 @@ def _column(columns: Sequence[Column], name: str) -> Column:
     raise InvalidInput(f"The table has no column “{name[:100]}”. Its columns are: {known or 'none'}.")
 
 
-def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[int, object]:
+def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[str, object]:
     """Turn values by name into what is stored by id; `whole` for a row that has none yet."""
     if not values:
         raise InvalidInput("'values' is empty: send at least one column with its value.")
@@ -183,16 +185,27 @@ def _test(column: Column, wanted: object) -> Callable[[Row], bool]:
         if isinstance(value, list):
             return folded(str(wanted)) in [folded(str(one)) for one in cast("list[object]", value)]
         if isinstance(value, str):
-            equal = folded(str(wanted))
+            equal = folded(_clock_text(column, str(wanted)))
             return equal in folded(value) if column.type in ("text", "datetime") else equal == folded(value)
         return value == wanted or (value is None and wanted in ("", False))
 
     return is_it
 
 
+def _clock_text(column: Column, text: str) -> str:
+    """Write a time to compare as Tables stores it: by the clock, without a zone."""
+    if column.type != "datetime":
+        return text
+    if moments.offset(text) is not None:
+        raise InvalidInput(
+            f"'{column.title}' holds times without a zone: compare it with one, such as 2026-12-24 18:30."
+        )
+    return text.replace("T", " ")
+
+
 def _compared(column: Column, sign: str, text: str) -> Callable[[Row], bool]:
     """Compare numbers as numbers, and dates as the texts they are."""
-    bound: object = text.strip().replace("T", " ")
+    bound: object = _clock_text(column, text.strip())
     if column.type == "number":
         try:
             bound = float(text)
