@@ -137,7 +137,7 @@ async def _keys(key_set: KeySet, outgoing: Outgoing, metadata: IssuerMetadata) -
 
 async def _is_usable(key_set: KeySet, jwk: dict[str, Any]) -> bool:
     kid = jwk.get("kid")
-    alg = jwk.get("alg") if jwk.get("alg") in ALGORITHMS else _ALGORITHM_OF.get(str(jwk.get("kty")))
+    alg = jwk.get("alg") if str(jwk.get("alg")) in ALGORITHMS else _ALGORITHM_OF.get(str(jwk.get("kty")))
     if alg is None or not isinstance(kid, str | None):
         return False
     try:

@@ -324,6 +324,7 @@ async def open_visits(
             redirect_uri=SIGN_IN_CALLBACK,
             keys=keys,
             clock=clock,
+            spent_codes=database.spent_codes,
             identity_claim=identity_claim,
             mapping_claim=mapping_claim,
         )

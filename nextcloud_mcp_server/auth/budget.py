@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import anyio
+
 from nextcloud_mcp_server.errors import Throttled
 from nextcloud_mcp_server.storage.records import Principal
 
@@ -37,6 +39,8 @@ class RedemptionBudget:
     def __init__(self, database: "Database", *, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
+        #: Held while a code is exchanged only to be revoked; see `end_orphaned_code`.
+        self.orphans = anyio.Lock()
 
     async def check(self, who: Principal | None, sign_in: str) -> None:
         """Refuse a redemption that may be one failure too many. `sign_in` is the value in the cookie.

@@ -206,6 +206,10 @@ class Visits:
         self._account_of(who)
         return await self._legs.finish(params, who, token)
 
+    async def end_foreign(self, params: Params) -> None:
+        """Refuse what comes back in a browser in which nobody is signed in; see `GrantLegs.end_foreign`."""
+        await self._legs.end_foreign(params)
+
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         """Find what waits in this browser for the person to say that the account is theirs.
 

@@ -12,11 +12,12 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, multistatus
+from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.finder import Finder
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.note_texts import NoteTexts, PersonalTexts
@@ -24,7 +25,7 @@ from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
-from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, Turn, Turns
+from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, PersonTurns, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
@@ -265,6 +266,7 @@ class Nextcloud:
         self._url = url
         self._pool = pool
         self._public_url = public_url
+        self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
@@ -295,7 +297,7 @@ class Nextcloud:
     @property
     def login(self) -> LoginFlowClient:
         """Where people are asked to sign in."""
-        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url)
+        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
 
     @property
     def oauth2(self) -> OAuth2Client:
@@ -304,7 +306,10 @@ class Nextcloud:
 
     async def whoami(self, credential: NextcloudCredential) -> User:
         """Ask whose credential this is."""
-        return await UserClient(self._http(credential, uid="")).get()
+        user = await UserClient(self._http(credential, uid="")).get()
+        if (turns := self._turns.get(user.uid)) is not None:
+            turns.forgive(credential)
+        return user
 
     async def home_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
         """Fetch the id of the home folder; a deleted and re-created account has another one."""
@@ -315,7 +320,7 @@ class Nextcloud:
             content=dav.propfind(["oc:id"]),
             timeout_seconds=60,
         )
-        async with asked as response, aclosing(multistatus.read(response.aiter_bytes())) as found:
+        async with asked as response, aclosing(entries.responses_of(response)) as found:
             ids = [one.text("oc:id") async for some in found for one in some]
         return ids[0] or None if ids else None
 
@@ -352,12 +357,21 @@ class Nextcloud:
             )
             status = decoded(response, TypeAdapter(_Status))
         except (
+            errors.NotNextcloud,
             errors.NotFound,
             errors.Forbidden,
             errors.CredentialRejected,
             errors.ServerFault,
             errors.TooLarge,
-        ):
+        ) as error:
+            if page := self._url.page:
+                address = str(self._url).removesuffix(page)
+                raise errors.NotNextcloud(
+                    f"NEXTCLOUD_HOST ends in {page}, which is a page of Nextcloud and not its address. Set it to "
+                    f"{address}"
+                ) from None
+            if isinstance(error, errors.NotNextcloud):
+                raise
             raise errors.NotNextcloud(
                 "Something answers at NEXTCLOUD_HOST, but it is not a Nextcloud. Check the host and whether "
                 "Nextcloud is installed below a path such as /nextcloud."
@@ -378,7 +392,7 @@ class Nextcloud:
         )
 
     def _http(
-        self, credential: NextcloudCredential | None, *, uid: str, turns: Turn | None = None
+        self, credential: NextcloudCredential | None, *, uid: str, turns: PersonTurns | None = None
     ) -> NextcloudHttp:
         return NextcloudHttp(
             self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url, turns=turns

@@ -130,10 +130,11 @@ class ContactsClient:
         Raises:
             NotFound: No such contact or address book.
         """
-        found = self._ask(
-            "PROPFIND", _segments(book, contact_id), dav.propfind(_CARD), depth="0", missing=_NO_CONTACT
-        )
-        cards = [_card(segments, response) async for segments, response in found]
+        wanted = _segments(book, contact_id)
+        found = self._ask("PROPFIND", wanted, dav.propfind(_CARD), depth="0", missing=_NO_CONTACT)
+        cards = [
+            _card(segments, response) async for segments, response in found if dav.same(segments, wanted)
+        ]
         if not cards or not cards[0].vcard.text:
             raise errors.NotFound(_NO_CONTACT)
         return cards[0]
@@ -219,7 +220,7 @@ class ContactsClient:
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
         async for found, response in self._ask(method, segments, body, depth="1"):
-            if len(found) > len(segments):
+            if len(found) == len(("book", "card")):
                 yield _card(found, response)
 
     async def _ask(
@@ -271,7 +272,7 @@ def _book(name: str, response: DavResponse) -> AddressBook:
 
 
 def _card(segments: dav.Segments, response: DavResponse) -> Card:
-    book, name = (*segments, "")[:2]
+    book, name = segments
     etag = normalise(response.text("d:getetag"))
     return Card(book, name, etag, VCard.read(response.text("card:address-data")))
 

@@ -23,6 +23,7 @@ from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
 from nextcloud_mcp_server.storage.restored import RestoredRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
+from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
 from nextcloud_mcp_server.storage.transaction import Backend, Listen, Transactions, translated
 
@@ -48,6 +49,7 @@ class Database:
         self.grant_legs = GrantLegRepository(transactions)
         self.held_grants = HeldGrantRepository(transactions)
         self.redemptions = RedemptionRepository(transactions)
+        self.spent_codes = SpentCodeRepository(transactions)
         self.arrivals = ArrivalRepository(transactions)
         self.clients = ClientRepository(transactions)
         self.restored = RestoredRepository(transactions)

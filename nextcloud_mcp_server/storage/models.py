@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -270,6 +270,13 @@ class AccessTokenColumns(PersonColumns):
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
 
+class SpentCodeColumns(TypedColumns):
+    """A code that is exchanged for nobody. It belongs to no person: whose it is was never asked."""
+
+    code_hash: Named[str] = Column(String, primary_key=True)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
 elicitations = Table("elicitations", metadata, ElicitationColumns)
 login_flows = Table("login_flows", metadata, LoginFlowColumns, UniqueConstraint("elicitation_hash"))
 accounts = Table(
@@ -304,6 +311,7 @@ token_families = Table(
     Index(None, "issuer", "subject", "client_id"),
 )
 access_tokens = Table("access_tokens", metadata, AccessTokenColumns)
+spent_codes = Table("spent_codes", metadata, SpentCodeColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
 # The database itself keeps to one open request per person, client and kind, however many processes race.

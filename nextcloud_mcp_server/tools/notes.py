@@ -1,7 +1,6 @@
 """Tools for the Notes app."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, NamedTuple
 
@@ -14,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import rank, terms_of
 from nextcloud_mcp_server.nextcloud.window import Position
-from nextcloud_mcp_server.tools import file_page, note_edit, note_pictures, note_result
+from nextcloud_mcp_server.tools import file_page, moment, note_edit, note_pictures, note_result
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut, folded
 from nextcloud_mcp_server.tools.note_result import (
     NoteDeleted,
@@ -47,7 +46,7 @@ async def nc_notes_list_notes(
     cursor: str | None = None,
 ) -> NoteList:
     """List notes, last changed first, with title, category, etag and date, without text; go on with cursor."""
-    since = None if modified_since is None else _moment(modified_since)
+    since = None if modified_since is None else await moment.read(nc, "modified_since", modified_since)
     filters = ("notes", category, favorite, since)
     after = file_page.unseal(cursor, *filters)
     inside = None if category is None else category.strip("/")
@@ -258,16 +257,6 @@ def _place(one: _Placed) -> Position:
 def _is_in(category: str, wanted: str) -> bool:
     """Tell whether a category is the wanted one, or below it; the empty one has nothing below it."""
     return category == wanted or (bool(wanted) and category.startswith(f"{wanted}/"))
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            "'modified_since' must be a date or time such as 2026-11-27 or 2026-11-27T08:00Z."
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _title(text: str) -> str:

@@ -153,8 +153,8 @@ class VisitPages:
         return response
 
     async def come_back_signed_out(self, visitor: Visitor) -> Response:
-        """Refuse an answer that no signed-in browser brings."""
-        del visitor
+        """Refuse an answer that no signed-in browser brings, and end what it belongs to."""
+        await visitor.visits.end_foreign(params_of(visitor.request))
         raise SignInRefused("The answer came from a browser in which nobody is signed in.")
 
     async def ask_whose(self, visitor: Visitor, who: SignedIn) -> Response:

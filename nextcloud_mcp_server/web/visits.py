@@ -85,6 +85,14 @@ class Visits(Protocol):
         """
         ...
 
+    async def end_foreign(self, params: Params) -> None:
+        """End what another browser began and this one brings back.
+
+        Raises:
+            SignInRefused: Always; its kind says whether there was something to end.
+        """
+        ...
+
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         """Find what waits for the person to say that the account is theirs."""
         ...

@@ -182,6 +182,7 @@ async def test_what_does_not_fit_is_named_with_what_to_do(
         ["no key"],
         [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}],
         [{"kty": "RSA", "kid": 7}],
+        [{"kty": ["RSA"], "kid": "one", "alg": ["RS256"]}],
         [public_jwk(rsa_key("weak", 1024), kid="one")],
         [public_jwk(rsa_key(), kid="one", use="enc")],
     ],

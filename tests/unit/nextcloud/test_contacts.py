@@ -8,12 +8,13 @@ from pydantic import SecretStr
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes
 from nextcloud_mcp_server.nextcloud.contacts import MAX_CARD_BYTES, ContactsClient, new_card
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 from nextcloud_mcp_server.sandbox.address_book import SYSTEM_BOOK
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from tests.dav_fakes import network
+from tests.dav_fakes import entry, multistatus, network
 
 NOW = datetime(2026, 11, 27, 21, 13, 8, tzinfo=UTC)
 V4 = (
@@ -227,3 +228,21 @@ async def test_an_answer_without_the_card_is_no_contact() -> None:
 
     with pytest.raises(errors.NotFound):
         await answering(httpx2.Response(207, text=empty)).get("contacts", "a.vcf")
+
+
+@pytest.mark.parametrize("href", ["", "contacts/", "contacts/other.vcf", "contacts/mine.vcf/below"])
+async def test_an_answer_about_another_address_is_not_the_contact(href: str) -> None:
+    client = answering(
+        multistatus(
+            [
+                entry(
+                    "",
+                    href=f"/nextcloud/remote.php/dav/addressbooks/users/alice/{href}",
+                    extra='<c:address-data xmlns:c="urn:ietf:params:xml:ns:carddav">BEGIN:VCARD</c:address-data>',
+                )
+            ]
+        )
+    )
+
+    with pytest.raises(errors.NotFound):
+        await client.get("contacts", "mine.vcf")

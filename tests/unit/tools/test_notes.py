@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.tools import notes as tools
 from nextcloud_mcp_server.tools.toolset import Guarded
@@ -175,10 +176,28 @@ async def test_what_lies_in_the_internal_folders_of_apps_is_no_note() -> None:
 
 
 @pytest.mark.parametrize(
-    "since", ["2023-11-14T22:13:22Z", "2023-11-14T22:13:22", "2023-11-14T23:13:22+01:00"]
+    ("since", "asked_first"),
+    [
+        ("2023-11-14T22:13:22Z", []),
+        ("2023-11-14T23:13:22+01:00", []),
+        ("2023-11-15T07:13:22", ["Asia/Tokyo"]),
+    ],
 )
-async def test_notes_changed_since_a_moment_are_listed(since: str) -> None:
-    server = Server(chunk([note(1), note(2), note(3)]))
+async def test_notes_changed_since_a_moment_are_listed(since: str, asked_first: list[str]) -> None:
+    where = [
+        ok(
+            {
+                "ocs": {
+                    "data": {
+                        "version": {"string": "34.0.0"},
+                        "capabilities": {"core": {"user": {"timezone": zone}}},
+                    }
+                }
+            }
+        )
+        for zone in asked_first
+    ]
+    server = Server(*where, chunk([note(1), note(2), note(3)]))
 
     page = await server.call(tools.nc_notes_list_notes, modified_since=since)
 

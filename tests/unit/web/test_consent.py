@@ -7,6 +7,7 @@ import pytest
 
 from nextcloud_mcp_server.errors import GrantRefused, NextcloudMcpError, Throttled, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.callback_results import shown
 from tests.memory_visits import HOST, NEXTCLOUD, MemoryVisits, allow, checks, give, sign_in, url
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -375,7 +376,8 @@ async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_questi
     await allow(people, elicitation_id)
     visits.fault = fault
 
-    response = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    answer = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    response = await shown(people, answer)
 
     assert response.status_code == status
     assert f"<strong>{title}</strong>" in response.text
@@ -415,7 +417,8 @@ async def test_a_refusal_that_names_no_visit_offers_no_other_account(
     token = sign_in(people, visits, "bob")
     visits.legs[state] = (elicitation_id, token, frozenset({"notes:read"}))
 
-    response = await people.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+    answer = await people.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+    response = await shown(people, answer)
 
     assert response.status_code == 403
     assert "another account" in response.text
