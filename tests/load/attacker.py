@@ -20,7 +20,12 @@ INITIALIZE = {
         "clientInfo": {"name": "attacker", "version": "1"},
     },
 }
-CALL: dict[str, object] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": LIST, "arguments": {}}}
+CALL: dict[str, object] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": LIST, "arguments": {}},
+}
 #: Just under what one body may have.
 LARGE = 4_190_000
 SMALL_THINGS = (

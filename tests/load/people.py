@@ -249,5 +249,7 @@ def _titles(result: dict[str, Any]) -> list[str]:
 @asynccontextmanager
 async def serving(town: Town, **settings: str) -> AsyncGenerator[Us]:
     """Start our server as an operator does, and stop it at the end."""
-    async with our_server(town.settings | settings, port=town.port, folder=town.folder) as pid:
+    async with our_server(
+        town.settings | {"trusted_proxies": "127.0.0.1"} | settings, port=town.port, folder=town.folder
+    ) as pid:
         yield Us(town, pid)
