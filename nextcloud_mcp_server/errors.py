@@ -35,6 +35,7 @@ secret, a header, or a URL that grants something.
         ├── TooOld
         ├── CredentialRejected
         ├── GrantRefused
+        │   └── MalformedCode
         ├── GrantDead
         ├── Forbidden
         │   └── RouteRefused
@@ -215,6 +216,10 @@ class CredentialRejected(NextcloudError):
 
 class GrantRefused(NextcloudError):
     """A code could not be redeemed: it is wrong, used or too old."""
+
+
+class MalformedCode(GrantRefused):
+    """A code cannot be one of this provider's; it was sent nowhere, and counts nowhere."""
 
 
 class GrantDead(NextcloudError):

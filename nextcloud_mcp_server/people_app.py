@@ -19,6 +19,7 @@ from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
+from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
@@ -88,7 +89,8 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     )
     app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
     layer = _bearer(app, settings, way, outside)
-    limited = AddressLimits(layer, limits, mcp_path=MCP_PATH)
+    known = KnownBrowsers(layer, keys=lambda: cores.keys(settings).derive("known-browsers"))
+    limited = AddressLimits(known, limits, mcp_path=MCP_PATH)
     return guard(limited, _config(settings, site, way)), parts
 
 

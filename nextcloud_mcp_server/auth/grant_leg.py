@@ -25,6 +25,7 @@ from nextcloud_mcp_server.auth.visit import GrantDone
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
+    MalformedCode,
     OtherBrowser,
     SignInRefused,
     WrongAccount,
@@ -202,8 +203,9 @@ class GrantLegs:
             return await self._redeeming.exchange(
                 leg.principal, code=code, verifier=leg.verifier, nonce=leg.nonce
             )
-        except GrantRefused:
-            await self._budget.failed(leg.principal, token)
+        except GrantRefused as refused:
+            if not isinstance(refused, MalformedCode):
+                await self._budget.failed(leg.principal, token)
             await self._audit(elicitation, "refused: the code")
             raise
         except WrongAccount:

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.oauth_client import has_shape_of_code
 from nextcloud_mcp_server.auth.redeeming import Redeeming, uninterrupted
-from nextcloud_mcp_server.errors import GrantRefused, NextcloudError, Throttled
+from nextcloud_mcp_server.errors import GrantRefused, MalformedCode, NextcloudError, Throttled
 from nextcloud_mcp_server.storage.records import Principal
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ async def end_orphaned_code(
                 given = await redeeming.exchange_orphaned(
                     owner, code=SecretStr(codes[0]), verifier=verifier, nonce=nonce
                 )
+            except MalformedCode:
+                return
             except GrantRefused:
                 await budget.failed(owner, _ANY_BROWSER)
             except NextcloudError:

@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0005"
+SCHEMA_VERSION = "0006"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -206,6 +206,7 @@ class RedemptionColumns(PersonColumns):
     id: Named[str] = Column(String, primary_key=True)
     sign_in_hash: Named[str]
     at: Named[datetime] = Column(UtcTime, index=True)
+    source: Named[str | None]
 
 
 class ArrivalColumns(TypedColumns):

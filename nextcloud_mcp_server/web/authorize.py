@@ -14,6 +14,7 @@ from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
+from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, in_order, page
 from nextcloud_mcp_server.web.proxies import client_address
 from nextcloud_mcp_server.web.visitor import is_too_long, params_of, see
@@ -95,6 +96,7 @@ class AuthorizePages:
             arrival_id = await authorizations.come_back(came, browser=session.browser)
         except NotAMember:
             return _back_page(request, "not_member", asked, authorizations.denied(asked), status=403)
+        remember_browser(request)
         return _whose(arrival_id)
 
     async def ask_whose(self, request: Request) -> Response:

@@ -34,7 +34,8 @@ _MOST_TOKENS = 8_192
 #: Whoever has an IPv6 address has this many bits of them to choose from.
 _IPV6_HOST_BITS = 64
 _CALLBACKS = "/oauth/callback/"
-_PAGES = ("/oauth/", "/account", "/authorize")
+#: Pages that a user signs in on, or is signed in on.
+PAGES = ("/oauth/", "/account", "/authorize")
 
 
 class Kind(StrEnum):
@@ -188,7 +189,7 @@ class AddressLimits:
         try:
             if path.startswith(_CALLBACKS):
                 await self._limits.count(Kind.CALLBACK, address)
-            elif path.startswith(_PAGES):
+            elif path.startswith(PAGES):
                 await self._limits.count(Kind.PAGE, address)
         except TooManyRequests as error:
             response = _answer(error, Headers(scope=scope))

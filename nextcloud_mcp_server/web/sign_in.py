@@ -5,6 +5,7 @@ from starlette.responses import Response
 from nextcloud_mcp_server.errors import ElicitationUnknown
 from nextcloud_mcp_server.web.cookies import Onward
 from nextcloud_mcp_server.web.forms import require_our_page
+from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.visitor import (
     ACCOUNT,
@@ -87,6 +88,7 @@ class SignInPages:
         done = await visitor.visits.finish_sign_in(visitor.cookies.flow, params_of(visitor.request))
         if visitor.cookies.session:
             await visitor.visits.sign_out(visitor.cookies.session)
+        remember_browser(visitor.request)
         response = see(path_of(done.target))
         visitor.cookies.set_session(response, done.token.get_secret_value())
         return response

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code,
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import Identity, RedirectProvider
 from nextcloud_mcp_server.auth.redeeming import Noted, Redeeming, uninterrupted
-from nextcloud_mcp_server.errors import GrantRefused, NotAMember, OtherBrowser, SignInRefused
+from nextcloud_mcp_server.errors import GrantRefused, MalformedCode, NotAMember, OtherBrowser, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 
@@ -174,6 +174,8 @@ class NextcloudSignIn:
         nobody = Principal(self._issuer, "")
         try:
             return await self._redeeming.exchange_noted(nobody, code=code)
+        except MalformedCode:
+            raise
         except GrantRefused:
             await self._budget.failed(nobody, browser)
             raise
