@@ -4,12 +4,11 @@ uvicorn has a time limit for idle connections alone. A socket that sends a byte 
 nothing at all, stayed open for as long as it liked.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import h11
 import uvicorn
@@ -48,14 +47,18 @@ class ConnectionLimits:
         return network_of(str(address))
 
 
+class _Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
 class LimitedConnection(H11Protocol):
     """uvicorn's connection, which ends when a request's headers do not come."""
 
     limits = ConnectionLimits()
     _network: str | None = None
-    _header_timer: asyncio.TimerHandle | None = None
+    _header_timer: _Timer | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
         """Begin to wait for the first request, unless the network has too many connections."""
         super().connection_made(transport)
         network = self.limits.network(self.client[0] if self.client else "")
@@ -108,9 +111,7 @@ class LimitedConnection(H11Protocol):
 def server_config(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's
     """Say how uvicorn serves the application."""
     # Each server counts its own.
-    protocol = cast(
-        "type[asyncio.Protocol]", type("LimitedConnection", (LimitedConnection,), {"limits": limits})
-    )
+    protocol = cast("Any", type("LimitedConnection", (LimitedConnection,), {"limits": limits}))
     return uvicorn.Config(
         app,
         http=protocol,

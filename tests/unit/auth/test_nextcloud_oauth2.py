@@ -25,7 +25,7 @@ from nextcloud_mcp_server.storage.records import Tokens
 from tests.auth_stage import Clock
 from tests.oauth_stage import REDIRECT, TOKEN, Office, Replica
 
-WRONG = SecretStr("wrong")
+WRONG = SecretStr("wrong" * 20)
 
 
 async def redeem(replica: Replica, code: SecretStr) -> Tokens:
@@ -79,7 +79,7 @@ async def test_the_token_request_goes_inside_with_the_public_host_and_no_login()
     )
 
     with pytest.raises(GrantRefused):
-        await provider.redeem(code=SecretStr("c"), verifier=None, nonce=None)
+        await provider.redeem(code=SecretStr("c" * 128), verifier=None, nonce=None)
 
     (request,) = asked
     assert (request.url.host, request.headers["Host"]) == ("inside", "cloud.example.org")
@@ -87,7 +87,7 @@ async def test_the_token_request_goes_inside_with_the_public_host_and_no_login()
     assert request.headers["Accept"] == "application/json"
     assert parse_qs(request.content.decode()) == {
         "grant_type": ["authorization_code"],
-        "code": ["c"],
+        "code": ["c" * 128],
         "client_id": ["id"],
         "client_secret": ["s&cret"],
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nextcloud_mcp_server.auth.budget import MOST_OF_ONE
+from nextcloud_mcp_server.auth.budget import USUAL
 from nextcloud_mcp_server.auth.orphaned_code import codes_in, spent_unless_used
 from nextcloud_mcp_server.errors import OtherBrowser, SignInRefused
 from tests.auth_stage import together
@@ -58,5 +58,5 @@ async def test_junk_brought_to_other_browsers_at_once_does_not_pass_the_budget(t
 
     await together(*[partial(bring, number, url) for number, url in enumerate(urls)])
 
-    assert len(trips.provider.redeemed) == MOST_OF_ONE
+    assert len(trips.provider.redeemed) == USUAL.of_one
     assert all([await trips.database.spent_codes.is_spent(f"made-up-by-mallory-{n}") for n in range(6)])
