@@ -54,6 +54,7 @@ secret, a header, or a URL that grants something.
         ├── StorageFull
         ├── TooLarge
         └── WrongAccount
+            └── AccountTaken
 """
 
 
@@ -306,3 +307,7 @@ class TooLarge(NextcloudError):
 
 class WrongAccount(NextcloudError):
     """An answer named another person than the one we act for; it was thrown away."""
+
+
+class AccountTaken(WrongAccount):
+    """A Nextcloud account is connected to another principal, and does not give way."""
