@@ -7,6 +7,7 @@ identity provider that this server was moved away from.
 import pytest
 
 from nextcloud_mcp_server.errors import AccountTaken
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Holding, Principal
 from tests.issuer_fake import ISSUER
 from tests.visits_stage import Browser, Stage
@@ -148,3 +149,14 @@ async def test_releasing_an_account_leaves_all_others_alone(people: Stage) -> No
     assert [each.uid for each in await people.database.accounts.all()] == ["alice"]
     assert await people.grant("alice") is not None
     assert await people.grant("bob") is None
+
+
+async def test_the_picture_of_what_waits_is_that_of_the_account_that_was_given(people: Stage) -> None:
+    visit = await people.ask("alice")
+    browser = await people.browser("alice")
+    url = await people.allow(visit, browser)
+    people.provider.pictures["bob"] = Picture("image/png", b"bob")
+    done = await people.visits.finish_grant(people.provider.confirm(url, "bob"), browser.who, browser.token)
+    assert done.held is not None
+
+    assert await people.visits.picture(done.held) == Picture("image/png", b"bob")
