@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
 from nextcloud_mcp_server.nextcloud.search import SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.turns import Turns
@@ -52,7 +53,7 @@ _OLDEST = 28
 class Account:
     """What a tool may do in one person's name."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(self, http: NextcloudHttp, *, cache: PersonCache | None = None) -> None:
         self.uid = http.uid
         self.web = str(http.web)
         self.notes = NotesClient(http)
@@ -61,6 +62,7 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+        self._cache = cache or PersonCache()
 
     @cached_property
     def download(self) -> "DownloadClient":
@@ -131,7 +133,7 @@ class Account:
             CalendarClient,
         )
 
-        return CalendarClient(self._http)
+        return CalendarClient(self._http, cache=self._cache)
 
     @cached_property
     def tasks(self) -> "TasksClient":
@@ -140,7 +142,7 @@ class Account:
             TasksClient,
         )
 
-        return TasksClient(self._http)
+        return TasksClient(self._http, cache=self._cache)
 
     @cached_property
     def contacts(self) -> "ContactsClient":
@@ -149,7 +151,7 @@ class Account:
             ContactsClient,
         )
 
-        return ContactsClient(self._http)
+        return ContactsClient(self._http, cache=self._cache)
 
     @cached_property
     def deck(self) -> "DeckClient":
@@ -254,6 +256,7 @@ class Nextcloud:
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
+        self._caches = PersonCaches()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
@@ -266,7 +269,7 @@ class Nextcloud:
             public_url=self._public_url,
             turns=turns.of(credential),
         )
-        return Account(http)
+        return Account(http, cache=self._caches.of(uid))
 
     @property
     def login(self) -> LoginFlowClient:

@@ -8,7 +8,7 @@ import pytest
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.calendar import side_by_side
+from nextcloud_mcp_server.nextcloud.parallel import side_by_side
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar
 from nextcloud_mcp_server.tools.calendar import calendar
