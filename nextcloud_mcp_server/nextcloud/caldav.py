@@ -255,8 +255,8 @@ class CalDav:
         except errors.NextcloudError as error:
             if calendar_errors.is_twin(error):
                 raise await self._twin(error, object_id, text) from None
-            if calendar_errors.is_read_only(error):
-                raise calendar_errors.read_only(*await self._owner(object_id)) from None
+            if calendar_errors.may_be_read_only(error):
+                raise await self._denied(error, object_id.partition("/")[0]) from None
             raise calendar_errors.worded(error) from None
 
     async def _twin(self, error: errors.NextcloudError, object_id: str, text: str) -> errors.NextcloudError:
@@ -273,14 +273,15 @@ class CalDav:
             return calendar_errors.twin(error, since="", id_="", etag="")
         return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag or "")
 
-    async def _owner(self, object_id: str) -> tuple[str, str]:
-        """Give the calendar an object is in, and who shares it; empty where it is the person's own, or not known."""
-        calendar = object_id.partition("/")[0]
+    async def _denied(self, error: errors.NextcloudError, calendar: str) -> errors.NextcloudError:
+        """Look up whether the calendar is one that the person may not write to, and say why."""
         try:
-            owners = {each.id: each.owner for each in await self.calendars()}
+            found = next((each for each in await self.calendars() if each.id == calendar), None)
         except troubles.NOT_SEEN:
-            owners = {}
-        return calendar, owners.get(calendar, "")
+            found = None
+        if found is None or found.writable:
+            return error
+        return calendar_errors.read_only(calendar, found.owner)
 
     async def _trashed(self, object_id: str, if_match: str) -> Trashed:
         calendar, etag = segments_of(object_id)[0], etags.normalise(if_match)

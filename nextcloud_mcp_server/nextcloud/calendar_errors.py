@@ -71,7 +71,7 @@ _COMPONENTS = re.compile(r"must at least have a component of type ([A-Z, ]+)")
 _CANNOT_RESTORE: Final = "Can not restore calendar"
 _NO_INSTANCES: Final = "does not generate any valid instances"
 _VALIDATION: Final = "Validation error in iCalendar: "
-_PRIVILEGES = re.compile(r"required privileges|read-only|^$", re.IGNORECASE)
+_DENIED = re.compile(r"^$|Access denied|required privileges|read-only", re.IGNORECASE)
 _GENERATED = re.compile(r"app-generated--(.+?)--(.*)")
 _IN_DECK = re.compile(r"app-generated--deck--(?:board|stack)-(\d+)(?:/(?:deck-)?(card|stack)-(\d+)\.ics)?")
 
@@ -113,9 +113,14 @@ def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str) -> er
     return errors.AlreadyExists(_RESTORE.format(since=when, how=how))
 
 
-def is_read_only(error: errors.NextcloudError) -> bool:
-    """Tell whether the person may not write there; a refusal that gives another reason is not about that."""
-    return isinstance(error, errors.Forbidden) and _PRIVILEGES.search(error.reason) is not None
+def may_be_read_only(error: errors.NextcloudError) -> bool:
+    """Tell whether the person may lack the right to write; a refusal that gives another reason is not about that.
+
+    What belongs to somebody else, Nextcloud then calls missing.
+    """
+    if isinstance(error, errors.NotFound):
+        return True
+    return isinstance(error, errors.Forbidden) and _DENIED.search(error.reason) is not None
 
 
 def read_only(calendar: str, owner: str) -> errors.Forbidden:

@@ -56,14 +56,14 @@ async def test_an_event_moved_alone_keeps_the_series(alice: Account) -> None:
     found = (await calendar.between(_LOW, _HIGH, zone=UTC, calendar="rec-cal")).events
     with pytest.raises(errors.EtagMismatch):
         await calendar.delete(id_, if_match=etag(changed))
-    title = await calendar.delete(id_, if_match=etag(left))
+    gone = await calendar.delete(id_, if_match=etag(left))
 
     assert sorted(moments.shown(event.at.start) for event in found) == [
         "2026-10-21T14:10:00-04:00",
         "2026-10-29T14:10:00-04:00",
         "2026-11-04T14:10:00-05:00",
     ]
-    assert title == "Wöchentlich 🎉"
+    assert gone.title == "Wöchentlich 🎉"
     assert (await calendar.between(_LOW, _HIGH, zone=UTC, calendar="rec-cal")).events == []
 
 
