@@ -6,7 +6,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from nextcloud_mcp_server.nextcloud.caldav import Stored
-from nextcloud_mcp_server.nextcloud.calendar import agenda
+from nextcloud_mcp_server.nextcloud.agenda import agenda
 
 SERIES: Final = 200
 TURNS: Final = 5
