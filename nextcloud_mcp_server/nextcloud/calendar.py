@@ -91,8 +91,7 @@ class CalendarClient:
         """List what takes place in the range that `span` gives for a zone, which is the person's if none is given.
 
         A request for each calendar of events, one for their names, one for the zone and one for the person's
-        addresses; all at once, but for calendars that were not there last time. What Deck shows is left out
-        unless its calendar is named.
+        addresses; all at once, but for calendars that are new. Deck's are left out unless one is named.
 
         Raises:
             NotFound: No such calendar.
@@ -103,6 +102,7 @@ class CalendarClient:
         place: list[tzinfo] = [] if zone is None else [zone]
         known = anyio.Event()
         mine: list[str] = []
+        names: list[str] = []
         found: dict[str, Agenda] = {}
 
         async def locate() -> None:
@@ -121,23 +121,26 @@ class CalendarClient:
             found[name] = await to_thread.run_sync(partial(agenda, stored, *span(place[0]), place[0]))
 
         async def everything() -> None:
-            names = [] if calendar is None else [calendar]
-            if calendar is not None:
-                await fetch(calendar)
-            else:
-                names = await parallel.of_each(self._names, self._cache.names(EVENT), fetch)
-                self._cache.saw(EVENT, names)
-            for gone in found.keys() - set(names):
-                del found[gone]
+            names.extend(await self._in_each(calendar, fetch))
 
         await parallel.together(everything, locate, introduce)
+        listed = [found[name] for name in names]
         return Agenda(
-            list(chain.from_iterable(each.events for each in found.values())),
-            sum(each.unreadable for each in found.values()),
-            sum(each.cut for each in found.values()),
+            list(chain.from_iterable(each.events for each in listed)),
+            sum(each.unreadable for each in listed),
+            sum(each.cut for each in listed),
             place[0],
             frozenset(each.lower().rstrip("/") for each in mine),
         )
+
+    async def _in_each(self, calendar: str | None, call: Callable[[str], Awaitable[None]]) -> list[str]:
+        """Make a call for one calendar, or for each that may hold events; for those known at once."""
+        if calendar is not None:
+            await call(calendar)
+            return [calendar]
+        names = await parallel.of_each(self._names, self._cache.names(EVENT), call)
+        self._cache.saw(EVENT, names)
+        return names
 
     async def _names(self) -> list[str]:
         return [each.id for each in await self._dav.calendars() if EVENT in each.kinds and each.app != DECK]

@@ -148,7 +148,7 @@ async def nc_calendar_update_event(
     attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
     categories: list[str] | None = None,
     answer: Literal["accepted", "declined", "tentative"] | None = None,
-    restore: Annotated[bool, Field(description="Out of the trash; send no other field.")] = False,
+    restore: Annotated[bool, Field(description="From the trash.")] = False,
 ) -> EventWritten:
     """Change the given fields of an event, a series or one occurrence, answer its invitation, or restore it.
 

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from nextcloud_mcp_server.nextcloud import calendar_errors, ical, moments, scheduling, zones
-from nextcloud_mcp_server.nextcloud.caldav import Calendar
 from nextcloud_mcp_server.nextcloud.agenda import Event
+from nextcloud_mcp_server.nextcloud.caldav import Calendar
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series

@@ -25,6 +25,7 @@ _MAX_ROW_TEXT: Final = 300
 _LISTED: Final = 20
 #: Where tasks without a date stand: behind all others.
 _NO_DATE: Final = 253_402_300_800
+_WENT_ON: Final = "It recurs: this time is done, and it stands at its next date now."
 _DONE: Final = ("COMPLETED", "CANCELLED")
 
 Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
@@ -177,16 +178,13 @@ async def nc_tasks_update_task(
     parent: Annotated[str | None, Field(description='task_id; "" = none.')] = None,
     categories: list[str] | None = None,
     rrule: str | None = None,
-    restore: Annotated[bool, Field(description="Out of the trash; send no other field.")] = False,
+    restore: Annotated[bool, Field(description="From the trash.")] = False,
 ) -> TaskWritten:
     """Change the given fields of a task, complete or restore it; one that recurs moves on when it is completed."""
     fields = (title, completed, percent, due, start, description, priority, parent, categories, rrule)
     given = any(field is not None for field in fields)
     if restore:
-        if given:
-            raise InvalidInput(
-                "'restore' goes alone: restore the task first, then change it with its new etag."
-            )
+        _refuse_more(given=given)
         return _written(await nc.tasks.restore(task_id, if_match=etag))
     if not given:
         raise InvalidInput("Nothing to change: send at least one field.")
@@ -211,8 +209,7 @@ async def nc_tasks_update_task(
 
     after = _written(await nc.tasks.update(task_id, make, if_match=etag))
     went_on = (completed or percent == 100) and after.status != "completed"  # noqa: PLR2004 - all of it
-    note = "It recurs: this time is done, and it stands at its next date now." if went_on else None
-    return after.model_copy(update={"note": note})
+    return after.model_copy(update={"note": _WENT_ON if went_on else None})
 
 
 @tasks.tool("Delete a task", destructive=True)
@@ -243,6 +240,11 @@ async def _given(
         is_date = not isinstance(moments.given(name, text, UTC), datetime)
         zone = UTC if is_date else await nc.tasks.zone()
     return moments.given(name, text, zone)
+
+
+def _refuse_more(*, given: bool) -> None:
+    if given:
+        raise InvalidInput("'restore' goes alone: restore the task first, then change it with its new etag.")
 
 
 def _note(found: TaskLists, calendar: str | None) -> str | None:

@@ -8,6 +8,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import scheduling
 from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools.calendar_results import Told
 from tests.dav_fakes import account_in, call
 
 START = "2999-01-01T10:00"
@@ -48,7 +49,8 @@ async def world() -> World:
 
 
 def told(answer: Any) -> dict[str, str]:  # noqa: ANN401 - each tool's own result
-    return {each.email: each.result for each in answer.told or []}
+    found: list[Told] = answer.told or []
+    return {each.email: each.result for each in found}
 
 
 async def test_an_invitation_comes_from_the_persons_own_address_and_names_who_is_mailed(world: World) -> None:
