@@ -133,7 +133,7 @@ async def _with_nextcloud(settings: Settings) -> AsyncGenerator[Settings]:
     from nextcloud_mcp_server.sandbox.app import Sandbox  # noqa: PLC0415 - only here
     from nextcloud_mcp_server.sandbox.serve import serving  # noqa: PLC0415 - only here
 
-    async with serving(Sandbox.demo()) as url:
+    async with serving(Sandbox.demo(version=settings.sandbox_version)) as url:
         yield settings.model_copy(update={"nextcloud_host": url})
 
 

@@ -8,6 +8,7 @@ import typer
 
 from nextcloud_mcp_server.chat_client import ChatClient
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
 _WRONG_SETTINGS = 2
 _INTERRUPTED = 130
@@ -45,6 +46,10 @@ ToolsetsOption = Annotated[
     ),
 ]
 SandboxOption = Annotated[bool, typer.Option("--sandbox", help="Use the built-in sandbox Nextcloud.")]
+SandboxVersionOption = Annotated[
+    ProfileName | None,
+    typer.Option(help="The Nextcloud that the sandbox answers like; default: 34. Without --sandbox unused."),
+]
 NoAuthOption = Annotated[
     bool, typer.Option("--no-local-auth", help="Ask no secret of HTTP clients; loopback only.")
 ]
@@ -80,6 +85,7 @@ def serve(
     port: PortOption = None,
     nextcloud: NextcloudOption = None,
     sandbox: SandboxOption = False,
+    sandbox_version: SandboxVersionOption = None,
     toolsets: ToolsetsOption = None,
     no_local_auth: NoAuthOption = False,
 ) -> None:
@@ -94,6 +100,7 @@ def serve(
             port=port,
             nextcloud_host=nextcloud,
             sandbox=sandbox or None,
+            sandbox_version=sandbox_version,
             toolsets=toolsets,
             no_local_auth=no_local_auth or None,
         )
@@ -114,6 +121,9 @@ def demo(
         Literal["personal", "oidc", "builtin"],
         typer.Option(help="One person, or two who sign in at an identity provider or with Nextcloud."),
     ] = "personal",
+    sandbox_version: Annotated[
+        ProfileName, typer.Option(help="The Nextcloud that the sandbox answers like.")
+    ] = USUAL,
     # Any text counts as a wish for plain output, as https://no-color.org asks.
     no_color: Annotated[str | None, typer.Option(envvar="NO_COLOR", hidden=True)] = None,
 ) -> None:
@@ -130,9 +140,11 @@ def demo(
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
     if mode == "personal":
-        anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color)))
+        anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color), version=sandbox_version))
     else:
-        anyio.run(partial(play_people, dialect, out, mode=mode, plain=bool(no_color)))
+        anyio.run(
+            partial(play_people, dialect, out, mode=mode, plain=bool(no_color), version=sandbox_version)
+        )
 
 
 @app.command()
@@ -244,6 +256,7 @@ def config(
     port: PortOption = None,
     nextcloud: NextcloudOption = None,
     sandbox: SandboxOption = False,
+    sandbox_version: SandboxVersionOption = None,
     toolsets: ToolsetsOption = None,
     no_local_auth: NoAuthOption = False,
 ) -> None:
@@ -256,6 +269,7 @@ def config(
         port=port,
         nextcloud_host=nextcloud,
         sandbox=sandbox or None,
+        sandbox_version=sandbox_version,
         toolsets=toolsets,
         no_local_auth=no_local_auth or None,
     )
@@ -281,7 +295,7 @@ def setup_nextcloud(
         ),
     ] = None,
 ) -> None:
-    """Register this server at Nextcloud (asks for an administrator's app password) and print its settings."""
+    """Register this server at Nextcloud (asks for an administrator's password) and print its settings."""
     from nextcloud_mcp_server.commands.setup import setup_nextcloud as run
     from nextcloud_mcp_server.settings import load_draft
 

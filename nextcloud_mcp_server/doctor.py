@@ -17,6 +17,7 @@ import httpx2
 
 from nextcloud_mcp_server.database_file import database_file, schema_of
 from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
+from nextcloud_mcp_server.nextcloud import releases
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.settings_checks import LOOPBACK_HOSTS
 from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file
@@ -112,7 +113,10 @@ async def look_there(
         return [Finding(Verdict.FAIL, "TLS", str(error))]
     except NextcloudError as error:
         return [Finding(Verdict.FAIL, "Nextcloud", str(error))]
-    found = [Finding(Verdict.OK, "Nextcloud", f"{base} is a Nextcloud {info.version}")]
+    found = [
+        Finding(Verdict.OK, "Nextcloud", f"{base} is a Nextcloud {info.version}"),
+        *_support(info.version, clock()),
+    ]
     if info.maintenance:
         found.append(
             Finding(
@@ -209,6 +213,26 @@ def _secret_files(settings: Settings) -> Iterator[Finding]:
 def _readable_by_others(path: Path) -> bool:
     # Windows answers 0o777 for everything; rights are kept in access lists there.
     return sys.platform != "win32" and bool(path.stat().st_mode & _OTHERS)
+
+
+def _support(version: str, now: datetime) -> Iterator[Finding]:
+    """Say until when the version gets security fixes, and what is known to be wrong with it."""
+    ended, end = releases.support_ended(version, now.date()), releases.end_of_support(version)
+    if ended is None:
+        known = f"this program knows {min(releases.ENDS)} to {max(releases.ENDS)}"
+        yield Finding(Verdict.OK, "support", f"{version} is none of the versions it was tested with: {known}")
+    elif ended:
+        since = "long since" if end is None else f"since the end of {end}"
+        yield Finding(
+            Verdict.WARN,
+            "support",
+            f"Nextcloud {version} gets no security fixes any more, {since}: have its administrator update it, one "
+            f"major version at a time, to {max(releases.ENDS) - 1} or {max(releases.ENDS)}.",
+        )
+    else:
+        yield Finding(Verdict.OK, "support", f"Nextcloud mends {version} until {end}")
+    if trouble := releases.TROUBLES.get(releases.major_of(version) or 0):
+        yield Finding(Verdict.WARN, "known trouble", trouble)
 
 
 def _tls(base: str) -> Finding:

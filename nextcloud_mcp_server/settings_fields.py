@@ -12,6 +12,7 @@ from pydantic_settings import SettingsConfigDict
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.settings_people import PeopleFields
 from nextcloud_mcp_server.settings_types import Lower, Secrets, Words
 
@@ -148,6 +149,10 @@ class Fields(PeopleFields):
     sandbox: bool = Field(
         default=False,
         description="Use the built-in sandbox Nextcloud (users alice and bob) instead of a real one.",
+    )
+    sandbox_version: ProfileName = Field(
+        default=USUAL,
+        description="The major version of Nextcloud that the sandbox answers like: 32, 33, 34 or 35.",
     )
     no_local_auth: bool = Field(
         default=False,

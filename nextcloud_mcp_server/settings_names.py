@@ -12,7 +12,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 #: Fields whose variable is not just the field in capitals: HOST and PORT belong to shells and hosters.
 _OTHER_NAMES = {"host": "NEXTCLOUD_MCP_HOST", "port": "NEXTCLOUD_MCP_PORT"}
 #: Fields that a command's options set, and nothing else.
-COMMAND_LINE_ONLY = frozenset({"transport", "sandbox", "no_local_auth"})
+COMMAND_LINE_ONLY = frozenset({"transport", "sandbox", "sandbox_version", "no_local_auth"})
 #: Fields that can also be read from the file that `<NAME>_FILE` names.
 SECRETS = frozenset(
     {

@@ -24,6 +24,7 @@ from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import (
@@ -240,10 +241,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(folder: Path, template: Path) -> AsyncGenerator[Stage]:
+async def open_stage(folder: Path, template: Path, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
     """Build a stage; everything is closed in the end."""
     clock = Clock()
-    sandbox = Sandbox.demo(clock=clock)
+    sandbox = Sandbox.demo(clock=clock, version=version)
     keys = KeyRing.parse([SecretStr(new_key())])
     async with AsyncExitStack() as stack:
         yield Stage(folder, template, clock, sandbox, Network(sandbox), keys, stack)

@@ -55,6 +55,8 @@ def print_key() -> None:
 def this_command(settings: Settings) -> ServerCommand:
     """Write a command that starts this installation with these tools, wherever the client starts it from."""
     what = ["--sandbox"] if settings.sandbox else ["--nextcloud", settings.require_nextcloud()]
+    if settings.sandbox and settings.sandbox_version != Settings.model_fields["sandbox_version"].default:
+        what += ["--sandbox-version", settings.sandbox_version]
     if toolsets := _chosen(settings):
         what += ["--toolsets", ",".join(toolsets)]
     folder = Path(sys.executable).parent

@@ -1,4 +1,4 @@
-"""Registers this server at Nextcloud, with an administrator's app password that is typed once and not kept."""
+"""Registers this server at Nextcloud, with an administrator's password that is typed once and not kept."""
 
 import getpass
 import os
@@ -24,6 +24,7 @@ from nextcloud_mcp_server.nextcloud.oauth2_admin import (
     MadeClient,
     OAuth2Admin,
     SecurityPage,
+    by_hand,
     registered_redirect,
 )
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -122,7 +123,7 @@ def _print(outcome: Outcome) -> None:
     result(f"NEXTCLOUD_OAUTH_CLIENT_SECRET={outcome.made.client_secret.get_secret_value()}")
     say(
         "\nPut these two into this server's environment (the secret is not shown again), then run "
-        "'nextcloud-mcp-server doctor'. Delete the app password you used, if you made it for this: personal "
+        "'nextcloud-mcp-server doctor'. If you used an app password that you made for this, delete it: personal "
         "settings → Security → Devices & sessions."
     )
 
@@ -133,20 +134,25 @@ def client_name(settings: Draft) -> str:
 
 
 def ask_for_credential() -> BasicCredential:
-    """Ask for the administrator's name and app password; nothing of it is shown, kept or in a command line.
+    """Ask for the administrator's name and password; nothing of it is shown, kept or in a command line.
 
     Raises:
         ConfigurationError: Nothing was typed.
     """
     if sys.stdin.isatty():
-        say("Make an app password as an administrator: personal settings → Security → Devices & sessions.")
+        say(
+            "Nextcloud 34 and newer want an administrator's own password for this, once. Nextcloud 32 and 33 take an "
+            "app password too (personal settings → Security → Devices & sessions), and with two-factor "
+            "authentication nothing else. With two-factor authentication on 34 or newer, type an app password "
+            "nevertheless: you are told how to add the client by hand."
+        )
         name = str(typer.prompt("Administrator's login name", err=True))
-        secret = getpass.getpass("App password (not shown): ").strip()
+        secret = getpass.getpass("Password (not shown): ").strip()
     else:
         name, secret = (sys.stdin.readline().strip() for _ in range(2))
     if not name or not secret:
         raise ConfigurationError(
-            "A login name and an app password are needed: type them, or send them as two lines to stdin."
+            "A login name and a password are needed: type them, or send them as two lines to stdin."
         )
     return BasicCredential(name, SecretStr(secret))
 
@@ -157,7 +163,7 @@ async def _run(
     url = NextcloudUrl.parse(settings.require_nextcloud())
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
-    agent = "Nextcloud MCP server (setup)"
+    agent, name = "Nextcloud MCP server (setup)", client_name(settings)
     async with open_pool(ca_bundle=bundle, user_agent=agent, transport=transport) as pool:
         nextcloud = Nextcloud(url, pool, public_url=public_url)
         await nextcloud.server_info()
@@ -165,14 +171,15 @@ async def _run(
             uid = (await nextcloud.whoami(credential)).uid
         except CredentialRejected:
             raise CredentialRejected(
-                "Nextcloud does not accept this name and app password. Nothing was made; failed logins are counted "
-                "against this computer's address, so look twice before you try again."
+                "Nextcloud does not accept this name and password. Nothing was made; failed logins are counted against "
+                "this computer's address, so look twice before you try again. With two-factor authentication "
+                f"Nextcloud never takes the password itself: {by_hand(name, settings.grant_callback_url)}"
             ) from None
         admin = OAuth2Admin(pool, url, credential=credential, uid=uid, public_url=public_url)
         page = await admin.look()
         _refuse_second(settings, page)
         own = await own_address(pool, str(url))
-        made = await admin.register(name=client_name(settings), redirect_uri=settings.grant_callback_url)
+        made = await admin.register(name=name, redirect_uri=settings.grant_callback_url)
         registered = await registered_redirect(pool, url, made.client_id, public_url=public_url)
         if registered != settings.grant_callback_url:
             raise NextcloudError(

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.demo.stage import Stage, open_stage
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
 _NOTES = "nc_notes_list_notes"
 _FILE = "Documents/Travel plan.md"
@@ -207,6 +208,7 @@ async def play(
     *,
     manual: bool = False,
     plain: bool = False,
+    version: ProfileName = USUAL,
     open_page: Callable[[str], object] = webbrowser.open,
 ) -> None:
     """Play the whole journey in one wire form.
@@ -219,7 +221,8 @@ async def play(
     narrator.headline(f"Nextcloud for assistants: the whole journey, in the form “{dialect}”")
     try:
         with anyio.fail_after(_MANUAL_SECONDS if manual else _AT_MOST_SECONDS):
-            await _play(DIALECTS[dialect](narrator), narrator, open_page if manual else None)
+            shown = open_page if manual else None
+            await _play(DIALECTS[dialect](narrator), narrator, shown, version)
     except TROUBLES as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
@@ -231,9 +234,11 @@ async def play(
     narrator.say("nextcloud-mcp-server connect --nextcloud https://cloud.example.org")
 
 
-async def _play(dialect: Dialect, narrator: Narrator, open_page: Callable[[str], object] | None) -> None:
+async def _play(
+    dialect: Dialect, narrator: Narrator, open_page: Callable[[str], object] | None, version: ProfileName
+) -> None:
     narrator.step("A sandbox Nextcloud and the server start on this computer")
-    async with open_stage(narrator) as stage:
+    async with open_stage(narrator, version) as stage:
         narrator.item(f"Nextcloud, with the notes and files of Alice: {stage.nextcloud_url}")
         narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
         headers = {"Authorization": f"Bearer {stage.secret}"}

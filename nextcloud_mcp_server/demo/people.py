@@ -24,6 +24,7 @@ from nextcloud_mcp_server.demo.stage import (
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
 Mode = Literal["oidc", "builtin"]
 
@@ -299,7 +300,9 @@ class Newcomers(Pair):
         self.narrator.done(f"Written: “{written[0]['title']}”. Nextcloud still lists one access of hers.")
 
 
-async def play_people(dialect: Name, out: TextIO, *, mode: Mode = "oidc", plain: bool = False) -> None:
+async def play_people(
+    dialect: Name, out: TextIO, *, mode: Mode = "oidc", plain: bool = False, version: ProfileName = USUAL
+) -> None:
     """Play the journey of two people, who sign in at an identity provider, or with Nextcloud itself.
 
     Raises:
@@ -310,7 +313,7 @@ async def play_people(dialect: Name, out: TextIO, *, mode: Mode = "oidc", plain:
     narrator.headline(f"Nextcloud for the assistants of many people, in the form “{dialect}”")
     try:
         with anyio.fail_after(_AT_MOST_SECONDS):
-            await (_play if mode == "oidc" else _play_builtin)(dialect, narrator)
+            await (_play if mode == "oidc" else _play_builtin)(dialect, narrator, version)
     except TROUBLES as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
@@ -321,9 +324,9 @@ async def play_people(dialect: Name, out: TextIO, *, mode: Mode = "oidc", plain:
     narrator.say(f"Nothing is left behind. docs/quickstart-{mode}.md says how to run it for your people.")
 
 
-async def _play(dialect: Name, narrator: Narrator) -> None:
+async def _play(dialect: Name, narrator: Narrator, version: ProfileName) -> None:
     narrator.step("A Nextcloud, an identity provider and the server start on this computer")
-    async with open_people_stage(narrator) as stage:
+    async with open_people_stage(narrator, version) as stage:
         narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {stage.nextcloud_url}")
         narrator.item(f"An identity provider where both have an account: {stage.issuer.url}")
         narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
@@ -338,9 +341,9 @@ async def _play(dialect: Name, narrator: Narrator) -> None:
             await people.run()
 
 
-async def _play_builtin(dialect: Name, narrator: Narrator) -> None:
+async def _play_builtin(dialect: Name, narrator: Narrator, version: ProfileName) -> None:
     narrator.step("A Nextcloud and the server start on this computer, and nothing else")
-    async with open_builtin_stage(narrator) as stage:
+    async with open_builtin_stage(narrator, version) as stage:
         narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {stage.nextcloud_url}")
         narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
         places = {stage.nextcloud_url: "Nextcloud's"}

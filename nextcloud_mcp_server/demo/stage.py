@@ -19,6 +19,7 @@ from nextcloud_mcp_server.demo.oauth_client import REDIRECT_URI
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import LOOPBACK, serving
 from nextcloud_mcp_server.settings import child_environment
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -65,9 +66,9 @@ class BuiltinStage:
 
 
 @asynccontextmanager
-async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
+async def open_stage(narrator: Narrator, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
     """Start both on free ports of this computer; nothing is left behind."""
-    sandbox = Sandbox.demo()
+    sandbox = Sandbox.demo(version=version)
     secret = secrets.token_urlsafe(32)
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
         async with (
@@ -81,9 +82,9 @@ async def open_stage(narrator: Narrator) -> AsyncGenerator[Stage]:
 
 
 @asynccontextmanager
-async def open_people_stage(narrator: Narrator) -> AsyncGenerator[PeopleStage]:
+async def open_people_stage(narrator: Narrator, version: ProfileName = USUAL) -> AsyncGenerator[PeopleStage]:
     """Start a Nextcloud, an issuer and our server for many people; nothing is left behind."""
-    sandbox, issuer = Sandbox.demo(), Issuer()
+    sandbox, issuer = Sandbox.demo(version=version), Issuer()
     url = f"http://{LOOPBACK}:{_free_port()}"
     login_secret = secrets.token_urlsafe(32)
     # What an administrator does once, at Nextcloud and at the identity provider.
@@ -110,9 +111,11 @@ async def open_people_stage(narrator: Narrator) -> AsyncGenerator[PeopleStage]:
 
 
 @asynccontextmanager
-async def open_builtin_stage(narrator: Narrator) -> AsyncGenerator[BuiltinStage]:
+async def open_builtin_stage(
+    narrator: Narrator, version: ProfileName = USUAL
+) -> AsyncGenerator[BuiltinStage]:
     """Start a Nextcloud and our server, which signs people in with it; nothing is left behind."""
-    sandbox = Sandbox.demo()
+    sandbox = Sandbox.demo(version=version)
     url = f"http://{LOOPBACK}:{_free_port()}"
     # What an administrator does once, at Nextcloud.
     client = sandbox.state.new_oauth_client(f"Assistants at {url}", f"{url}/oauth/callback/nextcloud")

@@ -98,11 +98,9 @@ class CalendarClient:
         """
         # All-day events and floating times are at the server's place there, and the reader's own is not known yet.
         first, last = span(zone or UTC)
-        low, high = _earlier(first), _later(last)
         place: list[tzinfo] = [] if zone is None else [zone]
         known = anyio.Event()
-        mine: list[str] = []
-        names: list[str] = []
+        names, mine = list[str](), list[str]()
         found: dict[str, Agenda] = {}
 
         async def locate() -> None:
@@ -115,7 +113,7 @@ class CalendarClient:
                 mine.extend(await self._cache.fact("addresses", self.addresses))
 
         async def fetch(name: str) -> None:
-            stored = await self._dav.objects(name, EVENT, low=low, high=high)
+            stored = await self._dav.objects(name, EVENT, low=_earlier(first), high=_later(last))
             await known.wait()
             # In a thread, because a full calendar takes a while and others are to be served meanwhile.
             found[name] = await to_thread.run_sync(partial(agenda, stored, *span(place[0]), place[0]))

@@ -10,8 +10,11 @@ from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id
 
 _BASE: Final = "/apps/collectives/api/v1.0/collectives"
+#: What a collective's first page is below; as the id of a page it stands for that one.
+FIRST_PAGE: Final = "0"
 _SENTENCES: Final = {
     403: "Collectives does not allow this{reason}: the person may only read that collective.",
     404: (
@@ -28,7 +31,7 @@ _FAILED: Final = (
 class Collective(Answer):
     """A collective: pages that a team keeps together."""
 
-    id: int
+    id: Id
     name: str
     emoji: str | None = None
     can_edit: bool = Field(default=False, validation_alias="canEdit")
@@ -37,10 +40,10 @@ class Collective(Answer):
 class Page(Answer):
     """One page; its text is the file at `path`."""
 
-    id: int
+    id: Id
     title: str
     emoji: str | None = None
-    parent_id: int = Field(default=0, validation_alias="parentId")
+    parent_id: Id = Field(default=FIRST_PAGE, validation_alias="parentId")
     changed_by: str | None = Field(default=None, validation_alias="lastUserDisplayName")
     modified_at: int = Field(default=0, validation_alias="timestamp")
     size: int = 0
@@ -82,7 +85,7 @@ class CollectivesClient:
         found, _ = await ocs.get(self._http, _BASE, _COLLECTIVES, sentences=_SENTENCES)
         return found.collectives
 
-    async def pages(self, collective_id: int) -> list[Page]:
+    async def pages(self, collective_id: Id) -> list[Page]:
         """Fetch all pages of a collective, without their texts.
 
         Raises:
@@ -91,7 +94,7 @@ class CollectivesClient:
         found, _ = await ocs.get(self._http, f"{_BASE}/{collective_id}/pages", _PAGES, sentences=_SENTENCES)
         return found.pages
 
-    async def page(self, collective_id: int, page_id: int) -> Page:
+    async def page(self, collective_id: Id, page_id: Id) -> Page:
         """Fetch one page, without its text.
 
         Raises:
@@ -101,7 +104,7 @@ class CollectivesClient:
         found, _ = await ocs.get(self._http, path, _PAGE, sentences=_SENTENCES)
         return found.page
 
-    async def create(self, collective_id: int, parent_id: int, title: str) -> Page:
+    async def create(self, collective_id: Id, parent_id: Id, title: str) -> Page:
         """Make an empty page below another one; 0 is the first page of the collective.
 
         That one's id is looked up: for 0 itself 4.5.0 makes the page and answers 404 all the same.
@@ -111,8 +114,8 @@ class CollectivesClient:
             Forbidden: The person may only read there.
             ServerFault: It failed, perhaps half-way.
         """
-        if parent_id == 0:
-            first = (page.id for page in await self.pages(collective_id) if page.parent_id == 0)
+        if parent_id == FIRST_PAGE:
+            first = (page.id for page in await self.pages(collective_id) if page.parent_id == FIRST_PAGE)
             parent_id = next(first, parent_id)
         response = await self._http.request(
             "POST",

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_vali
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 _BASE: Final = "/index.php/apps/cookbook/api/v1/recipes"
@@ -33,7 +34,7 @@ def _object(value: object) -> object:
 class Stub(Answer):
     """A recipe in a list."""
 
-    id: int
+    id: Id
     name: str
     keywords: str | None = None
     category: str | None = None
@@ -44,7 +45,7 @@ class Recipe(Answer):
     """One recipe in the words of schema.org; `raw` is all that Cookbook says of it."""
 
     raw: dict[str, Any]
-    id: int
+    id: Id
     name: str
     description: str | None = None
     ingredients: list[str] = Field(default_factory=list[str], validation_alias="recipeIngredient")
@@ -82,7 +83,7 @@ class Recipe(Answer):
 
 _STUBS = TypeAdapter(list[Stub], config=ConfigDict(defer_build=True))
 _RECIPE = TypeAdapter(Recipe)
-_ID = TypeAdapter(int)
+_ID: Final[TypeAdapter[str]] = TypeAdapter(Id)
 
 
 class CookbookClient:
@@ -95,7 +96,7 @@ class CookbookClient:
         """Fetch all recipes, by name."""
         return decoded(await self._http.request("GET", _BASE), _STUBS)
 
-    async def recipe(self, recipe_id: int) -> Recipe:
+    async def recipe(self, recipe_id: Id) -> Recipe:
         """Fetch one recipe.
 
         Raises:
@@ -104,7 +105,7 @@ class CookbookClient:
         response = await self._http.request("GET", f"{_BASE}/{recipe_id}", sentences=_SENTENCES)
         return decoded(response, _RECIPE)
 
-    async def create(self, fields: Mapping[str, object]) -> int:
+    async def create(self, fields: Mapping[str, object]) -> Id:
         """Make a recipe, and give its id.
 
         Raises:
@@ -113,17 +114,17 @@ class CookbookClient:
         response = await self._http.request("POST", _BASE, json=dict(fields), sentences=_SENTENCES)
         return decoded(response, _ID)
 
-    async def update(self, recipe: Recipe, fields: Mapping[str, object]) -> int:
+    async def update(self, recipe: Recipe, fields: Mapping[str, object]) -> Id:
         """Set the given fields of a recipe that was just read; the others stay. Give its id.
 
         Raises:
             Conflict: Another one has the new name.
         """
-        whole = {**recipe.fields, **fields, "id": str(recipe.id)}
+        whole = {**recipe.fields, **fields, "id": recipe.id}
         response = await self._http.request("PUT", f"{_BASE}/{recipe.id}", json=whole, sentences=_SENTENCES)
         return decoded(response, _ID)
 
-    async def current(self, recipe_id: int, if_match: str) -> Recipe:
+    async def current(self, recipe_id: Id, if_match: str) -> Recipe:
         """Read a recipe and compare it with what the caller saw.
 
         Raises:
@@ -134,6 +135,6 @@ class CookbookClient:
             raise errors.EtagMismatch(changed_since(recipe.etag), current_etag=recipe.etag)
         return recipe
 
-    async def delete(self, recipe_id: int) -> None:
+    async def delete(self, recipe_id: Id) -> None:
         """Move a recipe's folder to the trash; Cookbook does not say when there was none."""
         await self._http.request("DELETE", f"{_BASE}/{recipe_id}", sentences=_SENTENCES)

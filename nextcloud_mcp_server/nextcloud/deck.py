@@ -15,6 +15,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs, troubles
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 _BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
@@ -44,9 +45,9 @@ _COMMENT_LIST = TypeAdapter(ocs.Envelope[list[Comment]])
 class Place:
     """Where a card is."""
 
-    board_id: int
-    stack_id: int
-    card_id: int
+    board_id: Id
+    stack_id: Id
+    card_id: Id
 
     @property
     def path(self) -> str:
@@ -62,7 +63,7 @@ class Changes:
     description: str | None = None
     duedate: str | None = None
     done: str | None = None
-    labels: Sequence[int] | None = None
+    labels: Sequence[Id] | None = None
     people: Sequence[str] | None = None
     comment: str | None = None
     archived: bool | None = None
@@ -91,7 +92,7 @@ class DeckClient:
         response = await self._http.request("GET", _BASE, sentences=_SENTENCES)
         return [board for board in decoded(response, _BOARDS) if not board.deleted_at]
 
-    async def board(self, board_id: int) -> Board:
+    async def board(self, board_id: Id) -> Board:
         """Fetch a board with its labels, people and stacks, without cards.
 
         Raises:
@@ -99,7 +100,7 @@ class DeckClient:
         """
         return decoded(await self._http.request("GET", f"{_BASE}/{board_id}", sentences=_SENTENCES), _BOARD)
 
-    async def stacks(self, board_id: int, *, archived: bool = False) -> list[Stack]:
+    async def stacks(self, board_id: Id, *, archived: bool = False) -> list[Stack]:
         """Fetch the stacks of a board with their cards, or with the archived ones instead."""
         path = f"{_BASE}/{board_id}/stacks{'/archived' if archived else ''}"
         return decoded(await self._http.request("GET", path, sentences=_SENTENCES), _STACKS)
@@ -112,7 +113,7 @@ class DeckClient:
         """
         return decoded(await self._http.request("GET", place.path, sentences=_SENTENCES), _CARD)
 
-    async def comments(self, card_id: int, *, limit: int, offset: int) -> list[Comment]:
+    async def comments(self, card_id: Id, *, limit: int, offset: int) -> list[Comment]:
         """Fetch the comments on a card, newest first."""
         response = await self._http.request(
             "GET",
@@ -122,7 +123,7 @@ class DeckClient:
         )
         return decoded(response, _COMMENT_LIST).ocs.data
 
-    async def create(self, board_id: int, stack_id: int, changes: Changes) -> Card:
+    async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> Card:
         """Make a card at the end of a stack, then put labels and people on it: a request for each.
 
         Raises:
@@ -168,7 +169,7 @@ class DeckClient:
         await _all(steps)
         return await self._after([sentence for sentence, _ in steps], place) if steps else card
 
-    async def move(self, place: Place, stack_id: int, *, position: int, if_match: str) -> Card:
+    async def move(self, place: Place, stack_id: Id, *, position: int, if_match: str) -> Card:
         """Move a card to a place in a stack of its board. Two requests.
 
         Deck's route has a stack in its address and another in its body, and which of the two wins depends on
@@ -183,7 +184,7 @@ class DeckClient:
         response = await self._http.request(
             "PUT",
             f"{target.path}/reorder",
-            json={"stackId": stack_id, "order": position},
+            json={"stackId": number(stack_id), "order": position},
             sentences=_SENTENCES,
         )
         moved = next((one for one in decoded(response, _CARDS) if one.id == card.id), None)
@@ -224,10 +225,13 @@ class DeckClient:
         """List what puts labels and people on a card, and takes them off."""
         steps: list[_Step] = []
         labels, here = {label.id for label in card.labels}, card.people
-        for label in () if changes.labels is None else sorted({*changes.labels} ^ labels):
+        for label in () if changes.labels is None else sorted({*changes.labels} ^ labels, key=number):
             done, route = ("removed", "removeLabel") if label in labels else ("added", "assignLabel")
             steps.append(
-                (f"label {label} was {done}", partial(self._put, f"{place.path}/{route}", {"labelId": label}))
+                (
+                    f"label {label} was {done}",
+                    partial(self._put, f"{place.path}/{route}", {"labelId": number(label)}),
+                )
             )
         for uid in () if changes.people is None else sorted({*changes.people} ^ {*here}):
             done, route = ("unassigned", "unassignUser") if uid in here else ("assigned", "assignUser")
@@ -237,7 +241,7 @@ class DeckClient:
     async def _put(self, path: str, body: dict[str, object] | None = None) -> None:
         await self._http.request("PUT", path, json=body or {}, sentences=_SENTENCES)
 
-    async def _comment(self, card_id: int, text: str) -> None:
+    async def _comment(self, card_id: Id, text: str) -> None:
         await self._http.request(
             "POST",
             f"{_COMMENTS}/{card_id}/comments",

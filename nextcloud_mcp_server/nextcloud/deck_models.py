@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from nextcloud_mcp_server.nextcloud.http import Answer
+from nextcloud_mcp_server.nextcloud.ids import Id
 
 
 class Participant(Answer):
@@ -32,7 +33,7 @@ Person = Annotated[Participant, BeforeValidator(_participant)]
 class Label(Answer):
     """A label of a board."""
 
-    id: int
+    id: Id
     title: str
 
 
@@ -58,10 +59,10 @@ class Card(Answer):
 
     model_config = ConfigDict(extra="allow")
 
-    id: int
+    id: Id
     title: str
     description: Annotated[str, BeforeValidator(lambda value: value or "")] = ""  # pyright: ignore[reportUnknownLambdaType]
-    stack_id: int = Field(validation_alias="stackId")
+    stack_id: Id = Field(validation_alias="stackId")
     type: str = "plain"
     owner: Person
     order: int = 0
@@ -101,7 +102,7 @@ class Card(Answer):
 class Stack(Answer):
     """A column of a board."""
 
-    id: int
+    id: Id
     title: str
     order: int = 0
     deleted_at: int = Field(default=0, validation_alias="deletedAt")
@@ -111,7 +112,7 @@ class Stack(Answer):
 class Board(Answer):
     """A board; lists leave out labels, people and stacks."""
 
-    id: int
+    id: Id
     title: str
     owner: Person
     archived: bool = False
@@ -128,7 +129,7 @@ class Board(Answer):
 class Comment(Answer):
     """A comment on a card."""
 
-    id: int
+    id: Id
     message: str
     actor: str = Field(default="", validation_alias="actorDisplayName")
     created_at: datetime = Field(validation_alias="creationDateTime")

@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.ids import Id
 
 _BASE: Final = "/apps/forms/api/v3/forms"
 _RESULTS: Final = "results"
@@ -26,7 +27,7 @@ _SENTENCES: Final = {403: "Forms does not allow this{reason}.", 404: _NO_FORM}
 class FormStub(Answer):
     """A form in a list."""
 
-    id: int
+    id: Id
     title: str
     state: int | None = None
     expires: int = 0
@@ -42,14 +43,14 @@ class FormStub(Answer):
 class Option(Answer):
     """One choice of a question."""
 
-    id: int
+    id: Id
     text: str
 
 
 class Question(Answer):
     """One question."""
 
-    id: int
+    id: Id
     type: str
     text: str
     description: str | None = None
@@ -60,7 +61,7 @@ class Question(Answer):
         """Turn a stored answer into words; a grid and a ranking are stored as the ids of their options."""
         if self.type not in ("grid", "ranking"):
             return answer
-        labels = {str(option.id): option.text for option in self.options}
+        labels = {option.id: option.text for option in self.options}
         try:
             return _worded(json.loads(answer), labels)
         except (ValueError, RecursionError):
@@ -78,14 +79,14 @@ class Form(FormStub):
 class AnswerText(Answer):
     """One answer; a question with several choices has several."""
 
-    question: int = Field(validation_alias="questionId")
+    question: Id = Field(validation_alias="questionId")
     text: str
 
 
 class Submission(Answer):
     """What somebody answered."""
 
-    id: int
+    id: Id
     by: str = Field(default="", validation_alias="userDisplayName")
     at: int = Field(validation_alias="timestamp")
     answers: list[AnswerText] = Field(default_factory=list[AnswerText])
@@ -117,7 +118,7 @@ class FormsClient:
         """Fetch the forms that others show them, and that have not expired."""
         return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "shared"}))[0]
 
-    async def form(self, form_id: int) -> Form:
+    async def form(self, form_id: Id) -> Form:
         """Fetch a form with its questions, and the lists before: three requests at most.
 
         Raises:

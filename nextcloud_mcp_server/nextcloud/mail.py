@@ -14,6 +14,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.ids import Id
 
 _BASE: Final = "/apps/mail"
 _ASK: Final = "Call nc_mail_list_mailboxes for the ones there are."
@@ -57,7 +58,7 @@ class Alias(Answer):
 class MailAccount(Answer):
     """An account at a mail server; somebody else's where it is delegated."""
 
-    id: int
+    id: Id
     email: str
     delegated: bool = Field(default=False, validation_alias="isDelegated")
     aliases: Annotated[list[Alias], BeforeValidator(_values)] = Field(default_factory=list[Alias])
@@ -66,7 +67,7 @@ class MailAccount(Answer):
 class Mailbox(Answer):
     """A mailbox of an account, such as INBOX."""
 
-    id: int = Field(validation_alias="databaseId")
+    id: Id = Field(validation_alias="databaseId")
     name: str
     unread: int | None = None
     #: Such as "inbox" or "sent"; 0 where it is none of them.
@@ -97,7 +98,7 @@ Attachments = Annotated[list[Attachment], BeforeValidator(_values)]
 class MessageStub(Answer):
     """A message in a list."""
 
-    id: int = Field(validation_alias=AliasChoices("databaseId", "id"))
+    id: Id = Field(validation_alias=AliasChoices("databaseId", "id"))
     subject: str | None = None
     sent_at: int | None = Field(default=None, validation_alias="dateInt")
     senders: Addresses = Field(default_factory=list[Address], validation_alias="from")
@@ -153,7 +154,7 @@ class MailClient:
         sentences = {404: _NO_ACCOUNT}
         return (await ocs.get(self._http, f"{_BASE}/account/list", _ACCOUNTS, sentences=sentences))[0]
 
-    async def mailboxes(self, account_id: int) -> list[Mailbox]:
+    async def mailboxes(self, account_id: Id) -> list[Mailbox]:
         """Fetch the mailboxes of an account; Mail may have to ask the mail server.
 
         Raises:
@@ -165,7 +166,7 @@ class MailClient:
         return (await ocs.get(self._http, path, _MAILBOXES, params=params, sentences=sentences))[0]
 
     async def messages(
-        self, mailbox_id: int, *, limit: int, before: int | None = None, words: str = ""
+        self, mailbox_id: Id, *, limit: int, before: int | None = None, words: str = ""
     ) -> list[MessageStub]:
         """Fetch messages sent before that second, newest first, each for itself; `words` is Mail's filter.
 
@@ -184,7 +185,7 @@ class MailClient:
 
     async def find(
         self,
-        mailbox_id: int,
+        mailbox_id: Id,
         *,
         limit: int,
         before: int | None,
@@ -196,14 +197,14 @@ class MailClient:
         Mail can be asked for both at once, but then finds nothing at all where no text has the phrase
         (`MessageMapper::findIdsByQuery` with no uids).
         """
-        found: dict[int, MessageStub] = {}
+        found: dict[str, MessageStub] = {}
         for kind in ("subject", "body") if phrase else ("",):
             words = search_words([*([(kind, phrase)] if kind else []), *others])
             listed = await self.messages(mailbox_id, limit=limit, before=before, words=words)
             found |= {one.id: one for one in listed}
         return sorted(found.values(), key=lambda one: -(one.sent_at or 0))[:limit]
 
-    async def message(self, message_id: int) -> Message:
+    async def message(self, message_id: Id) -> Message:
         """Fetch one message with its text; Mail asks the mail server for it.
 
         Raises:

@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 
 _BASE: Final = "/index.php/apps/news/api/v1-3"
 _NO_ARTICLE: Final = (
@@ -23,23 +24,26 @@ _SENTENCES: Final = {404: _NO_ARTICLE}
 #: What a list is of, as `ListType` numbers it.
 _FEED, _FOLDER, _STARRED, _ALL = range(4)
 
+#: What a feed in no folder names as its folder.
+NO_FOLDER: Final = "0"
+
 Mark = Literal["read", "unread", "star", "unstar"]
 
 
 class Folder(Answer):
     """A folder of feeds."""
 
-    id: int
+    id: Id
     name: str | None = None
 
 
 class Feed(Answer):
     """A feed the person follows."""
 
-    id: int
+    id: Id
     title: str | None = None
     url: str | None = None
-    folder_id: int | None = Field(default=None, validation_alias="folderId")
+    folder_id: Id | None = Field(default=None, validation_alias="folderId")
     unread: int | None = Field(default=None, validation_alias="unreadCount")
     failures: int | None = Field(default=None, validation_alias="updateErrorCount")
 
@@ -54,8 +58,8 @@ class Feeds(Answer):
 class Article(Answer):
     """One article; the title, the author and the addresses are as the feed has them."""
 
-    id: int
-    feed_id: int = Field(validation_alias="feedId")
+    id: Id
+    feed_id: Id = Field(validation_alias="feedId")
     title: str | None = None
     author: str | None = None
     url: str | None = None
@@ -98,8 +102,8 @@ class NewsClient:
         *,
         limit: int,
         before: int = 0,
-        feed_id: int | None = None,
-        folder_id: int | None = None,
+        feed_id: Id | None = None,
+        folder_id: Id | None = None,
         starred: bool = False,
         unread: bool = False,
     ) -> list[Article]:
@@ -107,7 +111,7 @@ class NewsClient:
 
         News refuses to look for those that have a star and are unread.
         """
-        kind, of = _ALL, 0
+        kind, of = _ALL, "0"
         if feed_id is not None:
             kind, of = _FEED, feed_id
         elif folder_id is not None:
@@ -123,18 +127,18 @@ class NewsClient:
         }
         return decoded(await self._http.request("GET", f"{_BASE}/items", params=params), _ARTICLES).items
 
-    async def article(self, article_id: int) -> Article:
+    async def article(self, article_id: Id) -> Article:
         """Fetch one article.
 
         Raises:
             NotFound: No such article.
         """
-        found = await self.articles(limit=1, before=article_id + 1)
+        found = await self.articles(limit=1, before=number(article_id) + 1)
         if not found or found[0].id != article_id:
             raise errors.NotFound(_NO_ARTICLE)
         return found[0]
 
-    async def mark(self, article_ids: Sequence[int], mark: Mark) -> None:
+    async def mark(self, article_ids: Sequence[Id], mark: Mark) -> None:
         """Mark articles. Of several, those that are not there are passed over without a word.
 
         Raises:
@@ -143,5 +147,5 @@ class NewsClient:
         if len(article_ids) == 1:
             await self._http.request("POST", f"{_BASE}/items/{article_ids[0]}/{mark}", sentences=_SENTENCES)
         else:
-            sent = {"itemIds": list(article_ids)}
+            sent = {"itemIds": [number(one) for one in article_ids]}
             await self._http.request("POST", f"{_BASE}/items/{mark}/multiple", json=sent)

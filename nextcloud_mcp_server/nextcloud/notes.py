@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
@@ -30,7 +31,7 @@ _SENTENCES = {404: _NO_NOTE}
 class Note(Answer):
     """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
 
-    id: int
+    id: Id
     title: str
     etag: Annotated[str, AfterValidator(normalise)] = ""
     category: str = ""
@@ -62,7 +63,7 @@ class Note(Answer):
 
 
 class _BareId(Answer):
-    id: int
+    id: Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class NotesClient:
             if cursor is None:
                 return
 
-    async def get(self, note_id: int) -> Note:
+    async def get(self, note_id: Id) -> Note:
         """Fetch one note.
 
         Raises:
@@ -177,7 +178,7 @@ class NotesClient:
 
     async def update(
         self,
-        note_id: int,
+        note_id: Id,
         *,
         if_match: str | None,
         title: str | None = None,
@@ -213,7 +214,7 @@ class NotesClient:
         return decoded(response, _NOTE)
 
     async def change(
-        self, note_id: int, edit: Callable[[str], str], *, if_match: str | None
+        self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
@@ -239,7 +240,7 @@ class NotesClient:
                 if not attempts:
                     raise
 
-    async def delete(self, note_id: int) -> None:
+    async def delete(self, note_id: Id) -> None:
         """Move a note to the trash.
 
         Raises:
@@ -247,7 +248,7 @@ class NotesClient:
         """
         await self._http.request("DELETE", f"{_BASE}/{note_id}", sentences={**_SENTENCES, 403: _READ_ONLY})
 
-    async def attachment(self, note_id: int, path: str) -> Attachment:
+    async def attachment(self, note_id: Id, path: str) -> Attachment:
         """Fetch a file that a note shows, by the path its text holds.
 
         Raises:

@@ -9,6 +9,7 @@ import base64
 import binascii
 import html
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ import httpx2
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import refusal
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.reach import unreachable
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -25,10 +27,12 @@ _CLIENTS = "/index.php/apps/oauth2/clients"
 _AUTHORIZE = "/index.php/apps/oauth2/authorize"
 _SECURITY_PAGE = "/index.php/settings/admin/security"
 _REFUSED = {
-    401: "Nextcloud does not accept this name and app password. Nothing was made.",
-    403: "Nextcloud does not let this account register a client: it is no administrator's, or Nextcloud wants its "
-    "password confirmed. Nothing was made: run it again with an administrator's name and an app password of theirs.",
+    401: "Nextcloud does not accept this name and password. Nothing was made.",
+    403: "Nextcloud does not let this account register a client: it is no administrator's. Nothing was made: run it "
+    "again with the name and password of an administrator.",
 }
+#: Sent by `PasswordConfirmationMiddleware`; from 34 on no app password passes it (nextcloud/server#61646).
+_NOT_CONFIRMED = "X-NC-Auth-NotConfirmed"
 
 
 class RegisteredClient(Answer):
@@ -95,13 +99,34 @@ class OAuth2Admin:
         """Make a client.
 
         Raises:
-            Forbidden: The account is no administrator's, or may not without confirming its password.
+            Forbidden: The account is no administrator's, or this was an app password, which 34 and newer refuse here.
             NotFound: The app is switched off.
         """
         response = await self._http.request(
-            "POST", _CLIENTS, json={"name": name, "redirectUri": redirect_uri}, sentences=_REFUSED
+            "POST",
+            _CLIENTS,
+            json={"name": name, "redirectUri": redirect_uri},
+            sentences=_REFUSED,
+            answers=frozenset({403}),
         )
+        if response.is_error:
+            if _NOT_CONFIRMED in response.headers or "Password confirmation is required" in response.text:
+                raise errors.Forbidden(
+                    "Nextcloud registers a client only with the account's own password, and this was an app password. "
+                    f"Nothing was made: {by_hand(name, redirect_uri)}"
+                )
+            raise refusal.from_response(response, _REFUSED)
         return decoded(response, TypeAdapter(MadeClient))
+
+
+def by_hand(name: str, redirect_uri: str) -> str:
+    """Say how an administrator registers a client without us, and what to do with it then."""
+    return (
+        f"have an administrator run 'occ oauth2:add-client {shlex.quote(name)} {redirect_uri}' on Nextcloud's machine, "
+        f"or add a client “{name}” with the redirect URI {redirect_uri} under Administration settings → Security → "
+        "OAuth 2.0 clients; then set NEXTCLOUD_OAUTH_CLIENT_ID and NEXTCLOUD_OAUTH_CLIENT_SECRET to what it shows. Or "
+        "run this again and type the account's own password, which works without two-factor authentication."
+    )
 
 
 async def registered_redirect(

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer
+from nextcloud_mcp_server.nextcloud.ids import Id
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MOST_STARS: Final = 5
@@ -37,7 +38,7 @@ def _listed(value: object) -> object:
 class Column(Answer):
     """One column of a table."""
 
-    id: int
+    id: Id
     title: str
     type: str
     subtype: str | None = ""

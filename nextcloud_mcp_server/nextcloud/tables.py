@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 from nextcloud_mcp_server.nextcloud.table_values import Column
 
@@ -38,7 +39,7 @@ class Rights(Answer):
 class Table(Answer):
     """One table. `rights` is None for one's own."""
 
-    id: int
+    id: Id
     title: str
     emoji: str | None = None
     owner: str = Field(default="", validation_alias="ownership")
@@ -50,7 +51,7 @@ class Table(Answer):
 
 
 class _Cell(Answer):
-    column: int = Field(validation_alias="columnId")
+    column: Id = Field(validation_alias="columnId")
     # What a cell holds depends on its column.
     value: Any = None
 
@@ -58,14 +59,14 @@ class _Cell(Answer):
 class Row(Answer):
     """One row."""
 
-    id: int
-    table_id: int = Field(validation_alias="tableId")
+    id: Id
+    table_id: Id = Field(validation_alias="tableId")
     cells: Annotated[list[_Cell], BeforeValidator(lambda value: value or [])] = Field(  # pyright: ignore[reportUnknownLambdaType]
         default_factory=list[_Cell], validation_alias="data"
     )
 
     @property
-    def values(self) -> dict[int, Any]:
+    def values(self) -> dict[str, Any]:
         """The values by the ids of their columns."""
         return {cell.column: cell.value for cell in self.cells}
 
@@ -95,7 +96,7 @@ class TablesClient:
         """Fetch the tables the person owns or has shared with them."""
         return decoded(await self._http.request("GET", f"{_BASE}/tables"), _TABLES)
 
-    async def table(self, table_id: int) -> Table:
+    async def table(self, table_id: Id) -> Table:
         """Fetch one table.
 
         Raises:
@@ -104,12 +105,12 @@ class TablesClient:
         response = await self._http.request("GET", f"{_BASE}/tables/{table_id}", sentences=_OF_TABLE)
         return decoded(response, _TABLE)
 
-    async def columns(self, table_id: int) -> list[Column]:
+    async def columns(self, table_id: Id) -> list[Column]:
         """Fetch the columns of a table."""
         response = await self._http.request("GET", f"{_BASE}/tables/{table_id}/columns", sentences=_OF_TABLE)
         return decoded(response, _COLUMNS)
 
-    async def rows(self, table_id: int, *, limit: int, offset: int) -> list[Row]:
+    async def rows(self, table_id: Id, *, limit: int, offset: int) -> list[Row]:
         """Fetch some rows of a table."""
         response = await self._http.request(
             "GET",
@@ -119,7 +120,7 @@ class TablesClient:
         )
         return decoded(response, _ROWS)
 
-    async def row(self, row_id: int) -> Row:
+    async def row(self, row_id: Id) -> Row:
         """Fetch one row.
 
         Raises:
@@ -127,7 +128,7 @@ class TablesClient:
         """
         return decoded(await self._http.request("GET", f"{_BASE}/rows/{row_id}", sentences=_OF_ROW), _ROW)
 
-    async def create(self, table_id: int, values: Mapping[int, object]) -> Row:
+    async def create(self, table_id: Id, values: Mapping[str, object]) -> Row:
         """Add a row.
 
         Raises:
@@ -136,22 +137,22 @@ class TablesClient:
         response = await self._http.request(
             "POST",
             f"{_BASE}/tables/{table_id}/rows",
-            json={"data": {str(column): value for column, value in values.items()}},
+            json={"data": dict(values)},
             sentences={403: _NOT_ALLOWED, 404: _NO_TABLE},
         )
         return decoded(response, _ROW)
 
-    async def update(self, row: Row, values: Mapping[int, object]) -> Row:
+    async def update(self, row: Row, values: Mapping[str, object]) -> Row:
         """Set the given cells of a row that was just read; the others stay."""
         response = await self._http.request(
             "PUT",
             f"{_BASE}/rows/{row.id}",
-            json={"data": {str(column): value for column, value in values.items()}},
+            json={"data": dict(values)},
             sentences=_OF_ROW,
         )
         return decoded(response, _ROW)
 
-    async def current(self, row_id: int, if_match: str) -> Row:
+    async def current(self, row_id: Id, if_match: str) -> Row:
         """Read a row and compare it with what the caller saw.
 
         Raises:
@@ -162,6 +163,6 @@ class TablesClient:
             raise errors.EtagMismatch(changed_since(row.etag), current_etag=row.etag)
         return row
 
-    async def delete(self, row_id: int) -> None:
+    async def delete(self, row_id: Id) -> None:
         """Delete a row for good."""
         await self._http.request("DELETE", f"{_BASE}/rows/{row_id}", sentences=_OF_ROW)

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 
 _ROOMS: Final = "/apps/spreed/api/v4/room"
 _API: Final = "/apps/spreed/api/v1"
@@ -65,7 +66,7 @@ class Parameter(Answer):
 class Parent(Answer):
     """The message that another one answers."""
 
-    id: int
+    id: Id
     message: str = ""
     parameters: Annotated[dict[str, Parameter], BeforeValidator(_map)] = Field(
         default_factory=dict[str, Parameter], validation_alias="messageParameters"
@@ -88,7 +89,7 @@ class Message(Parent):
     """A message; `system` names what one reports that nobody wrote."""
 
     # The last one of a conversation on another server has neither.
-    id: int = 0
+    id: Id = "0"
     sent_at: int = Field(default=0, validation_alias="timestamp")
     author: str = Field(default="", validation_alias="actorDisplayName")
     author_id: str = Field(default="", validation_alias="actorId")
@@ -174,7 +175,7 @@ class TalkClient:
         last = response.headers.get("X-Chat-Last-Given", "")
         return History(messages, int(last) if last.isdecimal() else None)
 
-    async def send(self, token: str, text: str, *, reply_to: int | None, silent: bool) -> Message | None:
+    async def send(self, token: str, text: str, *, reply_to: Id | None, silent: bool) -> Message | None:
         """Say something; None when Talk sent it and shows it to nobody, as a command.
 
         Raises:
@@ -185,7 +186,7 @@ class TalkClient:
         fields: dict[str, object] = {"message": text, "silent": silent}
         wrong = "Talk did not take the message, and sent nothing."
         if reply_to is not None:
-            fields["replyTo"] = reply_to
+            fields["replyTo"] = number(reply_to)
             wrong += " Is 'reply_to' a message of this conversation that can be answered?"
         path = f"{_API}/chat/{_checked(token)}"
         sentences = {**_SENTENCES, 400: wrong}
@@ -199,7 +200,7 @@ class TalkClient:
                 "nc_talk_list_messages before you send it again."
             ) from error
 
-    async def react(self, token: str, message_id: int, emoji: str, *, remove: bool) -> dict[str, int]:
+    async def react(self, token: str, message_id: Id, emoji: str, *, remove: bool) -> dict[str, int]:
         """Add a reaction of the person's, or take it back; answers how many there are of each.
 
         Raises:

@@ -54,7 +54,7 @@ class Notes:
         found = await nc.notes.page(size=_PAGE, cursor=cursor)
         rows = [
             Listed(
-                uri=self.about.uri(str(note.id)),
+                uri=self.about.uri(note.id),
                 name=note.title,
                 mime_type=_MARKDOWN,
                 modified=timestamp.moment(note.modified),
@@ -68,7 +68,7 @@ class Notes:
         number = _number(value)
         if number is None:
             raise no_such(self.about.uri(value))
-        note = await nc.notes.get(int(number))
+        note = await nc.notes.get(number)
         if len(note.text.encode()) > MAX_BYTES:
             raise TooLarge("The note is too long for one resource; nc_notes_get_note reads it in parts.")
         return Contents(note.text, _MARKDOWN)
@@ -80,7 +80,7 @@ class Notes:
         seen: _Seen = before.state if before else _Seen(None, "", {})
         if found := await nc.notes.changed(seen.etag):
             listed = fingerprint((note.id, note.title) for note in found.notes)
-            seen = _Seen(found.etag, listed, {str(note.id): note.etag for note in found.notes})
+            seen = _Seen(found.etag, listed, {note.id: note.etag for note in found.notes})
         each = {value: seen.notes.get(_number(value) or "", "") for value in values}
         return Marks(each, seen.listing if listing else None, seen)
 
@@ -91,7 +91,7 @@ class Notes:
         found = [
             f"{note.id} {note.title}"
             async for note in nc.notes.list_all()
-            if str(note.id).startswith(value.strip()) or all(w in note.title.casefold() for w in words)
+            if note.id.startswith(value.strip()) or all(w in note.title.casefold() for w in words)
         ]
         return found[: MAX_VALUES + 1]
 

@@ -29,6 +29,7 @@ from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
 from nextcloud_mcp_server.sandbox.previews import Previews
+from nextcloud_mcp_server.sandbox.profile import PROFILES, USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
@@ -60,7 +61,10 @@ class FaultRequest(BaseModel):
 
 
 class Sandbox:
-    """A small Nextcloud. `app` is the ASGI application, the rest is for tests to look at and change."""
+    """A small Nextcloud. `app` is the ASGI application, the rest is for tests to look at and change.
+
+    `version` is the major version that it answers like; `apps` are the installed ones, unless those of the version.
+    """
 
     def __init__(
         self,
@@ -69,9 +73,10 @@ class Sandbox:
         pretty_urls: bool = True,
         clock: Clock = system_clock,
         one_second_etags: bool = True,
-        version: str = "32.0.1",
-        apps: Iterable[str] = DEFAULT_APPS,
+        version: ProfileName = USUAL,
+        apps: Iterable[str] | None = None,
     ) -> None:
+        profile = PROFILES[version]
         self.state = State(clock=clock, one_second_etags=one_second_etags)
         self.faults = Faults()
         self.requests = RequestLog()
@@ -84,8 +89,8 @@ class Sandbox:
             clock=clock,
             base_path=base_path.rstrip("/"),
             pretty_urls=pretty_urls,
-            version=version,
-            apps=frozenset(apps),
+            profile=profile,
+            apps=DEFAULT_APPS - profile.absent_apps if apps is None else frozenset(apps),
             authenticate=self._authenticate,
         )
         self.app = Starlette(
@@ -102,8 +107,8 @@ class Sandbox:
         pretty_urls: bool = True,
         clock: Clock = system_clock,
         one_second_etags: bool = True,
-        version: str = "32.0.1",
-        apps: Iterable[str] = DEFAULT_APPS,
+        version: ProfileName = USUAL,
+        apps: Iterable[str] | None = None,
     ) -> Self:
         """Build a sandbox where alice and bob have some notes and files."""
         sandbox = cls(

@@ -7,6 +7,7 @@ from nextcloud_mcp_server.sandbox.state import User
 
 PRODUCT = "Nextcloud"
 NOTES_API_VERSIONS = ("0.2", "1.3", "1.4")
+_TALK_FEATURES = ("chat-v2", "chat-replies", "chat-keep-notifications", "reactions", "silent-send")
 
 
 def status_document(context: Context) -> dict[str, object]:
@@ -15,8 +16,8 @@ def status_document(context: Context) -> dict[str, object]:
         "installed": True,
         "maintenance": context.state.maintenance,
         "needsDbUpgrade": context.state.needs_db_upgrade,
-        "version": f"{context.version}.2",
-        "versionstring": context.version,
+        "version": f"{context.profile.server}.2",
+        "versionstring": context.profile.server,
         "edition": "",
         "productname": PRODUCT,
         "extendedSupport": False,
@@ -27,7 +28,7 @@ def capabilities_document(
     context: Context, request: Request, *, user: User | None, delay_ms: int
 ) -> dict[str, object]:
     """Describe what the server can do; anonymous visitors learn less."""
-    major, minor, micro = (int(part) for part in context.version.split("."))
+    major, minor, micro = (int(part) for part in context.profile.server.split("."))
     base = f"{context.origin(request)}{context.base_path}"
     throttling = {"delay": delay_ms, "allow-listed": False}
     if user is None:
@@ -43,7 +44,7 @@ def capabilities_document(
         "major": major,
         "minor": minor,
         "micro": micro,
-        "string": context.version,
+        "string": context.profile.server,
         "edition": "",
         "extendedSupport": False,
     }
@@ -64,7 +65,7 @@ def _core(context: Context) -> dict[str, object]:
 
 
 def _of_apps(context: Context, user: User) -> dict[str, object]:
-    trash = "files_trashbin" in context.apps
+    trash, profile = "files_trashbin" in context.apps, context.profile
     described: dict[str, dict[str, object]] = {
         "files": {
             "$comment": (
@@ -85,21 +86,21 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         "fulltextsearch": {"remote": True, "providers": [{"id": "files", "name": "Files"}]},
         "files_sharing": {"api_enabled": True, "public": {"enabled": True}, "resharing": True},
         "spreed": {
-            "features": ["chat-v2", "chat-replies", "chat-keep-notifications", "reactions", "silent-send"],
+            "features": [*_TALK_FEATURES, *(["react-permission"] if profile.react_permission else [])],
             "config": {"chat": {"max-length": 32000, "read-privacy": 0}},
-            "version": "22.0.2",
+            "version": profile.talk,
         },
         "user_status": {"enabled": True, "restore": True, "supports_emoji": True, "supports_busy": True},
         "dav": {"chunking": "1.0", "bulkupload": "1.0"},
         "notes": {
             "api_version": list(NOTES_API_VERSIONS),
-            "version": "5.0.2",
+            "version": profile.notes,
             "notes_path": user.notes_path,
         },
         "cookbook": {"api-version": {"epoch": 0, "major": 1, "minor": 2}, "version": [0, 11, 5]},
         "forms": {"version": "5.3.5", "apiVersions": ["v3"]},
-        "tables": {"enabled": True, "version": "1.0.9", "apiVersions": ["1.0", "2.0", "2.1"]},
-        "deck": {"version": "1.16.7", "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
+        "tables": {"enabled": True, "version": profile.tables, "apiVersions": ["1.0", "2.0", "2.1"]},
+        "deck": {"version": profile.deck, "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
     }
     return {app: described[app] for app in described if app in context.apps - user.denied_apps}
 

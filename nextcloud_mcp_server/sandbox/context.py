@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nextcloud_mcp_server.sandbox.faults import Faults
+from nextcloud_mcp_server.sandbox.profile import Profile
 from nextcloud_mcp_server.sandbox.state import Clock, State, User
 
 
@@ -19,7 +20,7 @@ class Context:
     clock: Clock
     base_path: str
     pretty_urls: bool
-    version: str
+    profile: Profile
     apps: frozenset[str]
     # For DAV routes: the acting person, or the refusal (401, 429, 503 as DAV XML) to send back.
     authenticate: Callable[[Request], User | Response]

@@ -25,7 +25,9 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     multistatus,
     not_found,
     not_implemented,
+    streamed_fault,
 )
+from nextcloud_mcp_server.sandbox.faults import STREAMED_KEY
 from nextcloud_mcp_server.sandbox.files import FileMissing, split_path
 from nextcloud_mcp_server.sandbox.labels import LabelsRequest
 from nextcloud_mcp_server.sandbox.propfind import (
@@ -72,7 +74,8 @@ class DavEndpoint:
         try:
             response = await self._answer(request)
         except DavFault as fault:
-            response = fault_response(fault)
+            streamed: bool = scope.get(STREAMED_KEY, False)
+            response = streamed_fault(fault) if streamed else fault_response(fault)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:

@@ -91,6 +91,17 @@ def fault_response(fault: DavFault) -> Response:
     return Response(body, fault.status, {"Content-Type": XML_TYPE, **fault.headers})
 
 
+def streamed_fault(fault: DavFault) -> Response:
+    """Render what is left of an exception in an answer that had begun: a 207 with two documents, the first torn off.
+
+    The tag of the first one is still open, as no attribute is known to be its last (nextcloud/server#63415).
+    """
+    second = bytes(fault_response(fault).body).decode()
+    return Response(
+        f"{_start_of_multistatus()}{second}", 207, {"Content-Type": XML_TYPE, "Vary": "Brief,Prefer"}
+    )
+
+
 def not_found(message: str) -> DavFault:
     """Build the 404."""
     return DavFault(404, "Sabre\\DAV\\Exception\\NotFound", message)
@@ -142,11 +153,15 @@ def invalid_path(reason: str) -> DavFault:
 
 def multistatus(found: Iterable[Found], *, headers: Mapping[str, str]) -> Response:
     """Render a 207."""
-    namespaces = " ".join(f'xmlns:{prefix}="{uri}"' for uri, prefix in _PREFIXES.items())
     body = "".join(_response(item) for item in found)
-    start = f'<?xml version="1.0"?>\n<d:multistatus {namespaces}'
+    start = _start_of_multistatus()
     text = f"{start}>{body}</d:multistatus>\n" if body else f"{start}/>\n"
     return Response(text, 207, dict(headers))
+
+
+def _start_of_multistatus() -> str:
+    namespaces = " ".join(f'xmlns:{prefix}="{uri}"' for uri, prefix in _PREFIXES.items())
+    return f'<?xml version="1.0"?>\n<d:multistatus {namespaces}'
 
 
 def escape_href(path: str) -> str:

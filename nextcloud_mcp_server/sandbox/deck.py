@@ -1,7 +1,7 @@
 """The Deck API 1.0, and its comments under OCS.
 
-Recorded from Deck 1.16.7; taking labels and people off a card, archiving and the archived cards are as its
-source has them.
+Recorded from Deck 1.16.7 and 1.19.0-beta.1; taking labels and people off a card, archiving and the archived
+cards are as its source has them.
 """
 
 import json
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
-from nextcloud_mcp_server.sandbox.deck_json import DeckWriter, Fields, etag, label_json, stack_head
+from nextcloud_mcp_server.sandbox.deck_json import DeckWriter, Fields, etag, label_json
 from nextcloud_mcp_server.sandbox.deck_store import (
     DeckBoard,
     DeckCard,
@@ -69,7 +69,8 @@ class DeckApi:
     def __init__(self, context: Context, gate: Gate) -> None:
         self._context = context
         self._gate = gate
-        self._write = DeckWriter(context.state)
+        self._newer = context.profile.done_column
+        self._write = DeckWriter(context.state, newer=self._newer)
         self._handlers = Handlers[Callable[[Asked], object]](
             (
                 ("GET", "boards", self._boards),
@@ -107,6 +108,10 @@ class DeckApi:
     def _now(self) -> int:
         return int(self._context.clock().timestamp())
 
+    @property
+    def _moment(self) -> str:
+        return self._context.clock().astimezone(UTC).isoformat(timespec="seconds")
+
     async def _answer(self, request: Request) -> Response:
         entry = self._handlers.find(request)
         if entry is None:
@@ -119,7 +124,8 @@ class DeckApi:
         uid = found.user.uid
         try:
             body = cast("Fields", json.loads(await request.body() or b"{}"))
-            _refuse_future(request, self._now)
+            if not self._newer:
+                _refuse_future(request, self._now)
             parts = match.groupdict()
             numbers = {name: int(part) for name, part in parts.items() if name != "verb"}
             value = handler(Asked(uid, body, verb=parts.get("verb", ""), **numbers))
@@ -150,8 +156,7 @@ class DeckApi:
         card = self._card(found.user.uid, request.path_params["card"])
         if request.method == "POST":
             text = str(json.loads(await request.body())["message"])
-            when = self._context.clock().astimezone(UTC).isoformat(timespec="seconds")
-            card.comments.append(DeckComment(next(self._store.ids), found.user.uid, text, when))
+            card.comments.append(DeckComment(next(self._store.ids), found.user.uid, text, self._moment))
             return self._write.comment(card, card.comments[-1])
         offset, limit = (
             int(request.query_params.get(name, default)) for name, default in (("offset", 0), ("limit", 20))
@@ -168,13 +173,16 @@ class DeckApi:
     def _make_board(self, asked: Asked) -> object:
         _require(asked.body, "title", "color")
         made = DeckBoard(next(self._store.ids), asked.body["title"], asked.uid, asked.body["color"], 0)
-        made.labels = [DeckLabel(next(self._store.ids), title, color, None) for title, color in _LABELS]
+        labelled_at = self._now if self._newer else None
+        made.labels = [
+            DeckLabel(next(self._store.ids), title, color, labelled_at) for title, color in _LABELS
+        ]
         self._store.boards[made.id] = made
         bare: Fields = {"users": [], "settings": []}
         answer = self._write.board(made) | bare
         made.changed_at = self._now
         for label in made.labels:
-            label.changed_at = 0
+            label.changed_at = labelled_at or 0
         return answer
 
     def _get_board(self, asked: Asked) -> object:
@@ -188,10 +196,11 @@ class DeckApi:
     def _make_label(self, asked: Asked) -> object:
         board = self._board(asked.uid, asked.board)
         _require(asked.body, "title", "color")
-        made = DeckLabel(next(self._store.ids), asked.body["title"], asked.body["color"], None)
+        made_at = self._now if self._newer else None
+        made = DeckLabel(next(self._store.ids), asked.body["title"], asked.body["color"], made_at)
         board.labels.append(made)
         answer = label_json(made, board, None)
-        made.changed_at = 0
+        made.changed_at = made_at or 0
         return answer
 
     # Stacks
@@ -208,7 +217,7 @@ class DeckApi:
         _require(asked.body, "title")
         made = DeckStack(next(self._store.ids), asked.body["title"], board.id, int(asked.body["order"]))
         self._store.stacks[made.id] = made
-        answer = stack_head(made)
+        answer = self._write.stack_head(made)
         made.changed_at = board.changed_at = self._now
         return answer
 
@@ -226,6 +235,8 @@ class DeckApi:
             order=int(asked.body.get("order", 999)),
             description=asked.body.get("description", ""),
             duedate=asked.body.get("duedate"),
+            color=asked.body.get("color"),
+            startdate=asked.body.get("startdate"),
             created_at=self._now,
             changed_at=self._now,
         )
@@ -239,6 +250,8 @@ class DeckApi:
 
     def _update_card(self, asked: Asked) -> object:
         """Write the whole card: what is left out is cleared, and If-Match is not looked at."""
+        if self._newer and None in (asked.body.get("title"), asked.body.get("type")):
+            raise DeckFault(500, _BROKEN)
         _require(asked.body, "title", "type", "owner")
         card = self._card(asked.uid, asked.card)
         # The stack in the address is where the card goes.
@@ -248,6 +261,9 @@ class DeckApi:
         card.title, card.type, card.editor = asked.body["title"], asked.body["type"], asked.uid
         card.description, card.order = asked.body.get("description", ""), int(asked.body.get("order", 0))
         card.duedate, card.done = asked.body.get("duedate"), asked.body.get("done")
+        card.startdate = asked.body.get("startdate")
+        if "color" in asked.body or not self._context.profile.keeps_colors:
+            card.color = asked.body.get("color")
         if asked.body.get("archived") is not None:
             card.archived = bool(asked.body["archived"])
         self._store.touch(card, self._now)
@@ -265,7 +281,12 @@ class DeckApi:
     def _reorder(self, asked: Asked) -> object:
         """Move a card; here the stack in the address wins over the one in the asked.body."""
         card = self._changeable(asked.uid, asked.card)
-        card.stack_id, order = self._stack(asked.uid, asked.stack).id, int(asked.body["order"])
+        before, stack = self._store.stacks[card.stack_id], self._stack(asked.uid, asked.stack)
+        card.stack_id, order = stack.id, int(asked.body["order"])
+        if before is not stack and stack.is_done_column:
+            card.done = self._moment
+        elif before is not stack and before.is_done_column:
+            card.done = None
         others = [one for one in self._store.cards_of(card.stack_id) if one is not card]
         for index, other in enumerate(others):
             other.order = index + (index >= order)
@@ -284,11 +305,15 @@ class DeckApi:
         card, label = self._changeable(asked.uid, asked.card), int(asked.body["labelId"])
         if label not in {one.id for one in self._store.board_of(card).labels}:
             _deny("Permission denied")
+        before = self._write.labels(card)
         card.labels = [one for one in card.labels if one != label] + (
             [label] if asked.verb == "assign" else []
         )
         self._store.touch(card, self._now)
-        return None
+        if not self._newer:
+            return None
+        # As it was before, and with its owner looked up (recorded for assigning alone).
+        return self._write.raw(card) | {"labels": before, "owner": self._write.person(card.owner)}
 
     def _assign(self, asked: Asked) -> object:
         card, person = self._card(asked.uid, asked.card), str(asked.body["userId"])

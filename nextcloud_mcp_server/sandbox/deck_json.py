@@ -10,10 +10,11 @@ Fields = dict[str, Any]
 
 
 class DeckWriter:
-    """Writes boards, stacks and cards with the names of their people."""
+    """Writes boards, stacks and cards with the names of their people; `newer` as Deck 1.18 does."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, newer: bool) -> None:
         self._state = state
+        self._newer = newer
 
     def person(self, uid: str) -> Fields:
         """Name somebody."""
@@ -33,10 +34,11 @@ class DeckWriter:
             "acl": [],
             "permissions": {f"PERMISSION_{name}": True for name in ("READ", "EDIT", "MANAGE", "SHARE")},
             "users": [self.person(uid) for uid in (board.owner, *board.people)],
-            "stacks": [stack_head(stack) for stack in self._state.deck.stacks_of(board.id)],
+            "stacks": [self.stack_head(stack) for stack in self._state.deck.stacks_of(board.id)],
             "activeSessions": [],
             "deletedAt": board.deleted_at,
             "lastModified": board.changed_at,
+            **({"shareToken": None, "externalId": None} if self._newer else {}),
             "settings": {"notify-due": "assigned", "calendar": True},
             "ETag": etag(board.changed_at),
         }
@@ -44,7 +46,24 @@ class DeckWriter:
     def stack(self, stack: DeckStack, *, archived: bool) -> Fields:
         """Write a stack with its cards."""
         cards = self._state.deck.cards_of(stack.id, archived=archived)
-        return stack_head(stack) | {"cards": [self.card(card) for card in cards]}
+        whole = self.stack_head(stack)
+        if not cards and not archived:
+            # An empty one has no such member: `StackService::enrichStackWithCards` returns before it sets it.
+            return whole
+        return whole | {"cards": [self.card(card) for card in cards]}
+
+    def stack_head(self, stack: DeckStack) -> Fields:
+        """Write a stack without its cards."""
+        return {
+            "id": stack.id,
+            "title": stack.title,
+            "boardId": stack.board_id,
+            "deletedAt": 0,
+            "lastModified": stack.changed_at,
+            "order": stack.order,
+            **({"isDoneColumn": stack.is_done_column} if self._newer else {}),
+            "ETag": etag(stack.changed_at),
+        }
 
     def card(self, card: DeckCard) -> Fields:
         """Write a card with all that belongs to it."""
@@ -59,7 +78,7 @@ class DeckWriter:
             "createdAt": card.created_at,
             "labels": self.labels(card),
             "assignedUsers": [self.assignment(card, uid, number) for uid, number in card.assigned.items()],
-            "attachments": None,
+            "attachments": [] if self._newer else None,
             "attachmentCount": 0,
             "owner": self.person(card.owner),
             "order": card.order,
@@ -72,13 +91,18 @@ class DeckWriter:
             "ETag": etag(card.changed_at),
             "overdue": 0,
             "referenceData": None,
+            **self._newer_fields(card),
         }
+
+    def _newer_fields(self, card: DeckCard) -> Fields:
+        return {"color": card.color, "startdate": card.startdate, "dependentCards": []} if self._newer else {}
 
     def raw(self, card: DeckCard) -> Fields:
         """Write a card as it stands in the table, with nothing looked up."""
         whole = self.card(card)
         del whole["overdue"], whole["referenceData"]
-        absent = ("labels", "assignedUsers", "attachments", "attachmentCount", "relatedStack", "relatedBoard")
+        absent = ["labels", "assignedUsers", "relatedStack", "relatedBoard"]
+        absent += ["dependentCards"] if self._newer else ["attachments", "attachmentCount"]
         return (
             whole
             | dict.fromkeys(absent)
@@ -106,19 +130,6 @@ class DeckWriter:
             "creationDateTime": comment.created_at,
             "mentions": [],
         }
-
-
-def stack_head(stack: DeckStack) -> Fields:
-    """Write a stack without its cards."""
-    return {
-        "id": stack.id,
-        "title": stack.title,
-        "boardId": stack.board_id,
-        "deletedAt": 0,
-        "lastModified": stack.changed_at,
-        "order": stack.order,
-        "ETag": etag(stack.changed_at),
-    }
 
 
 def label_json(label: DeckLabel, board: DeckBoard, card_id: int | None) -> Fields:

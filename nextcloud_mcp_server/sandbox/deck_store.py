@@ -42,6 +42,8 @@ class DeckCard:
     before: str | None = None
     editor: str | None = None
     done: str | None = None
+    color: str | None = None
+    startdate: str | None = None
     archived: bool = False
     deleted_at: int = 0
     labels: list[int] = field(default_factory=list[int])
@@ -58,6 +60,8 @@ class DeckStack:
     board_id: int
     order: int
     changed_at: int = 0
+    #: Whether what comes here is done (1.18); no request of the API sets it.
+    is_done_column: bool = False
 
 
 @dataclass(slots=True)

@@ -5,8 +5,11 @@ from typing import Literal
 
 Area = Literal["notes", "dav", "ocs", "login", "oauth2", "other"]
 FaultArea = Literal["notes", "dav", "ocs", "login", "oauth2", "all"]
-FaultKind = Literal["slow", "status", "lost_body"]
+FaultKind = Literal["slow", "status", "lost_body", "streamed"]
 FaultStatus = Literal[401, 423, 429, 503, 507]
+
+#: Marks a request whose PROPFIND is answered piece by piece, in its scope.
+STREAMED_KEY = "nextcloud_mcp_server.sandbox.streamed"
 
 
 class LostAnswer(ConnectionError):
@@ -66,6 +69,14 @@ class Faults:
     ) -> None:
         """Carry the request out, then break the connection instead of answering."""
         self.active.append(Fault("lost_body", area=area, times=times, after=after, methods=methods))
+
+    def streamed(self, *, times: int | None = None, after: int = 0) -> None:
+        """Answer PROPFIND piece by piece: what fails then fails after the 207 and the start of its document.
+
+        Nextcloud 33.0.7 and 34.0.2 do so below /remote.php/webdav (nextcloud/server#62164, #63415).
+        """
+        propfind = frozenset({"PROPFIND"})
+        self.active.append(Fault("streamed", area="dav", times=times, after=after, methods=propfind))
 
     def clear(self) -> None:
         """Switch everything off."""

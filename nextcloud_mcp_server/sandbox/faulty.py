@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from nextcloud_mcp_server.sandbox.faults import Area, FaultStatus
 from nextcloud_mcp_server.sandbox.identity import Refusal, refuse_dav, refuse_json, refuse_ocs
+from nextcloud_mcp_server.sandbox.profile import Profile
 from nextcloud_mcp_server.sandbox.reply import dav_error, json_reply, maintenance_page, ocs_reply, page
 
 _EXCEPTIONS = {423: "OCP\\Lock\\LockedException", 507: "OCA\\Notes\\Service\\InsufficientStorageException"}
 
 
-def faulty_reply(request: Request, area: Area, status: FaultStatus) -> Response:
+def faulty_reply(request: Request, area: Area, status: FaultStatus, profile: Profile) -> Response:
     """Answer with this status as the area would; 503 is maintenance mode."""
     if area == "dav":
         return _dav_reply(request, status)
@@ -23,7 +24,8 @@ def faulty_reply(request: Request, area: Area, status: FaultStatus) -> Response:
     if area != "notes":
         return page("Nextcloud", f"<h1>Error {status}</h1>", status=status)
     if status in _EXCEPTIONS:
-        return json_reply({"errorType": _EXCEPTIONS[status]}, status=status)
+        error = "Exception" if profile.newer_notes else _EXCEPTIONS[status]
+        return json_reply({"errorType": error}, status=status)
     return refuse_json(_refusal(status))
 
 

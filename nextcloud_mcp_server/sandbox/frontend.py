@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.sandbox.context import Context
-from nextcloud_mcp_server.sandbox.faults import Area, FaultStatus, LostAnswer
+from nextcloud_mcp_server.sandbox.faults import STREAMED_KEY, Area, FaultStatus, LostAnswer
 from nextcloud_mcp_server.sandbox.faulty import faulty_reply
 from nextcloud_mcp_server.sandbox.identity import (
     COOKIE_PROBE,
@@ -59,6 +59,7 @@ class Frontend:
             await anyio.sleep(fault.seconds)
         status: FaultStatus | None = next((fault.status for fault in faults if fault.kind == "status"), None)
         known = self._known_session(request)
+        inner[STREAMED_KEY] = any(fault.kind == "streamed" for fault in faults)
         inner[SESSION_KEY] = known or self._context.state.new_session()
         lost = any(fault.kind == "lost_body" for fault in faults)
         visit = _Visit(send, inner, known=known, cookie_path=self._context.base_path or "/", lost=lost)
@@ -89,14 +90,14 @@ class Frontend:
     def _refuse(
         self, request: Request, local: str, area: Area, status: FaultStatus | None
     ) -> Response | None:
-        state = self._context.state
+        state, profile = self._context.state, self._context.profile
         if local == "/status.php":
             return None
         if state.trusted_domains is not None and request.url.hostname not in state.trusted_domains:
             return page("Untrusted domain", "<h1>Access through untrusted domain</h1>", status=400)
         if status is not None:
-            return faulty_reply(request, area, status)
-        return faulty_reply(request, area, 503) if state.maintenance else None
+            return faulty_reply(request, area, status, profile)
+        return faulty_reply(request, area, 503, profile) if state.maintenance else None
 
     def _known_session(self, request: Request) -> Session | None:
         cookies: SimpleCookie = SimpleCookie()

@@ -84,9 +84,13 @@ class NotesApi:
             return internal_error()
         except (NoteMissing, FileFault) as fault:
             status, name = _FAULTS.get(type(fault), (500, "OCP\\Files\\InvalidPathException"))
-            response = json_reply({"errorType": name}, status=status, headers=_VERSION_HEADER)
+            error = {"errorType": self._error_type(name)}
+            response = json_reply(error, status=status, headers=_VERSION_HEADER)
         response.headers["X-User-Id"] = found.user.uid
         return response
+
+    def _error_type(self, name: str) -> str:
+        return "Exception" if self._context.profile.newer_notes else name
 
     async def _unknown(self, request: Request, user: User, store: NoteStore) -> Response:
         del request, user, store
@@ -164,7 +168,8 @@ class NotesApi:
         path = request.query_params.get("path", "")
         node = None if folder is None else user.files.find(f"{folder.path}/{path}")
         if node is None or node.is_folder or ".." in path.split("/"):
-            return json_reply({"errorType": "OCP\\Files\\NotFoundException"}, status=404)
+            error = {"errorType": self._error_type("OCP\\Files\\NotFoundException")}
+            return json_reply(error, status=404)
         headers = {
             "Content-Disposition": f'attachment; filename="{node.name}"',
             "Cache-Control": "private, max-age=3600, must-revalidate",
@@ -177,7 +182,7 @@ class NotesApi:
         async with request.form() as form:
             file = form.get("file")
             if folder is None or not isinstance(file, UploadFile):
-                return _reply({"errorType": "TypeError"}, status=500)
+                return _reply({"errorType": self._error_type("TypeError")}, status=500)
             # What stands between the first two dots becomes the suffix, as in the app.
             suffix = (file.filename or "").split(".")[1:2]
             name = f"{secrets.token_hex(16)}.{''.join(suffix)}"

@@ -63,7 +63,7 @@ class OAuth2App:
         ]
 
     async def _add_client(self, request: Request) -> Response:
-        admin = self._admin(request)
+        admin = self._admin(request, confirmed=True)
         if isinstance(admin, Response):
             return admin
         fields = await _fields(request)
@@ -99,7 +99,8 @@ class OAuth2App:
         self._state.oauth_clients.remove(client)
         return json_reply([], headers={"X-User-Id": admin.uid})
 
-    def _admin(self, request: Request) -> User | Response:
+    def _admin(self, request: Request, *, confirmed: bool = False) -> User | Response:
+        """Find the administrator who asks; `confirmed` wants the account's own password in the request."""
         found = self._gate.identify(request, "other")
         if isinstance(found, Refusal):
             return refuse_json(found)
@@ -108,6 +109,10 @@ class OAuth2App:
         # A page's script sends the request token instead; nothing here makes or checks one.
         if not {"ocs-apirequest", "requesttoken"} & set(request.headers):
             return json_reply({"message": "CSRF check failed"}, status=412)
+        if confirmed and self._context.profile.confirms_passwords and found.app_password is not None:
+            # `PasswordConfirmationRequired(strict: true)` on `SettingsController::addClient`, since 34.
+            message, unconfirmed = "Password confirmation is required", {"X-NC-Auth-NotConfirmed": "true"}
+            return json_reply({"message": message}, status=403, headers=unconfirmed)
         return found.user
 
     async def _authorize(self, request: Request) -> Response:
@@ -238,7 +243,9 @@ class OAuth2App:
     def _find_grant(self, code: str) -> OAuthGrant | None:
         grants = self._state.oauth_grants
         found = next((one for one in grants if one.code == code), None)
-        if found is None and code and self._state.oauth_races > 0:
+        # As far as a refresh is one transaction, two that come together cannot both win (nextcloud/server#59767).
+        racing = self._state.oauth_races > 0 and not self._context.profile.atomic_tokens
+        if found is None and code and racing:
             found = next((one for one in grants if one.last_code == code), None)
             if found is not None:
                 self._state.oauth_races -= 1

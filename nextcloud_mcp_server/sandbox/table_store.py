@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID, uuid4
 
 _ADDRESS = re.compile(r"(?:http|https)://[a-zA-Z0-9\-.]+\.[a-zA-Z]{2,3}(?:/\S*)?")
 _FORMS = {
@@ -22,6 +23,7 @@ class StoredColumn:
     id: int
     fields: dict[str, Any]
     made_at: str
+    uuid: UUID = field(default_factory=uuid4)
 
     @property
     def kind(self) -> str:

@@ -1,4 +1,4 @@
-"""The API 1 of the Tables app, recorded from version 1.0.9."""
+"""The API 1 of the Tables app, recorded from the versions 1.0.9 and 2.2.2."""
 
 import json
 from collections.abc import Callable
@@ -29,6 +29,8 @@ _UNSET: dict[str, tuple[object, object]] = {
     "usergroupSelectGroups": (None, False), "usergroupSelectTeams": (None, False), "showUserStatus": (None, False),
     "customSettings": ({}, {}),
 }  # fmt: skip
+
+_NO_SHARE = {"read": True, "create": False, "update": False, "delete": False, "manage": False}
 
 Fields = dict[str, Any]
 
@@ -84,6 +86,10 @@ class TablesApi:
         return self._context.state.tables
 
     @property
+    def _newer(self) -> bool:
+        return self._context.profile.newer_tables
+
+    @property
     def _now(self) -> str:
         return f"{self._context.clock():%Y-%m-%d %H:%M:%S}"
 
@@ -115,6 +121,8 @@ class TablesApi:
         return [self._table_json(table) for table in self._store.tables.values() if table.owner == asked.uid]
 
     def _make(self, asked: Asked) -> object:
+        if self._newer and not str(asked.body["title"]).strip():
+            raise TablesFault(400, "Title is missing.")
         made = self._store.add(asked.body["title"], asked.body.get("emoji", ""), asked.uid, self._now)
         return self._table_json(made)
 
@@ -125,7 +133,7 @@ class TablesApi:
         table = self._table(asked)
         table.rows, table.columns = {}, {}
         del self._store.tables[table.id]
-        return self._table_json(table) | {"ownerDisplayName": ""}
+        return self._table_json(table) | {"ownerDisplayName": "", "onSharePermissions": None}
 
     def _columns(self, asked: Asked) -> object:
         table = self._table(asked)
@@ -197,17 +205,21 @@ class TablesApi:
             "archived": False,
             "isShared": False,
             "favorite": False,
-            "onSharePermissions": None,
+            # Of one's own table it says nothing, and Tables 2 does not say so (TableService::setIsSharedState).
+            "onSharePermissions": dict(_NO_SHARE) if self._newer else None,
             "hasShares": False,
             "rowsCount": len(table.rows),
             "columnsCount": len(table.columns),
             "views": table.views,
             "description": "",
+            **({"columnOrder": [], "sort": []} if self._newer else {}),
         }
 
     def _column_json(self, table: StoredTable, column: StoredColumn, *, made: bool) -> Fields:
         fields = column.fields
         name = self._name(table.owner)
+        technical = _technical_name(column.id)
+        newer = {"uuid": str(column.uuid), "technicalName": technical, "selectionDefault": "null"}
         return {
             "id": column.id,
             "tableId": table.id,
@@ -223,10 +235,14 @@ class TablesApi:
             "subtype": fields.get("subtype", ""),
             "mandatory": fields.get("mandatory", False),
             "description": fields.get("description", ""),
-            **{key: fields.get(key, unset[0 if made else 1]) for key, unset in _UNSET.items()},
+            **{key: unset[0 if made else 1] for key, unset in _UNSET.items()},
+            **(newer if self._newer else {}),
+            **{key: fields[key] for key in _UNSET if key in fields},
         }
 
     def _row_json(self, table: StoredTable, row: StoredRow) -> Fields:
+        data = [{"columnId": column, "value": value} for column, value in row.values.items()]
+        by_alias = {_technical_name(cell["columnId"]): cell for cell in data}
         return {
             "id": row.id,
             "tableId": table.id,
@@ -234,8 +250,13 @@ class TablesApi:
             "createdAt": table.made_at,
             "lastEditBy": table.owner,
             "lastEditAt": table.made_at,
-            "data": [{"columnId": column, "value": value} for column, value in row.values.items()],
+            "data": data,
+            **({"dataByAlias": by_alias} if self._newer else {}),
         }
+
+
+def _technical_name(column_id: int) -> str:
+    return f"column_{column_id}"
 
 
 def _read(table: StoredTable, data: Fields) -> dict[int, Any]:

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.sandbox.talk_store import TalkMessage, TalkRoom
 _NOT_FOUND = 404
 _USUAL_LIMIT, _MOST = 100, 200
 _LONGEST = 32_000
-_EVERYTHING = 254
+_EVERYTHING, _REACT = 254, 256
 _MOST_SIGNS = 10
 
 _Document = dict[str, object]
@@ -88,6 +88,8 @@ def _send(call: OcsCall, token: str) -> Response:
 
 def _react(call: OcsCall, token: str, message_id: str) -> Response:
     room = _find(call, token, writing=True)
+    if call.context.profile.react_permission and not _permissions(call, room) & _REACT:
+        raise _Refused(403)
     message, emoji = _reacted(room, message_id), call.text("reaction") or ""
     if not emoji or emoji.isascii() or len(emoji) > _MOST_SIGNS or message.system:
         raise _Refused(400)
@@ -127,6 +129,13 @@ def _find(call: OcsCall, token: str, *, writing: bool = False) -> TalkRoom:
     if writing and room.read_only:
         raise _Refused(403)
     return room
+
+
+def _permissions(call: OcsCall, room: TalkRoom) -> int:
+    """Say what a person may in a conversation: everything, unless its moderators took something away."""
+    if room.permissions is not None:
+        return room.permissions
+    return _EVERYTHING | _REACT if call.context.profile.react_permission else _EVERYTHING
 
 
 def _reacted(room: TalkRoom, message_id: str) -> TalkMessage:
@@ -202,7 +211,7 @@ def _room(call: OcsCall, room: TalkRoom) -> _Document:
         "attendeePin": None,
         "actorType": "users",
         "actorId": uid,
-        "permissions": _EVERYTHING,
+        "permissions": _permissions(call, room),
         "attendeePermissions": 0,
         "callPermissions": 0,
         "defaultPermissions": 0,

@@ -35,6 +35,8 @@ class TalkRoom:
     people: list[str]
     read_only: bool = False
     lobby: bool = False
+    # What is left to its people where a moderator took permissions away; None leaves them all.
+    permissions: int | None = None
     messages: list[TalkMessage] = field(default_factory=list[TalkMessage])
     # The last message that each person has read.
     read: dict[str, int] = field(default_factory=dict[str, int])

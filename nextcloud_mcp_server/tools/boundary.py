@@ -13,11 +13,11 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp_types import CallToolResult, ToolAnnotations
-from pydantic import PrivateAttr, TypeAdapter
+from pydantic import PrivateAttr
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.tools import answer
+from nextcloud_mcp_server.tools import answer, output_schema
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.arguments import PROGRESS
 from nextcloud_mcp_server.tools.guard import Asked, Call, Guard, Job
@@ -86,8 +86,7 @@ class GuardedTool(Tool):
         """Make the SDK's tool from ours."""
         metadata = _NO_METADATA
         if state.output_schemas:
-            schema = TypeAdapter[Any](spec.result_type).json_schema(mode="serialization")
-            metadata = metadata.model_copy(update={"output_schema": schema})
+            metadata = metadata.model_copy(update={"output_schema": output_schema.of(spec.result_type)})
         tool = cls(
             fn=_nothing,
             name=spec.name,

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.agenda import Agenda, Event
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import calendar_results, file_page, free_time
@@ -93,7 +94,7 @@ async def nc_calendar_list_events(
 
 @calendar.tool("Read an event", read_only=True)
 @require_provisioning("calendar:read")
-async def nc_calendar_get_event(nc: Account, event_id: str, occurrence: Occurrence = None) -> EventDetails:
+async def nc_calendar_get_event(nc: Account, event_id: TextId, occurrence: Occurrence = None) -> EventDetails:
     """Tell all about an event, or one occurrence of a series: description, who is invited, recurrence, etag."""
     return calendar_results.details(await nc.calendar.get(event_id, occurrence))
 
@@ -134,7 +135,7 @@ async def nc_calendar_create_event(
 @require_provisioning("calendar:write")
 async def nc_calendar_update_event(
     nc: Account,
-    event_id: str,
+    event_id: TextId,
     etag: str,
     *,
     occurrence: Occurrence = None,
@@ -186,7 +187,7 @@ async def nc_calendar_update_event(
 @calendar.tool("Delete an event", destructive=True, open_world=True)
 @require_provisioning("calendar:write")
 async def nc_calendar_delete_event(
-    nc: Account, event_id: str, etag: str, occurrence: Occurrence = None
+    nc: Account, event_id: TextId, etag: str, occurrence: Occurrence = None
 ) -> EventDeleted:
     """Delete an event or series, or take one occurrence out of it; the answer says how to bring it back."""
     if occurrence is None:

@@ -9,8 +9,9 @@ from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import timestamp, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
-from nextcloud_mcp_server.nextcloud.collectives import Collective, Page
+from nextcloud_mcp_server.nextcloud.collectives import FIRST_PAGE, Collective, Page
 from nextcloud_mcp_server.nextcloud.files import Written
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page, file_text
 from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.result import Document, Result
@@ -24,7 +25,7 @@ _LIMIT = file_text.MAX_TEXT_BYTES
 class CollectiveRow(Result):
     """A collective."""
 
-    id: int
+    id: Id
     name: str
     emoji: str | None = None
     can_edit: bool
@@ -33,10 +34,10 @@ class CollectiveRow(Result):
 class PageRow(Result):
     """A page in a list."""
 
-    id: int
+    id: Id
     title: str
     emoji: str | None = None
-    parent_id: int | None = None
+    parent_id: Id | None = None
     modified: datetime
     changed_by: str | None = None
     size: int
@@ -54,7 +55,7 @@ class PageList(Result):
 class PageText(Document):
     """A page's text, or a part of it; `path` and `etag` are what changing it as a file asks for."""
 
-    id: int
+    id: Id
     title: str
     path: str
     etag: str
@@ -66,7 +67,7 @@ class PageText(Document):
 class PageMade(Result):
     """A page that was made, under the title that Collectives gave it."""
 
-    id: int
+    id: Id
     title: str
     path: str
     etag: str | None = None
@@ -77,7 +78,7 @@ class PageMade(Result):
 @require_provisioning("collectives:read")
 async def nc_collectives_list_pages(
     nc: Account,
-    collective_id: int | None = None,
+    collective_id: Id | None = None,
     *,
     query: Annotated[str, Field(description="Words of the title.")] = "",
     limit: Annotated[int, Field(ge=1, le=200)] = 100,
@@ -103,8 +104,8 @@ async def nc_collectives_list_pages(
 @require_provisioning("collectives:read")
 async def nc_collectives_get_page(
     nc: Account,
-    collective_id: int,
-    page_id: int,
+    collective_id: Id,
+    page_id: Id,
     *,
     offset: Annotated[int, Field(ge=0, le=2**53)] = 0,
 ) -> PageText:
@@ -118,11 +119,11 @@ async def nc_collectives_get_page(
 @require_provisioning("collectives:write")
 async def nc_collectives_create_page(
     nc: Account,
-    collective_id: int,
+    collective_id: Id,
     title: str,
     *,
     content: Annotated[str, Field(description="Markdown.")] = "",
-    parent_id: Annotated[int, Field(ge=0, description="The page it goes below; 0 = the first page.")] = 0,
+    parent_id: Annotated[Id, Field(description="The page it goes below; 0 = the first page.")] = FIRST_PAGE,
 ) -> PageMade:
     """Create a page in a collective; everybody in it sees the page."""
     if not title.strip():
@@ -183,7 +184,7 @@ def _page_row(page: Page) -> PageRow:
         id=page.id,
         title=page.title,
         emoji=page.emoji or None,
-        parent_id=page.parent_id or None,
+        parent_id=None if page.parent_id == FIRST_PAGE else page.parent_id,
         modified=timestamp.moment(page.modified_at),
         changed_by=page.changed_by,
         size=page.size,

@@ -11,6 +11,7 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact
 from nextcloud_mcp_server.nextcloud.contacts import Card, new_card
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import contact_result, file_page
@@ -36,7 +37,7 @@ _FIRST_CONTROL = " "
 
 # Changing a contact takes them without these words, for want of room.
 BookId = Annotated[str, Field(description="Id of an address book.")]
-ContactId = Annotated[str, Field(description="The id of a contact in a list.")]
+ContactId = Annotated[TextId, Field(description="The id of a contact in a list.")]
 Emails = Annotated[list[str] | None, Field(description='The whole list, as "a@b.c" or "work: a@b.c".')]
 Phones = Annotated[list[str] | None, Field(description='As "+49 30 1" or "cell: +49 30 1".')]
 Addresses = Annotated[
@@ -137,7 +138,7 @@ async def nc_contacts_create_contact(
 async def nc_contacts_update_contact(
     nc: Account,
     book: str,
-    contact_id: str,
+    contact_id: TextId,
     *,
     etag: str,
     name: str | None = None,

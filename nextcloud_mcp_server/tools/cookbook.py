@@ -9,6 +9,7 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page, recipe_result
 from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.recipe_result import (
@@ -54,7 +55,7 @@ async def nc_cookbook_list_recipes(
 
 @cookbook.tool("Read a recipe", read_only=True)
 @require_provisioning("cookbook:read")
-async def nc_cookbook_get_recipe(nc: Account, recipe_id: int) -> RecipeText:
+async def nc_cookbook_get_recipe(nc: Account, recipe_id: Id) -> RecipeText:
     """Read a recipe: its ingredients and steps, and the etag a change needs."""
     return recipe_result.text(await nc.cookbook.recipe(recipe_id))
 
@@ -64,7 +65,7 @@ async def nc_cookbook_get_recipe(nc: Account, recipe_id: int) -> RecipeText:
 async def nc_cookbook_save_recipe(
     nc: Account,
     *,
-    recipe_id: Annotated[int | None, Field(description="To change one; with its etag.")] = None,
+    recipe_id: Annotated[Id | None, Field(description="To change one; with its etag.")] = None,
     etag: str | None = None,
     name: str | None = None,
     description: str | None = None,
@@ -110,7 +111,7 @@ async def nc_cookbook_save_recipe(
     return await _saved(nc, number, fields, created=recipe_id is None)
 
 
-async def _saved(nc: Account, number: int, fields: Mapping[str, object], *, created: bool) -> RecipeSaved:
+async def _saved(nc: Account, number: Id, fields: Mapping[str, object], *, created: bool) -> RecipeSaved:
     try:
         recipe = await nc.cookbook.recipe(number)
     except troubles.OF_ACCESS:
@@ -123,7 +124,7 @@ async def _saved(nc: Account, number: int, fields: Mapping[str, object], *, crea
 
 @cookbook.tool("Delete a recipe", destructive=True)
 @require_provisioning("cookbook:write")
-async def nc_cookbook_delete_recipe(nc: Account, recipe_id: int, *, etag: str) -> RecipeDeleted:
+async def nc_cookbook_delete_recipe(nc: Account, recipe_id: Id, *, etag: str) -> RecipeDeleted:
     """Delete a recipe; the answer says how to restore it."""
     recipe = await nc.cookbook.current(recipe_id, etag)
     await nc.cookbook.delete(recipe_id)

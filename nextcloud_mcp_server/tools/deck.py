@@ -10,6 +10,7 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.tools import deck_result, file_page
 from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
 from nextcloud_mcp_server.tools.note_page import cut, folded
@@ -42,7 +43,7 @@ async def nc_deck_list_boards(nc: Account, cursor: str | None = None) -> Boards:
 @require_provisioning("deck:read")
 async def nc_deck_get_board(
     nc: Account,
-    board_id: int,
+    board_id: Id,
     *,
     query: Annotated[str, Field(description="Only cards with these words.")] = "",
     archived: Annotated[bool, Field(description="The archived cards instead.")] = False,
@@ -54,13 +55,13 @@ async def nc_deck_get_board(
     start = file_page.start(cursor, *filters)
     board = await nc.deck.board(board_id)
     stacks = sorted(
-        await nc.deck.stacks(board_id, archived=archived), key=lambda stack: (stack.order, stack.id)
+        await nc.deck.stacks(board_id, archived=archived), key=lambda stack: (stack.order, number(stack.id))
     )
     words = folded(query).split()
     cards = [
         card
         for stack in stacks
-        for card in sorted(stack.cards, key=lambda card: (card.order, card.id))
+        for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
         if _matches(card, words)
     ]
     rows = file_page.fit([deck_result.card_row(card) for card in cards[start : start + limit]])
@@ -72,9 +73,9 @@ async def nc_deck_get_board(
 @require_provisioning("deck:read")
 async def nc_deck_get_card(
     nc: Account,
-    board_id: int,
-    stack_id: int,
-    card_id: int,
+    board_id: Id,
+    stack_id: Id,
+    card_id: Id,
     *,
     offset: Annotated[int, Field(ge=0)] = 0,
     comments_offset: Annotated[int, Field(ge=0)] = 0,
@@ -92,8 +93,8 @@ async def nc_deck_get_card(
 @require_provisioning("deck:write")
 async def nc_deck_create_card(
     nc: Account,
-    board_id: int,
-    stack_id: int,
+    board_id: Id,
+    stack_id: Id,
     title: str,
     *,
     description: str = "",
@@ -112,9 +113,9 @@ async def nc_deck_create_card(
 @require_provisioning("deck:write")
 async def nc_deck_update_card(
     nc: Account,
-    board_id: int,
-    stack_id: int,
-    card_id: int,
+    board_id: Id,
+    stack_id: Id,
+    card_id: Id,
     *,
     etag: str,
     title: str | None = None,
@@ -151,18 +152,18 @@ async def nc_deck_update_card(
 @require_provisioning("deck:write")
 async def nc_deck_move_card(
     nc: Account,
-    board_id: int,
-    stack_id: int,
-    card_id: int,
+    board_id: Id,
+    stack_id: Id,
+    card_id: Id,
     *,
     etag: str,
-    to_stack_id: int,
+    to_stack_id: Id,
     position: Annotated[int | None, Field(ge=0, description="0 = top; default: the end.")] = None,
 ) -> CardWritten:
     """Move a card to another stack of its board, or to another place in its stack."""
     stacks = {stack.id: stack.title for stack in (await nc.deck.board(board_id)).stacks}
     if to_stack_id not in stacks:
-        known = ", ".join(f"{number} “{title}”" for number, title in list(stacks.items())[:_LISTED])
+        known = ", ".join(f"{each} “{title}”" for each, title in list(stacks.items())[:_LISTED])
         raise InvalidInput(f"'to_stack_id' is no stack of this board. Its stacks are: {known or 'none'}.")
     place = Place(board_id, stack_id, card_id)
     order = LAST if position is None else position
@@ -172,7 +173,7 @@ async def nc_deck_move_card(
 @deck.tool("Delete a card", destructive=True)
 @require_provisioning("deck:write")
 async def nc_deck_delete_card(
-    nc: Account, board_id: int, stack_id: int, card_id: int, *, etag: str
+    nc: Account, board_id: Id, stack_id: Id, card_id: Id, *, etag: str
 ) -> CardDeleted:
     """Delete a card; the answer says how to restore it. To put it away, archive it instead."""
     return deck_result.deleted(await nc.deck.delete(Place(board_id, stack_id, card_id), if_match=etag))
@@ -187,7 +188,7 @@ def _matches(card: Card, words: Sequence[str]) -> bool:
 
 async def _changes(
     nc: Account,
-    board_id: int,
+    board_id: Id,
     *,
     title: str | None = None,
     description: str | None = None,
@@ -228,7 +229,7 @@ def _moment(text: str) -> str:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat(timespec="seconds")
 
 
-def _label_ids(board: Board, titles: Sequence[str]) -> list[int]:
+def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
     known = {folded(label.title): label.id for label in board.labels}
     missing = [title for title in titles if folded(title) not in known]
     if missing:

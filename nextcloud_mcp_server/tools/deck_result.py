@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools.note_page import TextPage
 from nextcloud_mcp_server.tools.result import Document, Result
 
@@ -14,7 +15,7 @@ _NAMES = {0: "", 1: "group: ", 7: "team: "}
 class BoardRow(Result):
     """One board."""
 
-    id: int
+    id: Id
     title: str
     owner: str
     can_edit: bool
@@ -31,8 +32,8 @@ class Boards(Result):
 class CardRow(Result):
     """A card in a list, with what changing it needs."""
 
-    id: int
-    stack_id: int
+    id: Id
+    stack_id: Id
     title: str
     etag: str
     due: str | None = None
@@ -46,14 +47,14 @@ class CardRow(Result):
 class StackRow(Result):
     """A column of a board."""
 
-    id: int
+    id: Id
     title: str
 
 
 class BoardPage(Result):
     """A board and a page of its cards, stack by stack; `total` counts the cards that were found."""
 
-    id: int
+    id: Id
     title: str
     can_edit: bool
     labels: list[str]
@@ -76,8 +77,8 @@ class CommentRow(Result):
 class CardText(Document):
     """A card with its description as content, or a page of it; sizes and offsets are bytes."""
 
-    id: int
-    stack_id: int
+    id: Id
+    stack_id: Id
     title: str
     etag: str
     due: str | None = None
@@ -95,8 +96,8 @@ class CardText(Document):
 class CardWritten(Result):
     """What the card is now."""
 
-    id: int
-    stack_id: int
+    id: Id
+    stack_id: Id
     title: str
     etag: str
     due: str | None = None

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.trash import position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.file_results import Restored, TrashPage, TrashRow
@@ -32,7 +33,7 @@ async def nc_files_list_trash(
 
 @trash.tool("Restore from the trash")
 @require_provisioning("files:write")
-async def nc_files_restore_trash(nc: Account, trash_id: str) -> Restored:
+async def nc_files_restore_trash(nc: Account, trash_id: TextId) -> Restored:
     """Put a deleted file or folder back where it was."""
     entry = await nc.trash.restore(trash_id)
     if await nc.files.holds(entry.original_path, entry.file_id):

@@ -9,6 +9,7 @@ from pydantic import Field
 from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.forms import Form, FormStub, Question, Submission
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.result import Result
@@ -27,7 +28,7 @@ _STATES = {1: "closed", 2: "archived"}
 class FormRow(Result):
     """A form in a list; `answers` counts what the person may see."""
 
-    id: int
+    id: Id
     title: str
     mine: bool
     state: str | None = None
@@ -56,7 +57,7 @@ class QuestionRow(Result):
 class AnswerRow(Result):
     """What somebody answered: question → answers."""
 
-    id: int
+    id: Id
     at: datetime
     by: str
     answers: dict[str, str]
@@ -66,7 +67,7 @@ class AnswerRow(Result):
 class FormText(Result):
     """A form and a page of what was answered, newest first; questions come with the first page alone."""
 
-    id: int
+    id: Id
     title: str
     owner: str
     description: str | None = None
@@ -102,7 +103,7 @@ async def nc_forms_list_forms(
 @require_provisioning("forms:read")
 async def nc_forms_get_form(
     nc: Account,
-    form_id: int,
+    form_id: Id,
     *,
     query: Annotated[str, Field(description="Only answers with this phrase.")] = "",
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
@@ -133,7 +134,7 @@ def _row(stub: FormStub, *, mine: bool) -> FormRow:
     )
 
 
-def _text(form: Form, names: dict[int, str], *, first: bool, note: str | None = None) -> FormText:
+def _text(form: Form, names: dict[str, str], *, first: bool, note: str | None = None) -> FormText:
     rows = [_question(one, names[one.id]) for one in form.questions]
     shown = file_page.fit(rows, _QUESTIONS_BYTES)
     if len(shown) < len(rows):
@@ -151,7 +152,7 @@ def _text(form: Form, names: dict[int, str], *, first: bool, note: str | None = 
     )
 
 
-def _names(questions: Sequence[Question]) -> dict[int, str]:
+def _names(questions: Sequence[Question]) -> dict[str, str]:
     """Name the questions; of those with one text, or none, each gets its id."""
     texts = [question.text[:_LONGEST_NAME] for question in questions]
     return {
@@ -170,7 +171,7 @@ def _question(one: Question, name: str) -> QuestionRow:
     )
 
 
-def _answers(one: Submission, questions: Sequence[Question], names: dict[int, str]) -> AnswerRow:
+def _answers(one: Submission, questions: Sequence[Question], names: dict[str, str]) -> AnswerRow:
     """Show a submission; several answers to one question are put together."""
     known = {question.id: question for question in questions}
     given: dict[str, list[str]] = {}

@@ -10,6 +10,7 @@ from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.history import FileVersion, position
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools import file_page
@@ -84,7 +85,9 @@ async def nc_files_list_versions(
 
 @history.tool("Restore a version of a file", destructive=True)
 @require_provisioning("files:write")
-async def nc_files_restore_version(nc: Account, path: str, *, version_id: str, etag: str) -> RestoredVersion:
+async def nc_files_restore_version(
+    nc: Account, path: str, *, version_id: TextId, etag: str
+) -> RestoredVersion:
     """Let a file hold an earlier version again; what it holds now becomes a version itself."""
     before, file_id = await _file(nc, path)
     if not Version.parse(etag).agrees_with(before.version):

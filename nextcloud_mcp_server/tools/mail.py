@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.mail import (
     MOST,
     Address,
@@ -39,7 +40,7 @@ _TAG: Final = re.compile(r"<[^<>]*>")
 class AccountRow(Result):
     """A mail account; `delegated` is somebody else's, to which the person has access."""
 
-    id: int
+    id: Id
     email: str
     aliases: list[str] | None = None
     delegated: bool | None = None
@@ -48,7 +49,7 @@ class AccountRow(Result):
 class MailboxRow(Result):
     """A mailbox; `role` is what it is for, such as inbox, sent, drafts, junk or trash."""
 
-    id: int
+    id: Id
     name: str
     role: str | None = None
     unread: int | None = None
@@ -58,7 +59,7 @@ class MailboxList(Result):
     """The person's accounts, and the mailboxes of one."""
 
     accounts: list[AccountRow] | None = None
-    account_id: int | None = None
+    account_id: Id | None = None
     mailboxes: list[MailboxRow] | None = None
     total: int
     cursor: str | None = None
@@ -67,7 +68,7 @@ class MailboxList(Result):
 class MessageRow(Result):
     """A message in a list; `preview` is how it begins."""
 
-    id: int
+    id: Id
     subject: str
     sender: str
     sent: datetime | None = None
@@ -96,7 +97,7 @@ class AttachmentRow(Result):
 class MessageText(Document):
     """The text of a message, or a part of it; `sender` is whom it says it is from."""
 
-    id: int
+    id: Id
     subject: str
     sender: str
     reply_to: str | None = None
@@ -113,7 +114,7 @@ class MessageText(Document):
 @mail.tool("List mailboxes", read_only=True)
 @require_provisioning("mail:read")
 async def nc_mail_list_mailboxes(
-    nc: Account, account_id: int | None = None, *, cursor: str | None = None
+    nc: Account, account_id: Id | None = None, *, cursor: str | None = None
 ) -> MailboxList:
     """List the person's mail accounts, or the mailboxes of one (of the only one, too); go on with cursor."""
     start = file_page.start(cursor, account_id)
@@ -138,7 +139,7 @@ async def nc_mail_list_mailboxes(
 @require_provisioning("mail:read")
 async def nc_mail_list_messages(
     nc: Account,
-    mailbox_id: int,
+    mailbox_id: Id,
     *,
     query: Annotated[str, Field(description="Phrase of the subject or the text.")] = "",
     sender: Annotated[str, Field(description="Part of a name or address.")] = "",
@@ -174,7 +175,7 @@ async def nc_mail_list_messages(
 @require_provisioning("mail:read")
 async def nc_mail_get_message(
     nc: Account,
-    message_id: int,
+    message_id: Id,
     *,
     offset: Annotated[int, Field(ge=0, le=2**53, description="In bytes of the text.")] = 0,
     documents: Documents,
@@ -231,10 +232,10 @@ def _filters(sender: str, *, unread: bool, starred: bool) -> list[tuple[str, str
     return pairs
 
 
-def _ids(after: Position | None) -> frozenset[int]:
+def _ids(after: Position | None) -> frozenset[str]:
     """Tell which messages of the last page's last second were shown."""
     names = after.name.split(",") if after is not None else []
-    return frozenset(int(name) for name in names if name.isdecimal())
+    return frozenset(name for name in names if name.isdecimal())
 
 
 def _position(shown: Sequence[MessageStub], after: Position | None) -> Position:
@@ -246,7 +247,7 @@ def _position(shown: Sequence[MessageStub], after: Position | None) -> Position:
     if len(ids) >= MOST - _LONGEST_PAGE:
         # Nobody sends so much in one second; a mailbox where somebody did still has an end.
         return Position.of(second - 1, "")
-    return Position.of(second, ",".join(map(str, sorted(ids))))
+    return Position.of(second, ",".join(sorted(ids, key=number)))
 
 
 def _account_row(one: MailAccount) -> AccountRow:

@@ -9,7 +9,8 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.news import Article, Feed, Folder
+from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.news import NO_FOLDER, Article, Feed, Folder
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, note_page
 from nextcloud_mcp_server.tools.documents import Documents
@@ -27,17 +28,17 @@ _LONGEST_ADDRESS = 1_000
 class FolderRow(Result):
     """A folder of feeds."""
 
-    id: int
+    id: Id
     name: str
 
 
 class FeedRow(Result):
     """A feed; `failed_updates` counts how often in a row News could not fetch it."""
 
-    id: int
+    id: Id
     title: str
     url: str | None = None
-    folder_id: int | None = None
+    folder_id: Id | None = None
     unread: int | None = None
     failed_updates: int | None = None
 
@@ -55,9 +56,9 @@ class FeedList(Result):
 class ArticleRow(Result):
     """An article in a list."""
 
-    id: int
+    id: Id
     title: str
-    feed_id: int
+    feed_id: Id
     feed: str | None = None
     author: str | None = None
     published: datetime | None = None
@@ -75,9 +76,9 @@ class ArticleList(Result):
 class ArticleText(Document):
     """The text of an article, or a part of it; `enclosure` is what comes with it, such as a recording."""
 
-    id: int
+    id: Id
     title: str
-    feed_id: int
+    feed_id: Id
     author: str | None = None
     published: datetime | None = None
     url: str | None = None
@@ -92,7 +93,7 @@ class ArticleText(Document):
 class ArticlesMarked(Result):
     """What was set for which articles."""
 
-    article_ids: list[int]
+    article_ids: list[Id]
     read: bool | None = None
     starred: bool | None = None
     note: str | None = None
@@ -119,11 +120,11 @@ async def nc_news_list_feeds(nc: Account, *, cursor: str | None = None) -> FeedL
 @require_provisioning("news:read")
 async def nc_news_read_articles(
     nc: Account,
-    article_id: Annotated[int | None, Field(ge=1, description="Read this one's text.")] = None,
+    article_id: Annotated[Id | None, Field(description="Read this one's text.")] = None,
     *,
     offset: Annotated[int, Field(ge=0, le=2**53, description="In bytes of the text.")] = 0,
-    feed_id: int | None = None,
-    folder_id: int | None = None,
+    feed_id: Id | None = None,
+    folder_id: Id | None = None,
     starred: bool = False,
     unread: Annotated[bool, Field(description="Only unread ones.")] = False,
     limit: Annotated[int, Field(ge=1, le=100)] = 30,
@@ -160,7 +161,7 @@ async def nc_news_read_articles(
     rows = file_page.fit([_article_row(one, feeds) for one in found[:limit]])
     more = len(rows) < len(found)
     return ArticleList(
-        articles=rows, cursor=file_page.seal(Position.of(rows[-1].id, ""), *filters) if more else None
+        articles=rows, cursor=file_page.seal(Position.of(number(rows[-1].id), ""), *filters) if more else None
     )
 
 
@@ -168,7 +169,7 @@ async def nc_news_read_articles(
 @require_provisioning("news:write")
 async def nc_news_mark_articles(
     nc: Account,
-    article_ids: Annotated[list[int], Field(min_length=1, max_length=100)],
+    article_ids: Annotated[list[Id], Field(min_length=1, max_length=100)],
     *,
     read: Annotated[bool | None, Field(description="false = unread.")] = None,
     starred: bool | None = None,
@@ -192,7 +193,7 @@ async def nc_news_mark_articles(
     return ArticlesMarked(article_ids=article_ids, read=read, starred=starred, note=note)
 
 
-async def _text(nc: Account, article_id: int, offset: int, documents: Documents) -> ArticleText:
+async def _text(nc: Account, article_id: Id, offset: int, documents: Documents) -> ArticleText:
     one = await nc.news.article(article_id)
     text, note = await documents.page(nc, one.body or "")
     part = note_page.cut(seen(text), offset=offset, limit=PAGE_BYTES)
@@ -222,13 +223,13 @@ def _feed_row(one: Feed) -> FeedRow:
         id=one.id,
         title=line(one.title),
         url=_address(one.url),
-        folder_id=one.folder_id or None,
+        folder_id=None if one.folder_id == NO_FOLDER else one.folder_id,
         unread=one.unread,
         failed_updates=one.failures or None,
     )
 
 
-def _article_row(one: Article, feeds: Mapping[int, str]) -> ArticleRow:
+def _article_row(one: Article, feeds: Mapping[str, str]) -> ArticleRow:
     return ArticleRow(
         id=one.id,
         title=line(one.title),

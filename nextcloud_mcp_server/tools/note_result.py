@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from nextcloud_mcp_server.nextcloud import timestamp
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.notes import Attachment, Note
 from nextcloud_mcp_server.tools.note_page import TextPage
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
@@ -14,7 +15,7 @@ _MAX_IMAGE_BYTES = 700_000
 class NoteInfo(Result):
     """What is known of a note without its text. `unreadable` says that Nextcloud cannot open it now."""
 
-    id: int
+    id: Id
     title: str
     category: str
     modified_at: datetime
@@ -49,7 +50,7 @@ class NoteHits(Result):
 class NoteText(Document):
     """A note with its text, or a page of it; sizes and offsets are bytes."""
 
-    id: int
+    id: Id
     title: str
     category: str
     modified_at: datetime
@@ -66,7 +67,7 @@ class NoteText(Document):
 class NoteWritten(Result):
     """What Nextcloud stored; `changed` says where it differs from what was asked for."""
 
-    id: int
+    id: Id
     title: str
     category: str
     etag: str
@@ -79,7 +80,7 @@ class NoteWritten(Result):
 class NoteDeleted(Result):
     """What happened, and how to undo it."""
 
-    id: int
+    id: Id
     undo: str
 
 
@@ -150,7 +151,7 @@ def written(note: Note, *, title: str | None = None, category: str | None = None
     )
 
 
-def deleted(note_id: int) -> NoteDeleted:
+def deleted(note_id: Id) -> NoteDeleted:
     """Say that a note is gone, and how it comes back."""
     return NoteDeleted(
         id=note_id,

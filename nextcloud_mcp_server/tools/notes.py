@@ -8,6 +8,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.notes import Note
 from nextcloud_mcp_server.tools import note_edit, note_result
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, Cursor, cut, folded, snippet
@@ -57,7 +58,7 @@ async def nc_notes_list_notes(
         if favorite in (None, note.favorite) and (since is None or note.modified >= since.timestamp())
     ]
     if filtered:
-        hits.sort(key=lambda note: (-note.modified, note.id))
+        hits.sort(key=lambda note: (-note.modified, number(note.id)))
     shown = hits[here.skip : here.skip + limit]
     following = _following(here, hits=len(hits), limit=limit, next_chunk=page.cursor)
     return NoteList(
@@ -87,7 +88,7 @@ async def nc_notes_search_notes(
         score = _score(note, words)
         if score:
             found.append((score, note))
-    found.sort(key=lambda hit: (-hit[0], -hit[1].modified, hit[1].id))
+    found.sort(key=lambda hit: (-hit[0], -hit[1].modified, number(hit[1].id)))
     return NoteHits(
         notes=[note_result.hit(note, snippet(_readable(note), words)) for _, note in found[:limit]],
         total=len(found),
@@ -100,7 +101,7 @@ async def nc_notes_search_notes(
 async def nc_notes_get_note(
     nc: Account,
     *,
-    note_id: int | None = None,
+    note_id: Id | None = None,
     title: Annotated[str | None, Field(description="Title or path, instead of note_id.")] = None,
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=MAX_TEXT_BYTES)] = MAX_TEXT_BYTES,
@@ -127,7 +128,7 @@ async def nc_notes_create_note(
 @require_provisioning("notes:write")
 async def nc_notes_update_note(
     nc: Account,
-    note_id: int,
+    note_id: Id,
     *,
     etag: Annotated[str | None, Field(description="As read; required with content.")] = None,
     title: str | None = None,
@@ -150,7 +151,7 @@ async def nc_notes_update_note(
 
 @notes.tool("Append to a note")
 @require_provisioning("notes:write")
-async def nc_notes_append_content(nc: Account, note_id: int, content: str) -> NoteWritten:
+async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> NoteWritten:
     """Add text on a new line at the end of a note; nothing needs to be read before."""
     if not content:
         raise InvalidInput("'content' is empty: send the text to add.")
@@ -162,7 +163,7 @@ async def nc_notes_append_content(nc: Account, note_id: int, content: str) -> No
 @require_provisioning("notes:write")
 async def nc_notes_edit_note(
     nc: Account,
-    note_id: int,
+    note_id: Id,
     *,
     new_text: str,
     old_text: Annotated[str | None, Field(description="Exact passage, there once.")] = None,
@@ -184,7 +185,7 @@ async def nc_notes_edit_note(
 
 @notes.tool("Delete a note", destructive=True)
 @require_provisioning("notes:write")
-async def nc_notes_delete_note(nc: Account, note_id: int) -> NoteDeleted:
+async def nc_notes_delete_note(nc: Account, note_id: Id) -> NoteDeleted:
     """Move a note to the trash; the answer says how to bring it back."""
     await nc.notes.delete(note_id)
     return note_result.deleted(note_id)
@@ -193,7 +194,7 @@ async def nc_notes_delete_note(nc: Account, note_id: int) -> NoteDeleted:
 @notes.tool("Show a note's attachment", read_only=True)
 @require_provisioning("notes:read")
 async def nc_notes_get_attachment(
-    nc: Account, note_id: int, path: Annotated[str, Field(description="As in the note's text.")]
+    nc: Account, note_id: Id, path: Annotated[str, Field(description="As in the note's text.")]
 ) -> NoteImage | NoteFile:
     """Show a picture that a note holds; other files are only described."""
     if {".."} & set(path.split("/")) or "\\" in path or not path.isprintable() or not path.strip():
@@ -205,7 +206,7 @@ def _appended(addition: str, text: str) -> str:
     return note_edit.append(text, addition)
 
 
-async def _by_name(nc: Account, name: str) -> int:
+async def _by_name(nc: Account, name: str) -> Id:
     """Find the one note of this path, category and title, or title."""
     wanted = folded(name.strip().strip("/"))
     listed = [note async for note in nc.notes.list_all()]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nextcloud_mcp_server.nextcloud.cookbook import Recipe, Stub
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.result import Result
 
@@ -37,7 +38,7 @@ _CUT: Final = (
 class RecipeRow(Result):
     """A recipe in a list."""
 
-    id: int
+    id: Id
     name: str
     category: str | None = None
     keywords: list[str] | None = None
@@ -55,7 +56,7 @@ class RecipeList(Result):
 class RecipeText(Result):
     """A recipe, with the etag that a change needs."""
 
-    id: int
+    id: Id
     name: str
     etag: str
     description: str | None = None
@@ -78,7 +79,7 @@ class RecipeText(Result):
 class RecipeSaved(Result):
     """What was saved, under the name that Cookbook gave it."""
 
-    id: int
+    id: Id
     name: str
     etag: str | None = None
     created: bool

@@ -18,6 +18,7 @@ from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
+from nextcloud_mcp_server.nextcloud.ids import Id, TextId
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
@@ -103,7 +104,7 @@ async def _written(nc: Account, query: str) -> list[Entry]:
 @require_provisioning("notes:read", "files:read")
 async def fetch(
     nc: Account,
-    id: str,  # noqa: A002 - research clients send it by this name
+    id: TextId,  # noqa: A002 - research clients send it by this name
     *,
     progress: Progress,
     documents: Documents,
@@ -136,7 +137,7 @@ class _Here(TypedDict):
     offset: int
 
 
-def _sealed(nc: Account, kind: str, which: str | int, offset: int = 0) -> str:
+def _sealed(nc: Account, kind: str, which: str, offset: int = 0) -> str:
     return file_page.seal(Position.of(offset, f"{kind}:{which}"), "research", nc.uid)
 
 
@@ -175,7 +176,7 @@ def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fe
 
 
 async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
-    note = await nc.notes.get(int(here["which"]))
+    note = await nc.notes.get(here["which"])
     limit = _PAGE_BYTES
     page = cut(note.text, offset=here["offset"], limit=limit)
     while not _fits(page.text):
@@ -205,7 +206,7 @@ def _files(nc: Account, entries: Iterable[Entry]) -> list[Source]:
     ]
 
 
-def _note(nc: Account, note_id: int, title: str) -> Source:
+def _note(nc: Account, note_id: Id, title: str) -> Source:
     return Source(
         id=_sealed(nc, "note", note_id), title=title, url=f"{nc.web}/index.php/apps/notes/note/{note_id}"
     )

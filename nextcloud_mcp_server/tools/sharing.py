@@ -7,6 +7,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.sharing import Kind, May, Share, shared_at
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
@@ -179,7 +180,7 @@ async def nc_sharing_create_link(
 @require_provisioning("sharing:write")
 async def nc_sharing_update_share(
     nc: Account,
-    share_id: str,
+    share_id: TextId,
     *,
     etag: str,
     access: Access | None = None,
@@ -208,7 +209,7 @@ async def nc_sharing_update_share(
 
 @sharing.tool("End a share", destructive=True, open_world=True)
 @require_provisioning("sharing:write")
-async def nc_sharing_delete_share(nc: Account, share_id: str, *, etag: str) -> Ended:
+async def nc_sharing_delete_share(nc: Account, share_id: TextId, *, etag: str) -> Ended:
     """End a share of the person's, or let go of one that was received; the file itself stays."""
     share = await _current(nc, share_id, etag)
     await nc.sharing.delete(share)

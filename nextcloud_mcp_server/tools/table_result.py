@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown
 from nextcloud_mcp_server.nextcloud.tables import Row, Table
 from nextcloud_mcp_server.tools.result import Result
@@ -14,7 +15,7 @@ _MAX_OPTIONS = 50
 class TableRow(Result):
     """One table."""
 
-    id: int
+    id: Id
     title: str
     emoji: str | None = None
     owner: str
@@ -46,7 +47,7 @@ class ColumnRow(Result):
 class RowValues(Result):
     """One row; cells without a value are left out, and long texts are cut where `truncated` is true."""
 
-    id: int
+    id: Id
     etag: str
     values: dict[str, Any]
     truncated: bool | None = None
@@ -55,7 +56,7 @@ class RowValues(Result):
 class TablePage(Result):
     """A table's columns and a page of its rows. `searched` is given where not all rows were looked at."""
 
-    id: int
+    id: Id
     title: str
     readonly: bool | None = None
     columns: list[ColumnRow]
@@ -68,7 +69,7 @@ class TablePage(Result):
 class RowDeleted(Result):
     """What was deleted."""
 
-    deleted: int
+    deleted: Id
     undo: str
     values: dict[str, Any] | None = None
 
@@ -87,7 +88,7 @@ def table_row(table: Table) -> TableRow:
     )
 
 
-def names(columns: list[Column]) -> dict[int, str]:
+def names(columns: list[Column]) -> dict[str, str]:
     """Name the columns; of those with one title each gets its id."""
     titles = [column.title for column in columns]
     return {

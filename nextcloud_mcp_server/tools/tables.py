@@ -9,6 +9,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
 from nextcloud_mcp_server.nextcloud.tables import Row, Table
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -44,14 +45,14 @@ async def nc_tables_list_tables(nc: Account, cursor: str | None = None) -> Table
 @require_provisioning("tables:read")
 async def nc_tables_get_table(
     nc: Account,
-    table_id: int,
+    table_id: Id,
     *,
     query: Annotated[str, Field(description="Only rows with these words.")] = "",
     where: Annotated[
         dict[str, Any] | None,
         Field(description='Column name → value; text by a part, numbers and dates also as ">=5".'),
     ] = None,
-    row_id: Annotated[int | None, Field(description="Only this row, with its long texts.")] = None,
+    row_id: Annotated[Id | None, Field(description="Only this row, with its long texts.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
     progress: Progress,
@@ -88,7 +89,7 @@ async def nc_tables_get_table(
 
 @tables.tool("Add a row")
 @require_provisioning("tables:write")
-async def nc_tables_create_row(nc: Account, table_id: int, values: Values) -> RowValues:
+async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> RowValues:
     """Add a row to a table; nc_tables_get_table says which columns it has and what they take."""
     columns = await nc.tables.columns(table_id)
     row = await nc.tables.create(table_id, _stored(columns, values, whole=True))
@@ -97,7 +98,7 @@ async def nc_tables_create_row(nc: Account, table_id: int, values: Values) -> Ro
 
 @tables.tool("Change a row", destructive=True, idempotent=True)
 @require_provisioning("tables:write")
-async def nc_tables_update_row(nc: Account, row_id: int, values: Values, *, etag: str) -> RowValues:
+async def nc_tables_update_row(nc: Account, row_id: Id, values: Values, *, etag: str) -> RowValues:
     """Change only the given cells of a row."""
     row = await nc.tables.current(row_id, etag)
     columns = await nc.tables.columns(row.table_id)
@@ -106,7 +107,7 @@ async def nc_tables_update_row(nc: Account, row_id: int, values: Values, *, etag
 
 @tables.tool("Delete a row", destructive=True)
 @require_provisioning("tables:write")
-async def nc_tables_delete_row(nc: Account, row_id: int, *, etag: str) -> RowDeleted:
+async def nc_tables_delete_row(nc: Account, row_id: Id, *, etag: str) -> RowDeleted:
     """Delete a row for good: there is no trash; the answer repeats its values."""
     row = await nc.tables.current(row_id, etag)
     columns = await nc.tables.columns(row.table_id)
@@ -140,7 +141,7 @@ def _column(columns: Sequence[Column], name: str) -> Column:
     raise InvalidInput(f"The table has no column “{name[:100]}”. Its columns are: {known or 'none'}.")
 
 
-def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[int, object]:
+def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[str, object]:
     """Turn values by name into what is stored by id; `whole` for a row that has none yet."""
     if not values:
         raise InvalidInput("'values' is empty: send at least one column with its value.")

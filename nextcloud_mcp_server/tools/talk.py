@@ -9,6 +9,7 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.talk import Message, Room
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
@@ -84,14 +85,14 @@ class ConversationPage(Result):
 class Answered(Result):
     """The message that another one answers."""
 
-    id: int
+    id: Id
     text: str
 
 
 class MessageRow(Result):
     """A message; `system` names what happened where nobody wrote it, `files` are paths to read."""
 
-    id: int
+    id: Id
     author: str
     sent: datetime
     text: str
@@ -137,14 +138,14 @@ class MessageSent(Result):
     """A message that was sent; `id` is missing where Talk shows it to nobody."""
 
     conversation: str
-    id: int | None = None
+    id: Id | None = None
     sent: datetime | None = None
 
 
 class Reactions(Result):
     """How many there are of each reaction to a message."""
 
-    id: int
+    id: Id
     reactions: dict[str, int]
 
 
@@ -184,7 +185,7 @@ async def nc_talk_list_messages(
     after = file_page.unseal(cursor, "messages", conversation)
     history = await nc.talk.history(conversation, limit=limit, before=None if after is None else after.number)
     rows = file_page.fit([MessageRow.of(message) for message in history.messages])
-    before = rows[-1].id if len(rows) < len(history.messages) else history.before
+    before = number(rows[-1].id) if len(rows) < len(history.messages) else history.before
     following = None if before is None else file_page.seal(Position.of(before, ""), "messages", conversation)
     return MessagePage(items=rows, cursor=following)
 
@@ -198,7 +199,7 @@ async def nc_talk_send_message(
         str, Field(min_length=1, max_length=32_000, description='Markdown; @"account" mentions somebody.')
     ],
     *,
-    reply_to: Annotated[int | None, Field(ge=1, description="Id of the message it answers.")] = None,
+    reply_to: Annotated[Id | None, Field(description="Id of the message it answers.")] = None,
     silent: Annotated[bool, Field(description="Notify nobody.")] = False,
 ) -> MessageSent:
     """Say something in a conversation, in the person's name; it cannot be taken back with these tools."""
@@ -215,7 +216,7 @@ async def nc_talk_send_message(
 async def nc_talk_set_reaction(
     nc: Account,
     conversation: Conversation,
-    message_id: Annotated[int, Field(ge=1)],
+    message_id: Id,
     emoji: Annotated[str, Field(min_length=1, max_length=20)],
     *,
     remove: bool = False,

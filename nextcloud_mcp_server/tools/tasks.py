@@ -10,6 +10,7 @@ from nextcloud_mcp_server.nextcloud import ical, moments, zones
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK, app_of
 from nextcloud_mcp_server.nextcloud.etag import normalise
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import Moment
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
 from nextcloud_mcp_server.nextcloud.tasks import Task, TaskLists
@@ -93,7 +94,7 @@ async def nc_tasks_list_tasks(
     due_before: Annotated[str | None, Field(description="ISO 8601; a date is included.")] = None,
     calendar: Annotated[str | None, Field(description="One list, as task_id begins; default: all.")] = None,
     query: str | None = None,
-    task_id: Annotated[str | None, Field(description="One task, with its whole description.")] = None,
+    task_id: Annotated[TextId | None, Field(description="One task, with its whole description.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
 ) -> TaskList:
@@ -164,7 +165,7 @@ async def nc_tasks_create_task(
 @require_provisioning("tasks:write")
 async def nc_tasks_update_task(
     nc: Account,
-    task_id: str,
+    task_id: TextId,
     etag: str,
     *,
     title: str | None = None,
@@ -214,7 +215,7 @@ async def nc_tasks_update_task(
 
 @tasks.tool("Delete a task", destructive=True)
 @require_provisioning("tasks:write")
-async def nc_tasks_delete_task(nc: Account, task_id: str, etag: str) -> TaskDeleted:
+async def nc_tasks_delete_task(nc: Account, task_id: TextId, etag: str) -> TaskDeleted:
     """Delete a task but not its parts; to say that it is done, change it. The answer says how to bring it back."""
     title = await nc.tasks.delete(task_id, if_match=etag)
     return TaskDeleted(

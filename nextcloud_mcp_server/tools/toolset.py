@@ -4,7 +4,7 @@
 
     @notes.tool("Read a note", read_only=True)
     @require_provisioning("notes:read")
-    async def nc_notes_get_note(nc: Account, note_id: int) -> Note:
+    async def nc_notes_get_note(nc: Account, note_id: Id) -> Note:
         '''Read one note, with its text and its etag.'''
 
 `Toolset.tool` takes only what `require_provisioning` or `without_provisioning` return, so a tool

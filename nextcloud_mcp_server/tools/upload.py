@@ -9,6 +9,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, Unreachabl
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.chunk_requests import Parts
 from nextcloud_mcp_server.nextcloud.files import Written
+from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.upload import Report
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools.computer import Computer
@@ -69,7 +70,7 @@ async def nc_files_upload_file(
     content: str | None = None,
     encoding: Encoding = "text",
     local_file: Annotated[str | None, Field(description="Name in the folder the operator opened.")] = None,
-    upload_id: str | None = None,
+    upload_id: TextId | None = None,
     offset: Annotated[int, Field(ge=0, description="Bytes sent before.")] = 0,
     then: Literal["more", "finish", "discard"] = "finish",
     etag: TargetEtag = None,

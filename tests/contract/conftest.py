@@ -7,19 +7,41 @@ import pytest
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.profile import NAMES, PROFILES, USUAL, ProfileName
 from tests.contract.server import Server, account, open_real, open_sandbox
 from tests.contract.steps import clean
 
+#: Their tests run once for each version.
+_IN_EACH_VERSION = ("test_our_apps", "test_our_calendars", "test_our_optional_apps")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the tests of apps every version, but not those without the app that `pytest.mark.app` names."""
+    if metafunc.definition.path.stem in _IN_EACH_VERSION and "version" in metafunc.fixturenames:
+        app = metafunc.definition.get_closest_marker("app")
+        without = [name for name in NAMES if app and app.args[0] in PROFILES[name].absent_apps]
+        metafunc.parametrize("version", [name for name in NAMES if name not in without])
+
 
 @pytest.fixture
-async def server() -> AsyncGenerator[Server]:
+def version() -> ProfileName:
+    """The version of the sandbox; a test or module that is parametrised with others takes its own."""
+    return USUAL
+
+
+@pytest.fixture
+async def server(version: ProfileName, request: pytest.FixtureRequest) -> AsyncGenerator[Server]:
     """The sandbox, or the Nextcloud of NEXTCLOUD_TEST_URL and NEXTCLOUD_TEST_USERS."""
     base, users = os.environ.get("NEXTCLOUD_TEST_URL"), os.environ.get("NEXTCLOUD_TEST_USERS")
     if base and users:
         async with open_real(base.rstrip("/"), users) as real:
+            callspec = getattr(request.node, "callspec", None)
+            # What 32 answers is compared with every version, what a newer one does with itself alone.
+            if callspec and callspec.params.get("version") not in (None, "32", real.version):
+                pytest.skip(f"this is about Nextcloud {version}, and this one is nearest to {real.version}")
             yield real
     else:
-        async with open_sandbox() as sandbox:
+        async with open_sandbox(version) as sandbox:
             yield sandbox
 
 

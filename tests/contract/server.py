@@ -12,17 +12,22 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.profile import NAMES, ProfileName
 
 _USER_AGENT = "nextcloud-mcp-server contract suite"
 
 
 @dataclass(slots=True)
 class Server:
-    """One Nextcloud, with the passwords of the people on it. `sandbox` is None for a real one."""
+    """One Nextcloud, with the passwords of the people on it. `sandbox` is None for a real one.
+
+    `version` is the profile that it answers like, for a real one the nearest.
+    """
 
     client: httpx2.AsyncClient
     base: str
     passwords: dict[str, str]
+    version: ProfileName
     sandbox: Sandbox | None = None
     display_names: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -57,10 +62,10 @@ def basic(login_name: str, password: str) -> str:
 
 
 @asynccontextmanager
-async def open_sandbox() -> AsyncGenerator[Server]:
+async def open_sandbox(version: ProfileName) -> AsyncGenerator[Server]:
     # The clock stands still, so that two writes always fall into one second.
     now = datetime.now(UTC)
-    sandbox = Sandbox(clock=lambda: now)
+    sandbox = Sandbox(clock=lambda: now, version=version)
     passwords = {"alice": "alice's password", "bob": "bob's password", "admin": "admin's password"}
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder"), ("admin", "admin")):
         user = sandbox.add_user(uid, password=passwords[uid], display_name=name, admin=uid == "admin")
@@ -68,11 +73,13 @@ async def open_sandbox() -> AsyncGenerator[Server]:
         user.groups = ("team",)
     transport = httpx2.ASGITransport(app=sandbox.app)
     async with httpx2.AsyncClient(transport=transport) as client:
-        yield Server(client, "http://nextcloud.test", passwords, sandbox)
+        yield Server(client, "http://nextcloud.test", passwords, version, sandbox)
 
 
 @asynccontextmanager
 async def open_real(base: str, users: str) -> AsyncGenerator[Server]:
     passwords = dict(pair.split(":", 1) for pair in users.split(","))
     async with httpx2.AsyncClient(timeout=60) as client:
-        yield Server(client, base, passwords)
+        told = (await client.get(f"{base}/status.php")).json()["versionstring"]
+        major = int(told.partition(".")[0])
+        yield Server(client, base, passwords, min(NAMES, key=lambda name: abs(int(name) - major)))

@@ -94,6 +94,7 @@ async def test_what_is_in_an_app_is_found_from_everywhere(alice: Account) -> Non
     assert [item.title for group in found.groups for item in group.items] == ["Zebrafinken & Co.txt"]
 
 
+@pytest.mark.app("cookbook")
 async def test_a_recipe_is_saved_changed_and_deleted(alice: Account) -> None:
     listed = await call(alice, "nc_cookbook_list_recipes", query="rec käsekuchen")
     for row in listed.recipes:
@@ -257,11 +258,11 @@ async def test_a_card_is_made_changed_moved_and_deleted(alice: Account, server: 
     )
     after = await call(alice, "nc_deck_get_board", board_id=board["id"])
 
-    assert moved.stack_id == stacks[1]
+    assert moved.stack_id == str(stacks[1])
     assert (card.title, card.content, card.assignees) == (_UMLAUTS, "Some *text*", ["alice"])
     assert card.done
     assert [comment.text for comment in card.comments] == ["Looked at it"]
-    assert [(row.id, row.stack_id) for row in shown.cards] == [(made.id, stacks[1])]
+    assert [(row.id, row.stack_id) for row in shown.cards] == [(made.id, str(stacks[1]))]
     assert after.cards == []
 
 

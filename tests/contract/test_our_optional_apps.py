@@ -43,12 +43,13 @@ async def read(alice: Account, app: str, tool: str, **arguments: object) -> Any:
     return await call_with(ours, load(app), alice, f"nc_{app}_{tool}", **arguments)
 
 
+@pytest.mark.app("forms")
 async def test_a_form_shows_its_owner_what_others_answered(
     alice: Account, nextcloud: Nextcloud, server: Server
 ) -> None:
     await need(server, "Forms", FORMS)
     bob = account(nextcloud, server, "bob")
-    form = (await ocs(server, "POST", FORMS))["id"]
+    form = str((await ocs(server, "POST", FORMS))["id"])
     one = f"{FORMS}/{form}"
     await ocs(server, "PATCH", one, keyValuePairs={"title": _UMLAUTS})
     await ask_and_answer(server, one)
@@ -102,6 +103,7 @@ async def ask_and_answer(server: Server, one: str) -> None:
 async def test_a_page_is_made_read_and_edited_as_a_file(alice: Account, server: Server) -> None:
     await need(server, "Collectives", COLLECTIVES)
     collective = (await ocs(server, "POST", COLLECTIVES, name="Rec pages"))["collective"]["id"]
+    collective = str(collective)
 
     listed = await call(alice, "nc_collectives_list_pages")
     made = await call(
@@ -155,6 +157,7 @@ async def test_what_is_said_in_a_conversation_is_read_and_answered(
     assert taken.reactions == {}
 
 
+@pytest.mark.app("news")
 async def test_an_article_is_read_marked_and_given_a_star(alice: Account, server: Server) -> None:
     await need(server, "News", _NEWS)
     if server.sandbox is not None:

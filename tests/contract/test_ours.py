@@ -156,7 +156,7 @@ async def test_the_pages_of_a_list_hold_every_note_once(alice: Account) -> None:
         for number in range(5)
     ]
 
-    found: list[int] = []
+    found: list[str] = []
     page = await alice.notes.page(size=2)
     found += [note.id for note in page.notes]
     while page.cursor is not None:
@@ -442,8 +442,9 @@ async def test_a_card_is_made_changed_moved_and_deleted(server: Server, alice: A
     board = (
         await server.send("POST", BOARDS, headers=JSON, body=b'{"title":"Rec board","color":"ff0000"}')
     ).json()["id"]
+    board = str(board)
     todo, done = [
-        (await server.send("POST", f"{BOARDS}/{board}/stacks", headers=JSON, body=body)).json()["id"]
+        str((await server.send("POST", f"{BOARDS}/{board}/stacks", headers=JSON, body=body)).json()["id"])
         for body in (b'{"title":"Todo","order":1}', b'{"title":"Done","order":2}')
     ]
     labels = [label.id for label in (await alice.deck.board(board)).labels]
@@ -475,7 +476,7 @@ async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Ac
     made_table = await server.send(
         "POST", TABLES, headers=JSON, body=b'{"title":"Rec table","template":"custom"}'
     )
-    table_id = made_table.json()["id"]
+    table_id = str(made_table.json()["id"])
     column = b'{"title":"Name","type":"text","subtype":"line","mandatory":false}'
     await server.send("POST", f"{TABLES}/{table_id}/columns", headers=JSON, body=column)
     tables, [name] = alice.tables, await alice.tables.columns(table_id)
@@ -492,7 +493,7 @@ async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Ac
     with pytest.raises(errors.NotFound):
         await tables.row(made.id)
     with pytest.raises(errors.NotFound):
-        await tables.table(999_999)
+        await tables.table("999999")
 
 
 async def test_a_recipe_is_made_found_changed_and_deleted(server: Server, alice: Account) -> None:
@@ -527,14 +528,14 @@ async def test_pages_of_a_collective_are_listed_and_their_text_is_a_file(
     text = await alice.files.read(first.path, length=1_000)
 
     assert (collective.name, collective.can_edit) == ("Rec collective", True)
-    assert (same.path, same.parent_id) == (first.path, 0)
+    assert (same.path, same.parent_id) == (first.path, "0")
     assert len(text.data) == first.size
 
 
 async def test_a_form_is_found_and_read_with_its_questions(server: Server, alice: Account) -> None:
     await clean(server)
     headers = {**JSON, "OCS-APIRequest": "true"}
-    made = (await server.send("POST", FORMS, headers=headers)).json()["ocs"]["data"]["id"]
+    made = str((await server.send("POST", FORMS, headers=headers)).json()["ocs"]["data"]["id"])
     asked = b'{"type":"short","text":"Name?"}'
     await server.send("POST", f"{FORMS}/{made}/questions", headers=headers, body=asked)
 

@@ -19,6 +19,7 @@ from tests.contract.cookbook_table import COOKBOOK
 from tests.contract.deck_table import DECK
 from tests.contract.forms_table import FORMS
 from tests.contract.labels_table import LABELS
+from tests.contract.newer_apps_table import NEWER_APPS, profiles_of
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
 from tests.contract.recording import all_names, load
@@ -32,7 +33,7 @@ from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
     **WEBDAV, **LABELS, **UNIFIED_SEARCH, **SHARES, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK,
-    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES, **FORMS,
+    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES, **FORMS, **NEWER_APPS,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,
@@ -57,7 +58,9 @@ def test_every_recording_is_replayed_or_has_a_reason_not_to_be() -> None:
     assert all(NOT_REPLAYED.values())
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+@pytest.mark.parametrize(
+    ("name", "version"), [(name, version) for name in sorted(TABLE) for version in profiles_of(name)]
+)
 async def test_the_answer_is_the_recorded_one(name: str, server: Server) -> None:
     case, recording = TABLE[name], load(name)
     if case.sandbox_only is not None and server.sandbox is None:

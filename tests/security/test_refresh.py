@@ -16,7 +16,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.exchange import LEASE, RETRY
 from nextcloud_mcp_server.auth.outbox import FIRST_RETRY_SECONDS
-from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudError
+from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudError, TimedOut
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.request_log import RequestRecord
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
@@ -47,9 +48,14 @@ class Shared:
 
 
 @pytest.fixture
-async def shared(tmp_path: Path, template: Path) -> AsyncGenerator[Shared]:
+def version() -> ProfileName:
+    return USUAL
+
+
+@pytest.fixture
+async def shared(tmp_path: Path, template: Path, version: ProfileName) -> AsyncGenerator[Shared]:
     key = new_key()
-    async with open_stage(tmp_path, template) as stage, serving(stage.sandbox) as url:
+    async with open_stage(tmp_path, template, version) as stage, serving(stage.sandbox) as url:
         stage.keys = KeyRing.parse([SecretStr(key)])
         office = office_of(stage)
         replica = await office.replica()
@@ -64,13 +70,16 @@ async def all_call(workers: list[Worker], at: datetime) -> list[dict[str, str]]:
     return [await worker.answer() for worker in workers]
 
 
+@pytest.mark.parametrize("version", ["32", "34"])
 async def test_eight_processes_refresh_an_expired_token_once(shared: Shared) -> None:
+    """From 33 on a second use would be refused, and counted as a failed login (nextcloud/server#59767)."""
     async with shared.workers(8) as workers:
         for number in range(3):
             answers = await all_call(workers, shared.ends + number * HOUR)
             assert answers == [UID] * 8
 
     assert [one.status for one in shared.token_requests] == [200] * 3
+    assert shared.office.stage.sandbox.token_throttle.delay_ms("127.0.0.1") == 0
     assert shared.office.families == 1
 
 
@@ -91,6 +100,7 @@ async def test_a_holder_frozen_past_its_lease_gives_its_answer_to_those_who_gave
 
 
 @posix
+@pytest.mark.parametrize("version", ["32"])
 async def test_of_two_refreshes_that_nextcloud_answers_the_late_one_changes_nothing(shared: Shared) -> None:
     shared.office.stage.sandbox.state.oauth_races = 1
     async with shared.workers(2) as (frozen, other):
@@ -152,6 +162,35 @@ async def test_a_disconnect_long_after_the_last_call_refreshes_to_revoke(
 
     assert ended.at_nextcloud
     assert office.families == 0
+
+
+async def test_a_token_whose_answer_timed_out_is_sent_once_more_after_a_pause_and_then_never(
+    office: Office,
+) -> None:
+    """Only sending it tells whether it was redeemed, and each refusal is a failed login of our address."""
+    hasty, other = await office.replica(request_seconds=0.2), await office.replica()
+    await office.connect(hasty)
+    office.stage.clock.forward(HOUR.total_seconds())
+    office.stage.network.after = new_gate()
+    refreshed: list[int] = []
+
+    with pytest.raises(TimedOut):
+        await hasty.accounts.open(ALICE, READ)
+    office.stage.network.after = None
+    for seconds, raised in (
+        (0, NextcloudError),
+        (RETRY.total_seconds(), ElicitationRequired),
+        (3600, ElicitationRequired),
+    ):
+        office.stage.clock.forward(seconds)
+        for process in (hasty, other, hasty, other):
+            with pytest.raises(raised):
+                await process.accounts.open(ALICE, READ)
+        refreshed.append(office.refreshes())
+
+    assert refreshed == [1, 2, 2]
+    statuses = [one.status for one in office.stage.sandbox.requests.records if one.path.endswith(TOKEN)]
+    assert statuses[-2:] == [200, 400]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

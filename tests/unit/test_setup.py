@@ -26,6 +26,7 @@ from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
 from nextcloud_mcp_server.nextcloud.oauth2_admin import RegisteredClient, SecurityPage, registered_redirect
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
+from nextcloud_mcp_server.sandbox.profile import ProfileName
 from nextcloud_mcp_server.settings import Draft, load_draft
 from nextcloud_mcp_server.settings_names import known_variables
 
@@ -55,8 +56,7 @@ def draft(**overrides: object) -> Draft:
 
 
 def credential_of(sandbox: Sandbox, uid: str = "admin") -> Callable[[], BasicCredential]:
-    app_password = sandbox.state.new_app_password(sandbox.state.users[uid])
-    return lambda: BasicCredential(uid, SecretStr(app_password.secret))
+    return lambda: BasicCredential(uid, SecretStr(sandbox.state.users[uid].password))
 
 
 def changed(sandbox: Sandbox, path: str, answer: Handler) -> httpx2.AsyncBaseTransport:
@@ -90,6 +90,61 @@ def test_the_client_is_made_and_its_settings_alone_go_to_stdout(sandbox: Sandbox
     assert client.client_secret not in err
     assert "Nextcloud sees this computer as 127.0.0.1" in err
     assert "then run 'nextcloud-mcp-server doctor'" in err
+
+
+@pytest.mark.parametrize("version", ["32", "33"])
+def test_an_app_password_registers_a_client_at_nextcloud_32_and_33(
+    version: ProfileName, capsys: Capture
+) -> None:
+    sandbox = Sandbox.demo(version=version)
+    app_password = sandbox.state.new_app_password(sandbox.state.users["admin"])
+
+    setup_nextcloud(
+        draft(),
+        lambda: BasicCredential("admin", SecretStr(app_password.secret)),
+        transport=httpx2.ASGITransport(sandbox.app),
+    )
+
+    assert "NEXTCLOUD_OAUTH_CLIENT_ID=" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("version", ["34", "35"])
+def test_an_app_password_that_nextcloud_34_refuses_leads_to_the_three_ways_that_are_left(
+    version: ProfileName,
+) -> None:
+    sandbox = Sandbox.demo(version=version)
+    app_password = sandbox.state.new_app_password(sandbox.state.users["admin"])
+
+    with pytest.raises(Forbidden) as caught:
+        setup_nextcloud(
+            draft(),
+            lambda: BasicCredential("admin", SecretStr(app_password.secret)),
+            transport=httpx2.ASGITransport(sandbox.app),
+        )
+
+    sentence = str(caught.value)
+    assert "only with the account's own password, and this was an app password" in sentence
+    assert f"occ oauth2:add-client '{NAME}' {REDIRECT}" in sentence
+    assert "Administration settings → Security → OAuth 2.0 clients" in sentence
+    assert "set NEXTCLOUD_OAUTH_CLIENT_ID and NEXTCLOUD_OAUTH_CLIENT_SECRET" in sentence
+    assert "type the account's own password" in sentence
+    assert sandbox.state.oauth_clients == []
+
+
+@pytest.mark.parametrize("headers", [{"X-NC-Auth-NotConfirmed": "true"}, {}])
+def test_a_refusal_is_known_by_its_header_or_by_its_words(headers: dict[str, str], sandbox: Sandbox) -> None:
+    message = '{"message":"Password confirmation is required"}' if not headers else "{}"
+
+    with pytest.raises(Forbidden, match="only with the account's own password"):
+        setup_nextcloud(
+            draft(),
+            credential_of(sandbox),
+            transport=changed(
+                sandbox,
+                "/index.php/apps/oauth2/clients",
+                lambda _: httpx2.Response(403, text=message, headers=headers),
+            ),
+        )
 
 
 def test_what_was_typed_is_in_no_output(sandbox: Sandbox, capsys: Capture) -> None:

@@ -9,7 +9,7 @@ from nextcloud_mcp_server.nextcloud.deck import Changes, DeckClient, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Card
 from tests.dav_fakes import Network, http_over, network, recorded
 
-PLACE = Place(2, 9, 11)
+PLACE = Place("2", "9", "11")
 
 
 def card(**fields: object) -> dict[str, Any]:
@@ -43,7 +43,7 @@ async def test_a_move_names_the_target_in_the_address_and_in_the_body() -> None:
     moved = {**json.loads(recorded("deck/card_reorder").content)[0], "stackId": 10}
     deck, net = client(ok(card()), ok([moved]))
 
-    await deck.move(PLACE, 10, position=0, if_match=Card.model_validate(card()).etag)
+    await deck.move(PLACE, "10", position=0, if_match=Card.model_validate(card()).etag)
 
     assert net.seen[1].url.path.endswith("/boards/2/stacks/10/cards/11/reorder")
     assert json.loads(net.seen[1].content) == {"stackId": 10, "order": 0}
@@ -54,7 +54,7 @@ async def test_a_move_that_deck_only_says_it_did_is_a_fault(answer: object) -> N
     deck, _ = client(ok(card()), ok(answer))
 
     with pytest.raises(errors.ServerFault, match="did not arrive"):
-        await deck.move(PLACE, 10, position=0, if_match=Card.model_validate(card()).etag)
+        await deck.move(PLACE, "10", position=0, if_match=Card.model_validate(card()).etag)
 
 
 async def test_a_list_without_details_is_read_and_deleted_boards_are_left_out() -> None:
@@ -63,7 +63,7 @@ async def test_a_list_without_details_is_read_and_deleted_boards_are_left_out() 
 
     found = await deck.list_boards()
 
-    assert [(one.id, one.owner.uid, one.labels) for one in found] == [(1, "alice", [])]
+    assert [(one.id, one.owner.uid, one.labels) for one in found] == [("1", "alice", [])]
 
 
 async def test_the_first_step_that_fails_is_no_half_change() -> None:
@@ -76,7 +76,7 @@ async def test_the_first_step_that_fails_is_no_half_change() -> None:
 async def test_comments_are_read_in_pages() -> None:
     deck, net = client(recorded("deck/comments_list"))
 
-    [comment] = await deck.comments(11, limit=5, offset=10)
+    [comment] = await deck.comments("11", limit=5, offset=10)
 
     assert (comment.actor, comment.message) == ("Alice Example", "hi")
     assert dict(net.seen[0].url.params) == {"format": "json", "limit": "5", "offset": "10"}

@@ -20,7 +20,7 @@ async def test_an_unknown_form_is_not_asked_for_because_that_counts_as_an_attack
     forms, net = client(recorded("forms/list"), recorded("forms/list"))
 
     with pytest.raises(errors.NotFound, match="Call nc_forms_list_forms"):
-        await forms.form(1)
+        await forms.form("1")
 
     assert [dict(request.url.params)["type"] for request in net.seen] == ["owned", "shared"]
 
@@ -29,13 +29,13 @@ async def test_a_form_that_went_meanwhile_is_missing_and_not_the_app() -> None:
     forms, _ = client(httpx2.Response(200, json=STUB), recorded("forms/get_404"))
 
     with pytest.raises(errors.NotFound, match="no such form"):
-        await forms.form(1)
+        await forms.form("1")
 
 
 async def test_a_form_comes_with_its_questions_and_answers() -> None:
     forms, net = client(httpx2.Response(200, json=STUB), recorded("forms/get"), recorded("forms/submissions"))
 
-    form = await forms.form(1)
+    form = await forms.form("1")
     found = await forms.submissions(form, query="", limit=5, offset=10)
 
     assert (form.title, form.owner, form.results) == ("Rec form", "alice", True)

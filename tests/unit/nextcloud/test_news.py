@@ -20,12 +20,12 @@ def items(*numbers: int) -> httpx2.Response:
 async def test_one_article_is_found_right_before_the_next_id() -> None:
     news, net = client(items(7), items(5), items())
 
-    found = await news.article(7)
+    found = await news.article("7")
     for _ in range(2):
         with pytest.raises(errors.NotFound, match="no such article"):
-            await news.article(7)
+            await news.article("7")
 
-    assert (found.id, found.title, found.body) == (7, None, None)
+    assert (found.id, found.title, found.body) == ("7", None, None)
     assert dict(net.seen[0].url.params) == {
         "type": "3", "id": "0", "getRead": "true", "batchSize": "1", "offset": "8",
     }  # fmt: skip
@@ -34,8 +34,8 @@ async def test_one_article_is_found_right_before_the_next_id() -> None:
 async def test_each_list_is_asked_for_by_its_number() -> None:
     news, net = client(*(items() for _ in range(4)))
 
-    await news.articles(limit=5, feed_id=9, unread=True)
-    await news.articles(limit=5, folder_id=0)
+    await news.articles(limit=5, feed_id="9", unread=True)
+    await news.articles(limit=5, folder_id="0")
     await news.articles(limit=5, starred=True)
     await news.articles(limit=5, before=3)
 
@@ -53,8 +53,8 @@ async def test_what_the_documentation_shows_is_read_and_so_is_less() -> None:
     found, folders = await news.feeds(), await news.folders()
 
     assert [(feed.id, feed.title, feed.folder_id, feed.unread) for feed in found.feeds] == [
-        (39, "A", 4, 9),
-        (40, None, None, None),
+        ("39", "A", "4", 9),
+        ("40", None, None, None),
     ]
     assert ([folder.name for folder in folders], found.starred) == (["Media"], 2)
 
@@ -62,10 +62,10 @@ async def test_what_the_documentation_shows_is_read_and_so_is_less() -> None:
 async def test_one_article_is_marked_by_its_address_and_several_together() -> None:
     news, net = client(*(httpx2.Response(200, json=[]) for _ in range(2)), httpx2.Response(404, json={}))
 
-    await news.mark([7], "star")
-    await news.mark([7, 8], "unread")
+    await news.mark(["7"], "star")
+    await news.mark(["7", "8"], "unread")
     with pytest.raises(errors.NotFound, match="nc_news_read_articles"):
-        await news.mark([9], "read")
+        await news.mark(["9"], "read")
 
     assert [request.url.path for request in net.seen] == [
         f"{ITEMS}/7/star",

@@ -59,7 +59,7 @@ async def test_a_note_is_read_by_one_request_below_the_base() -> None:
     """B32."""
     notes = Notes(ok(NOTE))
 
-    note = await notes.client.get(318)
+    note = await notes.client.get("318")
 
     assert (note.title, note.text, note.path) == (
         "Note 2",
@@ -72,7 +72,7 @@ async def test_a_note_is_read_by_one_request_below_the_base() -> None:
 async def test_a_note_of_api_1_2_without_the_newer_fields_is_read() -> None:
     notes = Notes(ok({"id": 1, "title": "t", "content": "c", "etag": '"e"', "modified": 5}))
 
-    note = await notes.client.get(1)
+    note = await notes.client.get("1")
 
     assert (note.readonly, note.path, note.etag, note.text) == (False, None, "e", "c")
 
@@ -81,24 +81,24 @@ async def test_a_missing_note_is_said_with_the_next_step() -> None:
     notes = Notes(httpx2.Response(404, json={"errorType": "OCA\\Notes\\Service\\NoteDoesNotExistException"}))
 
     with pytest.raises(errors.NotFound, match="nc_notes_list_notes"):
-        await notes.client.get(999999)
+        await notes.client.get("999999")
 
 
 async def test_a_list_answered_where_a_note_belongs_is_a_fault() -> None:
     """U44."""
     with pytest.raises(errors.ServerFault):
-        await Notes(ok([])).client.get(1)
+        await Notes(ok([])).client.get("1")
 
 
 async def test_the_text_of_a_locked_note_is_never_an_error_message() -> None:
-    note = await Notes(ok(LOCKED)).client.get(314)
+    note = await Notes(ok(LOCKED)).client.get("314")
 
     with pytest.raises(errors.Locked):
         _ = note.text
 
 
 async def test_the_text_of_an_unreadable_note_is_a_fault() -> None:
-    note = await Notes(ok({**LOCKED, "errorType": "OCP\\Files\\GenericFileException"})).client.get(314)
+    note = await Notes(ok({**LOCKED, "errorType": "OCP\\Files\\GenericFileException"})).client.get("314")
 
     with pytest.raises(errors.ServerFault, match="cannot read"):
         _ = note.text
@@ -112,7 +112,7 @@ async def test_a_page_asks_for_one_chunk_without_content() -> None:
     page = await notes.client.page(size=3, category="")
 
     assert ([note.id for note in page.notes], page.cursor, page.pending) == (
-        [318],
+        ["318"],
         "1795813608-1795813606-318",
         12,
     )
@@ -125,7 +125,7 @@ async def test_the_bare_ids_on_the_last_chunk_are_no_notes() -> None:
 
     page = await notes.client.page(size=3, cursor="1-2-3", with_content=True)
 
-    assert ([note.id for note in page.notes], page.cursor, page.pending) == ([318], None, 0)
+    assert ([note.id for note in page.notes], page.cursor, page.pending) == (["318"], None, 0)
     assert dict(notes.asked[0].url.params) == {"chunkSize": "3", "chunkCursor": "1-2-3"}
 
 
@@ -134,7 +134,7 @@ async def test_all_notes_are_listed_chunk_by_chunk() -> None:
 
     listed = [note.id async for note in notes.client.list_all()]
 
-    assert listed == [318, 2]
+    assert listed == ["318", "2"]
     assert "chunkCursor=1-2-3" in notes.log[1]
 
 
@@ -145,7 +145,7 @@ async def test_all_notes_are_read_in_smaller_chunks_where_they_are_long() -> Non
 
     read = [note.id async for note in notes.client.read_all()]
 
-    assert read == [318, 2]
+    assert read == ["318", "2"]
     assert [request.url.params["chunkSize"] for request in notes.asked] == ["500", "62", "62"]
 
 
@@ -181,8 +181,8 @@ async def test_a_change_sends_only_the_given_fields_and_a_quoted_etag() -> None:
     """B16, B83."""
     notes = Notes(ok(NOTE), ok(NOTE))
 
-    await notes.client.update(318, if_match="97f8d162", favorite=True)
-    await notes.client.update(318, if_match=None, title="語" * 120, content="", category="")
+    await notes.client.update("318", if_match="97f8d162", favorite=True)
+    await notes.client.update("318", if_match=None, title="語" * 120, content="", category="")
 
     first, second = notes.asked
     assert (first.method, first.headers["If-Match"], json.loads(first.content)) == (
@@ -199,7 +199,7 @@ async def test_a_stale_etag_is_refused_with_the_current_one() -> None:
     notes = Notes(httpx2.Response(412, json={**NOTE, "etag": "969d178a"}))
 
     with pytest.raises(errors.EtagMismatch, match="Read it again") as caught:
-        await notes.client.update(318, if_match="97f8d162", content="# lost update\n")
+        await notes.client.update("318", if_match="97f8d162", content="# lost update\n")
 
     assert caught.value.current_etag == "969d178a"
 
@@ -210,14 +210,14 @@ async def test_a_note_shared_read_only_is_said_to_be_so_whatever_the_status(answ
     notes = Notes(*[httpx2.Response(status, json={**NOTE, "readonly": True}) for status in answers])
 
     with pytest.raises(errors.Forbidden, match="shared read-only"):
-        await notes.client.update(318, if_match=None, content="x")
+        await notes.client.update("318", if_match=None, content="x")
 
 
 async def test_a_fault_on_a_writable_note_stays_a_fault() -> None:
     notes = Notes(httpx2.Response(500), ok(NOTE))
 
     with pytest.raises(errors.ServerFault):
-        await notes.client.update(318, if_match=None, content="x")
+        await notes.client.update("318", if_match=None, content="x")
 
 
 def upper(text: str) -> str:
@@ -228,7 +228,7 @@ async def test_an_edit_reads_then_writes_with_the_etag_it_read() -> None:
     """B17."""
     notes = Notes(ok({**NOTE, "content": "a"}), ok({**NOTE, "content": "A", "etag": "new"}))
 
-    before, after = await notes.client.change(318, upper, if_match=None)
+    before, after = await notes.client.change("318", upper, if_match=None)
 
     assert (before.content, after.etag) == ("a", "new")
     assert notes.asked[1].headers["If-Match"] == f'"{NOTE["etag"]}"'
@@ -243,7 +243,7 @@ async def test_an_edit_is_made_anew_on_what_someone_wrote_in_between() -> None:
         ok({**NOTE, "content": "B"}),
     )
 
-    await notes.client.change(318, upper, if_match=None)
+    await notes.client.change("318", upper, if_match=None)
 
     assert json.loads(notes.asked[3].content) == {"content": "B"}
     assert notes.asked[3].headers["If-Match"] == '"second"'
@@ -253,7 +253,7 @@ async def test_an_edit_gives_up_when_the_note_changes_again_and_again() -> None:
     notes = Notes(*[ok(NOTE), httpx2.Response(412, json=NOTE)] * 3)
 
     with pytest.raises(errors.EtagMismatch):
-        await notes.client.change(318, upper, if_match=None)
+        await notes.client.change("318", upper, if_match=None)
 
     assert notes.answers == []
 
@@ -262,7 +262,7 @@ async def test_an_edit_with_a_stale_etag_writes_nothing() -> None:
     notes = Notes(ok(NOTE))
 
     with pytest.raises(errors.EtagMismatch) as caught:
-        await notes.client.change(318, upper, if_match="older")
+        await notes.client.change("318", upper, if_match="older")
 
     assert caught.value.current_etag == NOTE["etag"]
     assert len(notes.asked) == 1
@@ -272,7 +272,7 @@ async def test_an_edit_with_the_right_etag_is_tried_once() -> None:
     notes = Notes(ok(NOTE), httpx2.Response(412, json={**NOTE, "etag": "newer"}))
 
     with pytest.raises(errors.EtagMismatch) as caught:
-        await notes.client.change(318, upper, if_match=f'"{NOTE["etag"]}"')
+        await notes.client.change("318", upper, if_match=f'"{NOTE["etag"]}"')
 
     assert caught.value.current_etag == "newer"
 
@@ -287,7 +287,7 @@ async def test_a_locked_or_read_only_note_is_never_written_back(
     notes = Notes(ok(note))
 
     with pytest.raises(kind):
-        await notes.client.change(318, upper, if_match=None)
+        await notes.client.change("318", upper, if_match=None)
 
     assert len(notes.asked) == 1
 
@@ -297,15 +297,15 @@ async def test_a_note_locked_while_writing_is_said_to_be_locked() -> None:
     notes = Notes(ok(NOTE), httpx2.Response(423, json={"errorType": "OCP\\Lock\\LockedException"}))
 
     with pytest.raises(errors.Locked):
-        await notes.client.change(318, upper, if_match=None)
+        await notes.client.change("318", upper, if_match=None)
 
 
 async def test_deleting_is_one_request() -> None:
     notes = Notes(ok([]), httpx2.Response(404, json={"errorType": "x"}))
 
-    await notes.client.delete(325)
+    await notes.client.delete("325")
     with pytest.raises(errors.NotFound):
-        await notes.client.delete(325)
+        await notes.client.delete("325")
 
     assert notes.log == ["DELETE /nextcloud/index.php/apps/notes/api/v1/notes/325"] * 2
 
@@ -313,7 +313,7 @@ async def test_deleting_is_one_request() -> None:
 async def test_an_attachment_is_asked_for_by_version_1_4() -> None:
     notes = Notes(httpx2.Response(200, headers={"Content-Type": "image/png"}, content=b"\x89PNG"))
 
-    attachment = await notes.client.attachment(318, ".attachments.318/dot ä.png")
+    attachment = await notes.client.attachment("318", ".attachments.318/dot ä.png")
 
     assert (attachment.media_type, attachment.data) == ("image/png", b"\x89PNG")
     assert notes.asked[0].url.path == "/nextcloud/index.php/apps/notes/api/v1.4/attachment/318"
@@ -330,7 +330,7 @@ async def test_an_attachment_that_cannot_be_had_is_explained(
     notes = Notes(httpx2.Response(status, json={"errorType": "OCP\\Files\\NotFoundException"}))
 
     with pytest.raises(kind, match=sentence):
-        await notes.client.attachment(318, "missing.png")
+        await notes.client.attachment("318", "missing.png")
 
 
 async def test_a_notes_app_that_is_not_installed_is_named() -> None:

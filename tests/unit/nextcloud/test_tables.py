@@ -18,14 +18,14 @@ async def test_an_unknown_table_is_no_missing_app() -> None:
     tables, _ = client(recorded("tables/table_get_404"))
 
     with pytest.raises(errors.NotFound, match="no such table"):
-        await tables.table(9999)
+        await tables.table("9999")
 
 
 async def test_the_reason_of_a_refused_value_is_told() -> None:
     tables, net = client(recorded("tables/row_create_out_of_range"))
 
     with pytest.raises(errors.InvalidName, match="exceeds maximum allowed value of 10"):
-        await tables.create(2, {6: 99})
+        await tables.create("2", {"6": 99})
 
     assert json.loads(net.seen[0].content) == {"data": {"6": 99}}
 
@@ -33,9 +33,9 @@ async def test_the_reason_of_a_refused_value_is_told() -> None:
 async def test_rows_are_asked_for_in_parts() -> None:
     tables, net = client(recorded("tables/rows_list_limit"))
 
-    [row] = await tables.rows(2, limit=1, offset=0)
+    [row] = await tables.rows("2", limit=1, offset=0)
 
-    assert row.values == {5: "row äöü", 6: 3}
+    assert row.values == {"5": "row äöü", "6": 3}
     assert dict(net.seen[0].url.params) == {"limit": "1", "offset": "0"}
 
 
@@ -52,6 +52,6 @@ def test_an_etag_knows_the_values_and_nothing_else() -> None:
     [(None, None), (Rights(), True), (Rights(create=True), None), (Rights(delete=True), None)],
 )
 def test_a_table_that_may_only_be_read_says_so(rights: Rights | None, readonly: bool | None) -> None:  # noqa: FBT001 - a case
-    table = Table(id=1, title="t").model_copy(update={"rights": rights})
+    table = Table(id="1", title="t").model_copy(update={"rights": rights})
 
     assert table_result.table_row(table).readonly is readonly

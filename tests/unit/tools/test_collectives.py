@@ -44,7 +44,7 @@ async def test_collectives_and_their_pages_are_listed(alice: Account) -> None:
     found = await call(alice, "list_pages", collective_id=1)
     party = await call(alice, "list_pages", collective_id=1, query="PARTY")
 
-    assert [(one.id, one.name, one.can_edit) for one in top.collectives] == [(1, "Neighbourhood", True)]
+    assert [(one.id, one.name, one.can_edit) for one in top.collectives] == [("1", "Neighbourhood", True)]
     assert (none.collectives, none.total) == ([], 0)
     assert [row.title for row in found.pages] == ["Landing page", "Hedges", "Street party"]
     assert [row.parent_id for row in found.pages] == [None, found.pages[0].id, found.pages[0].id]
@@ -115,7 +115,7 @@ async def test_a_page_whose_text_could_not_be_written_is_said_to_be_empty() -> N
 
     made = await call(account, "create_page", collective_id=1, title="New", content="Text.", parent_id=365)
 
-    assert (made.id, made.path, made.etag) == (7, ".Collectives/Team/New.md", None)
+    assert (made.id, made.path, made.etag) == ("7", ".Collectives/Team/New.md", None)
     assert made.note.startswith("The page is made and empty, but its text could not be written:")
 
 

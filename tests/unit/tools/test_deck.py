@@ -38,7 +38,7 @@ async def first(account: Account) -> dict[str, Any]:
 
 
 def stored(sandbox: Sandbox, where: dict[str, Any]) -> DeckCard:
-    return sandbox.state.deck.cards[where["card_id"]]
+    return sandbox.state.deck.cards[int(where["card_id"])]
 
 
 async def test_a_board_is_shown_with_its_stacks_labels_members_and_cards(alice: Account) -> None:
@@ -79,7 +79,7 @@ async def test_a_title_alone_changes_nothing_else(alice: Account, sandbox: Sandb
 
     assert (card.title, card.description, card.duedate, card.done, card.order, card.stack_id) == (
         "Order more boxes", "40 large, 25 small.", "2026-12-24T18:00:00+00:00", "2026-11-01T08:00:00+00:00", 7,
-        where["stack_id"],
+        int(where["stack_id"]),
     )  # fmt: skip
     assert changed.etag != where["etag"]
 
@@ -109,7 +109,7 @@ async def test_all_parts_of_a_card_are_set_and_taken_away(alice: Account, sandbo
         [("Alice Example", "Please.")],
         1,
     )
-    assert [row.id for row in archived.cards] == [card.id]
+    assert [row.id for row in archived.cards] == [str(card.id)]
 
     where |= {"etag": full.etag}
     bare = await call(
@@ -154,7 +154,7 @@ async def test_a_card_that_moved_meanwhile_stays_where_it_is(alice: Account, san
 
     changed = await call(alice, "update_card", **(where | {"etag": moved.etag}), title="Still here")
 
-    assert changed.stack_id == stored(sandbox, where).stack_id == board.stacks[2].id
+    assert changed.stack_id == str(stored(sandbox, where).stack_id) == board.stacks[2].id
 
 
 async def test_a_card_changed_since_is_neither_changed_moved_nor_deleted(alice: Account) -> None:
@@ -212,7 +212,7 @@ async def test_an_archived_board_is_the_likely_reason_of_a_bare_refusal(
     alice: Account, sandbox: Sandbox
 ) -> None:
     where = await first(alice)
-    sandbox.state.deck.boards[where["board_id"]].archived = True
+    sandbox.state.deck.boards[int(where["board_id"])].archived = True
 
     with pytest.raises(errors.ServerFault, match="archived"):
         await call(alice, "update_card", **where, title="x")
@@ -232,14 +232,14 @@ async def test_half_a_change_says_which_half(alice: Account, sandbox: Sandbox) -
 
 
 async def test_boards_beyond_a_result_wait_for_the_next_page(alice: Account, sandbox: Sandbox) -> None:
-    for number in range(1000, 1400):
+    for number in range(1000, 1350):
         sandbox.state.deck.boards[number] = DeckBoard(number, "t" * 100, "alice", "ff0000", 0, archived=True)
 
     page = await call(alice, "list_boards")
     rest = await call(alice, "list_boards", cursor=page.cursor)
 
     assert answer.result(page)
-    assert len(page.boards) + len(rest.boards) == 401
+    assert len(page.boards) + len(rest.boards) == 351
 
 
 @pytest.mark.parametrize(

@@ -48,13 +48,13 @@ async def test_the_mailboxes_of_the_only_account_come_at_once(alice: Account, st
     found = await call(alice, "list_mailboxes")
 
     assert [(row.id, row.email, row.aliases) for row in found.accounts] == [
-        (1, "alice@example.test", ["me@example.test"])
+        ("1", "alice@example.test", ["me@example.test"])
     ]
     assert [(row.id, row.name, row.role, row.unread) for row in found.mailboxes] == [
-        (1, "INBOX", "inbox", 1),
-        (2, "Sent", "sent", 0),
+        ("1", "INBOX", "inbox", 1),
+        ("2", "Sent", "sent", 0),
     ]
-    assert (found.account_id, found.total, found.cursor) == (1, 2, None)
+    assert (found.account_id, found.total, found.cursor) == ("1", 2, None)
 
 
 async def test_of_several_accounts_one_is_chosen(alice: Account, store: MailStore) -> None:

@@ -43,11 +43,11 @@ async def test_feeds_are_listed_with_folders_and_what_is_unread(alice: Account, 
     found = await call(alice, "list_feeds")
 
     assert [(row.title, row.folder_id, row.unread, row.failed_updates) for row in found.feeds] == [
-        ("Kestrel Garden Letter", 1, 1, None),
+        ("Kestrel Garden Letter", "1", 1, None),
         ("Town news", None, 1, None),
         ("Broken", None, 0, 12),
     ]
-    assert [(row.id, row.name) for row in found.folders] == [(1, "Garden")]
+    assert [(row.id, row.name) for row in found.folders] == [("1", "Garden")]
     assert (found.starred, found.total, found.cursor) == (1, 3, None)
 
 
@@ -90,7 +90,7 @@ async def test_articles_are_listed_newest_first(
 async def test_an_article_in_a_list_says_where_it_is_from(alice: Account) -> None:
     [row] = (await call(alice, "read_articles", starred=True)).articles
 
-    assert (row.feed, row.feed_id, row.author) == ("Kestrel Garden Letter", 1, "The editors")
+    assert (row.feed, row.feed_id, row.author) == ("Kestrel Garden Letter", "1", "The editors")
     assert (row.unread, row.starred, row.published.tzinfo) == (True, True, UTC)
 
 
@@ -105,7 +105,7 @@ async def test_following_the_cursor_gives_every_article_once(alice: Account, sto
         seen += page.articles
 
     assert answer.result(first)
-    assert [row.id for row in seen] == list(range(253, 0, -1))
+    assert [row.id for row in seen] == [str(number) for number in range(253, 0, -1)]
 
 
 async def test_an_article_is_read_as_text_in_pages(alice: Account, store: StoredFeeds) -> None:

@@ -113,12 +113,12 @@ async def test_a_list_page_is_one_request_without_content() -> None:
     second = await server.call(tools.nc_notes_list_notes, limit=2, category="Work", cursor=first.cursor)
 
     assert [(row.id, row.unreadable, row.readonly) for row in first.notes] == [
-        (1, None, None),
-        (314, True, True),
+        ("1", None, None),
+        ("314", True, True),
     ]
     assert first.notes[0].modified_at == datetime.fromtimestamp(1_700_000_001, UTC)
     assert first.remaining == 12
-    assert ([row.id for row in second.notes], second.cursor, second.remaining) == ([2], None, None)
+    assert ([row.id for row in second.notes], second.cursor, second.remaining) == (["2"], None, None)
     assert [dict(request.url.params) for request in server.asked] == [
         {"chunkSize": "2", "exclude": "content", "category": "Work"},
         {"chunkSize": "2", "exclude": "content", "category": "Work", "chunkCursor": "1-2-3"},
@@ -135,7 +135,7 @@ async def test_a_filtered_list_shows_the_newest_first_and_pages_within_a_chunk()
     second = await server.call(tools.nc_notes_list_notes, favorite=True, limit=2, cursor=first.cursor)
     third = await server.call(tools.nc_notes_list_notes, favorite=True, limit=2, cursor=second.cursor)
 
-    assert [[row.id for row in page.notes] for page in (first, second, third)] == [[6, 4], [2], [9]]
+    assert [[row.id for row in page.notes] for page in (first, second, third)] == [["6", "4"], ["2"], ["9"]]
     assert third.cursor is None
     assert len(server.asked) == 3
 
@@ -148,7 +148,7 @@ async def test_notes_changed_since_a_moment_are_listed(since: str) -> None:
 
     page = await server.call(tools.nc_notes_list_notes, modified_since=since)
 
-    assert [row.id for row in page.notes] == [3, 2]
+    assert [row.id for row in page.notes] == ["3", "2"]
 
 
 @pytest.mark.parametrize("arguments", [{"modified_since": "yesterday"}, {"cursor": "xyz"}])
@@ -175,7 +175,7 @@ async def test_a_search_ranks_titles_over_texts_and_shows_the_place() -> None:
 
     found = await server.call(tools.nc_notes_search_notes, query=" BUY  milk ", limit=3)
 
-    assert [hit.id for hit in found.notes] == [2, 314, 4]
+    assert [hit.id for hit in found.notes] == ["2", "314", "4"]
     assert (found.total, found.searched) == (4, None)
     assert found.notes[1].snippet == ""
     assert "milk, then buy" in found.notes[2].snippet
@@ -260,7 +260,7 @@ async def test_a_created_note_answers_what_was_stored_and_what_was_made_differen
         tools.nc_notes_create_note, title=" R: a/b <x> ", content="z", category="/.evil/"
     )
 
-    assert (made.id, made.title, made.size, made.etag) == (327, "R ab x", 1, ETAG)
+    assert (made.id, made.title, made.size, made.etag) == ("327", "R ab x", 1, ETAG)
     assert made.changed == "Nextcloud stored the title as “R ab x”. Nextcloud stored the category as “evil”."
     assert "content" not in made.model_dump()
     assert json.loads(server.asked[0].content)["title"] == "R: a/b <x>"
@@ -409,7 +409,7 @@ async def test_deleting_says_how_to_undo_it() -> None:
 
     gone = await server.call(tools.nc_notes_delete_note, note_id=325)
 
-    assert gone.id == 325
+    assert gone.id == "325"
     assert "nc_files_restore_trash" in gone.undo
     assert server.asked[0].method == "DELETE"
 

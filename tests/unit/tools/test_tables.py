@@ -152,7 +152,7 @@ async def test_rows_are_found_by_words_and_by_columns(
     alice: Account, sandbox: Sandbox, search: dict[str, Any], names: list[str]
 ) -> None:
     listed = await inventory(alice)
-    store = sandbox.state.tables.tables[listed.id]
+    store = sandbox.state.tables.tables[int(listed.id)]
     sandbox.state.tables.add_row(store, {next(iter(store.columns)): "Empty"})
 
     found = await call(alice, "get_table", table_id=listed.id, **search)
@@ -173,13 +173,13 @@ async def test_dates_are_compared_and_lists_are_looked_into(alice: Account, tabl
 
 async def test_following_the_cursor_gives_every_row_once(alice: Account, sandbox: Sandbox) -> None:
     listed = await inventory(alice)
-    store = sandbox.state.tables.tables[listed.id]
+    store = sandbox.state.tables.tables[int(listed.id)]
     item = next(iter(store.columns))
     for number in range(600):
         sandbox.state.tables.add_row(store, {item: f"{number} {'x' * 5000}"})
 
     for search in ({}, {"where": {"Item": "xx"}}):
-        seen: list[int] = []
+        seen: list[str] = []
         cursor = None
         while True:
             page = await call(alice, "get_table", table_id=listed.id, limit=200, cursor=cursor, **search)
@@ -198,7 +198,7 @@ async def test_following_the_cursor_gives_every_row_once(alice: Account, sandbox
 
 async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sandbox: Sandbox) -> None:
     listed, told = await inventory(alice), Told()
-    store = sandbox.state.tables.tables[listed.id]
+    store = sandbox.state.tables.tables[int(listed.id)]
     for _ in range(5100):
         sandbox.state.tables.add_row(store, {})
 
@@ -213,7 +213,7 @@ async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sa
 
 async def test_a_search_that_is_cancelled_asks_for_no_further_rows(alice: Account, sandbox: Sandbox) -> None:
     listed = await inventory(alice)
-    store = sandbox.state.tables.tables[listed.id]
+    store = sandbox.state.tables.tables[int(listed.id)]
     for _ in range(2000):
         sandbox.state.tables.add_row(store, {})
     sandbox.requests.clear()

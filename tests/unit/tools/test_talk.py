@@ -105,17 +105,17 @@ async def test_messages_are_read_with_names_files_answers_and_reactions(
 
     rows = [row.model_dump(mode="json", exclude_none=True) for row in page.items]
     assert rows[0] == {
-        "id": gone.id,
+        "id": str(gone.id),
         "author": "Bob Builder",
         "sent": "2026-11-27T21:00:00Z",
         "text": "Message deleted by author",
         "deleted": True,
-        "answers": {"id": 99, "text": ""},
+        "answers": {"id": "99", "text": ""},
     }
     assert (rows[1]["text"], rows[1]["files"]) == ("{what}.txt and {what}", ["Talk/{what}.txt"])
     assert rows[1]["edited"] == "2026-11-27T21:01:00Z"
     assert rows[2]["text"] == "@Alice Example I do: **40** of them."
-    assert rows[2]["answers"] == {"id": group.messages[1].id, "text": "Who orders the boxes?"}
+    assert rows[2]["answers"] == {"id": str(group.messages[1].id), "text": "Who orders the boxes?"}
     assert (rows[2]["reactions"], rows[2]["own_reactions"]) == ({"👍": 1}, ["👍"])
     assert (rows[4]["system"], rows[4]["text"]) == (
         "conversation_created",
@@ -128,7 +128,7 @@ async def test_older_messages_come_page_by_page_until_there_are_none(
 ) -> None:
     for number in range(60):
         store.say(group, "bob", f"{number} " + "ü" * 900, SECONDS)
-    seen: list[int] = []
+    seen: list[str] = []
     cursor, pages = None, 0
     first = await call(alice, "nc_talk_list_messages", conversation="officemove", limit=1)
 
@@ -137,7 +137,7 @@ async def test_older_messages_come_page_by_page_until_there_are_none(
         seen += [row.id for row in page.items]
         cursor, pages = page.cursor, pages + 1
 
-    assert seen == [message.id for message in reversed(group.messages)]
+    assert seen == [str(message.id) for message in reversed(group.messages)]
     assert pages > 3
     with pytest.raises(InvalidInput, match="does not belong to this list"):
         await call(alice, "nc_talk_list_messages", conversation="b0bandalice", cursor=first.cursor)
@@ -204,8 +204,8 @@ async def test_a_message_is_sent_and_answered_and_not_repeated_back(group: TalkR
         "sent": "2026-11-27T21:00:00Z",
     }
     assert [one.text for one in group.messages[-2:]] == ["Ä & <b>“x”</b>", "y"]
-    assert [(one.parent, one.silent) for one in group.messages[-2:]] == [(None, False), (first.id, True)]
-    assert second.id == group.messages[-1].id
+    assert [(one.parent, one.silent) for one in group.messages[-2:]] == [(None, False), (int(first.id), True)]
+    assert second.id == str(group.messages[-1].id)
 
 
 async def test_reactions_are_added_once_and_taken_back(group: TalkRoom, alice: Account) -> None:

@@ -1,0 +1,42 @@
+"""How long each Nextcloud is supported, and what is known to be wrong with it.
+
+The ends of 32 and 33 are those of Nextcloud's own schedule (github.com/nextcloud/server/wiki/
+Maintenance-and-Release-Schedule). 34 came in June and 35 in September 2026, and each is supported for one year
+(docs.nextcloud.com, "Maintenance and release schedule").
+"""
+
+from datetime import date
+from typing import Final
+
+#: The first day without support, by major version.
+ENDS: Final = {
+    32: date(2026, 9, 27),
+    33: date(2027, 2, 18),
+    34: date(2027, 7, 1),
+    35: date(2027, 10, 1),
+}
+TROUBLES: Final = {
+    33: "app passwords may stop working after a while, above all with an app for passwords or single sign-on "
+    "(nextcloud/server#58509): whoever is affected is asked to grant access again; an update to 34 is worth a try.",
+}
+
+
+def major_of(version: str) -> int | None:
+    """Read the major version; None where it does not begin with one."""
+    first = version.partition(".")[0]
+    return int(first) if first.isdecimal() else None
+
+
+def support_ended(version: str, today: date) -> bool | None:
+    """Tell whether Nextcloud no longer mends this version; None for one newer than is known here."""
+    major = major_of(version)
+    if major is None or major > max(ENDS):
+        return None
+    end = ENDS.get(major)
+    return end is None or end <= today
+
+
+def end_of_support(version: str) -> str | None:
+    """Name the last month of support, such as `February 2027`; None where it is not known."""
+    end = ENDS.get(major_of(version) or 0)
+    return None if end is None else f"{date.fromordinal(end.toordinal() - 1):%B %Y}"

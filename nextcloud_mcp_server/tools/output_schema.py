@@ -1,0 +1,32 @@
+"""What a tool says of its results (`OUTPUT_SCHEMAS=true`): a schema that each of them meets."""
+
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+
+Schema = dict[str, Any]
+
+
+def of(result_type: Any) -> Schema:  # noqa: ANN401 - a model, or a union of them
+    """Write the schema of what a tool answers.
+
+    What is None is left out of an answer, so it cannot be required. The specification wants an object at the top,
+    which a union of models does not say by itself.
+    """
+    schema = TypeAdapter[Any](result_type).json_schema(mode="serialization")
+    definitions = cast("dict[str, Schema]", schema.get("$defs", {}))
+    for one in (schema, *definitions.values()):
+        if "required" in one:
+            one["required"] = [
+                name for name in one["required"] if not _may_be_null(one["properties"][name], definitions)
+            ]
+    return {"type": "object", **schema}
+
+
+def _may_be_null(schema: Schema, definitions: dict[str, Schema]) -> bool:
+    """Tell whether None is among the values."""
+    if "$ref" in schema:
+        return _may_be_null(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    # Neither a type nor a choice: anything.
+    kinds = [schema.get("type", "null" if not schema.keys() & {"anyOf", "oneOf", "const", "enum"} else "")]
+    return "null" in kinds or any(_may_be_null(one, definitions) for one in schema.get("anyOf", ()))
