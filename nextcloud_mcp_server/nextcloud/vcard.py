@@ -30,6 +30,8 @@ _ENCODINGS: Final = frozenset({_PRINTABLE, "BASE64", "B", "7BIT", "8BIT"})
 _BASE64: Final = frozenset({"BASE64", "B"})
 #: What is only about how the value is written, and no longer true once another one is.
 _WRITING: Final = frozenset({"ENCODING", "CHARSET"})
+#: What a head without any of it needs not be taken apart for: a card may have thousands of lines.
+_WRITTEN = re.compile(r"QUOTED-PRINTABLE|BASE64|ENCODING|CHARSET|[78]BIT|TYPE=\"?B\b|;B[;:]", re.IGNORECASE)
 #: What has parts between semicolons.
 _STRUCTURED: Final = frozenset({"N", "ADR", "ORG"})
 
@@ -100,6 +102,8 @@ class Line:
     @property
     def plain_head(self) -> str:
         """The head for a value that is written as it is: without encoding and character set."""
+        if _WRITTEN.search(self.head) is None:
+            return self.head
         parameters = [each[1] for each in _PARAMETER.finditer(self.head.rstrip(":"))]
         kept = [each for each in parameters if not _is_about_writing(each)]
         if len(kept) == len(parameters):
@@ -116,6 +120,8 @@ class Line:
 
     @property
     def _encoding(self) -> str | None:
+        if _WRITTEN.search(self.head) is None:
+            return None
         names = [each.upper() for each in self.parameter("ENCODING") + self.parameter("TYPE")]
         return next((each for each in names if each in (_PRINTABLE, *_BASE64)), None)
 
