@@ -268,7 +268,7 @@ class CalDav:
             ]
         except troubles.NOT_SEEN:
             twins = []
-        newest = max(twins, key=lambda each: each.deleted_at, default=None)
+        newest = max(twins, key=lambda each: each.age, default=None)
         if newest is None:
             return calendar_errors.twin(error, since="", id_="", etag="")
         return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag or "")
@@ -285,7 +285,7 @@ class CalDav:
 
     async def _trashed(self, object_id: str, if_match: str) -> Trashed:
         calendar, etag = segments_of(object_id)[0], etags.normalise(if_match)
-        for each in sorted(await self._trash.all(), key=lambda one: one.deleted_at, reverse=True):
+        for each in sorted(await self._trash.all(), key=lambda one: one.age, reverse=True):
             if each.etag == etag and (each.id == object_id or each.calendar == calendar):
                 return each
         raise errors.NotFound(

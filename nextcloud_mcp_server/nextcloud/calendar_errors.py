@@ -65,7 +65,11 @@ _COPY_IN_TRASH: Final = (
     "app, then call again."
 )
 
-_DELETED_TWIN: Final = "Deleted calendar object with uid already exists"
+#: The first was said until 25.0.6; since then it is the database that refuses a second object with a UID, each in its
+#: own words (PostgreSQL and MySQL name the index, SQLite the columns).
+_DELETED_TWIN = re.compile(
+    r"Deleted calendar object with uid already exists|calobjects_by_uid_index|calendarobjects\.uid"
+)
 _OLD_COPY = re.compile(r"-deleted(?:\.\w+)? already exists in calendar")
 _COMPONENTS = re.compile(r"must at least have a component of type ([A-Z, ]+)")
 _CANNOT_RESTORE: Final = "Can not restore calendar"
@@ -101,13 +105,13 @@ def refuse_deck(object_id: str) -> None:
 
 def is_twin(error: errors.NextcloudError) -> bool:
     """Tell whether the trash holds something that stands in the way."""
-    return _DELETED_TWIN in error.reason or _OLD_COPY.search(error.reason) is not None
+    return _DELETED_TWIN.search(error.reason) is not None or _OLD_COPY.search(error.reason) is not None
 
 
 def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str) -> errors.NextcloudError:
     """Say what in the trash stands in the way; `since`, `id_` and `etag` are empty where that is not known."""
     when = f", deleted at {since}," if since else ""
-    if _DELETED_TWIN not in error.reason:
+    if _DELETED_TWIN.search(error.reason) is None:
         return errors.Conflict(_COPY_IN_TRASH.format(since=when))
     how = _HOW.format(id=id_, etag=etag) if id_ and etag else ""
     return errors.AlreadyExists(_RESTORE.format(since=when, how=how))

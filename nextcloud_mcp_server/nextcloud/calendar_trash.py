@@ -36,7 +36,7 @@ class Trashed:
     calendar: str
     etag: str | None
     text: str
-    deleted_at: int
+    deleted_at: datetime | None
 
     @property
     def id(self) -> str:
@@ -46,7 +46,12 @@ class Trashed:
     @property
     def since(self) -> str:
         """When it was deleted; empty where that is not known."""
-        return f"{datetime.fromtimestamp(self.deleted_at, UTC):%Y-%m-%dT%H:%M:%SZ}" if self.deleted_at else ""
+        return "" if self.deleted_at is None else f"{self.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def age(self) -> float:
+        """A number that is the greater the later it was deleted."""
+        return 0.0 if self.deleted_at is None else self.deleted_at.timestamp()
 
     @cached_property
     def uid(self) -> str:
@@ -91,11 +96,17 @@ class CalendarTrash:
 
 
 def _trashed(name: str, response: DavResponse) -> Trashed:
-    deleted_at = entries.number(response.text("trash:deleted-at")) or 0
     return Trashed(
         name=name,
         calendar=response.text("trash:calendar-uri"),
         etag=etags.told(response.text("d:getetag")),
         text=response.text("cal:calendar-data"),
-        deleted_at=deleted_at if 0 < deleted_at < 1 << 34 else 0,
+        deleted_at=_moment(response.text("trash:deleted-at")),
     )
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

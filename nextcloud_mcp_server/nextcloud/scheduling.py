@@ -22,6 +22,7 @@ _MEANINGS: Final = {
     "5.3": "not told: their server refused it",
 }
 _TOLD: Final = ("1", "2")
+_AS_BEFORE: Final = "now, or at the last change that mattered"
 _NO_ADDRESS: Final = (
     "Nobody was invited and nothing was written: invitations come from an e-mail address, and this person has none in "
     "Nextcloud. Ask them to set one in their Nextcloud settings, or send it without 'attendees'."
@@ -66,7 +67,10 @@ def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
     gone = [old[key] for key in old if key not in new]
     if stored.etag is None:
         return tuple(Notice(each, "not known, for Nextcloud's answer was lost") for each in (*added, *gone))
-    noted = notices(stored.text) if stored.rewritten else []
+    noted = notices(stored.text)
+    if not stored.rewritten:
+        # Also so when they were told again and the same came of it: then nothing had to be noted.
+        noted = [Notice(each.email, f"{each.result} ({_AS_BEFORE})") for each in noted]
     named = {each.email.lower() for each in noted}
     cancelled = "told" if stored.rewritten else "not told"
     return (

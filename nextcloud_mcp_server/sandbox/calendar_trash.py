@@ -1,8 +1,10 @@
 """The trash of the sandbox's calendars, as Nextcloud's `CalDAV/Trashbin` and `CalDavBackend.php` keep it."""
 
+from datetime import UTC, datetime
+
 from nextcloud_mcp_server.sandbox.calendar_properties import Values, object_values
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, Trashed, uid_of
-from nextcloud_mcp_server.sandbox.dav_xml import bad_request, forbidden, not_found
+from nextcloud_mcp_server.sandbox.dav_xml import DavFault, bad_request, forbidden, not_found
 from nextcloud_mcp_server.sandbox.state import State, User
 
 _NS = "http://nextcloud.com/ns"
@@ -18,16 +20,23 @@ def discard(state: State, calendar: StoredCalendar, name: str) -> None:
     calendar.changes += 1
 
 
-def make_room(state: State, calendar: StoredCalendar, uid: str) -> None:
-    """Put what the trash holds of a UID aside before an object with it is stored anew, under a still longer name."""
-    found = next((name for name, one in calendar.trash.items() if uid_of(one.stored.data) == uid), None)
-    if found is None:
+def check_trash(state: State, calendar: StoredCalendar, uid: str) -> None:
+    """Refuse to store a UID that is in the trash.
+
+    Nextcloud means to put that one aside, but its database has each UID once (seen on 32.0.1 with PostgreSQL).
+    """
+    if all(uid_of(one.stored.data) != uid for one in calendar.trash.values()):
         return
     if state.refuses_deleted_uids:
         # Until 25.0.6 (nextcloud/server#34375).
         raise bad_request("Deleted calendar object with uid already exists in this calendar collection.")
-    _check_free(calendar, _renamed(found))
-    calendar.trash[_renamed(found)] = calendar.trash.pop(found)
+    raise DavFault(
+        500,
+        "OC\\DB\\Exceptions\\DbalException",
+        "An exception occurred while executing a query: SQLSTATE[23505]: Unique violation: 7 ERROR:  duplicate key "
+        'value violates unique constraint "calobjects_by_uid_index"\nDETAIL:  Key (calendarid, calendartype, uid)='
+        f"(36, 0, {uid}) already exists.",
+    )
 
 
 def trashed_values(user: User) -> dict[str, Values]:
@@ -35,7 +44,7 @@ def trashed_values(user: User) -> dict[str, Values]:
     return {
         f"{one.id}.ics": {
             **object_values(one.stored),
-            f"{{{_NS}}}deleted-at": str(one.deleted_at),
+            f"{{{_NS}}}deleted-at": datetime.fromtimestamp(one.deleted_at, UTC).isoformat(),
             f"{{{_NS}}}calendar-uri": uri,
         }
         for uri, calendar in user.calendars.items()

@@ -23,8 +23,9 @@ from nextcloud_mcp_server.sandbox.calendar_store import (
     check_object,
     repaired,
     uid_of,
+    unfolded,
 )
-from nextcloud_mcp_server.sandbox.calendar_trash import discard, make_room, restore, trashed_values
+from nextcloud_mcp_server.sandbox.calendar_trash import check_trash, discard, restore, trashed_values
 from nextcloud_mcp_server.sandbox.dav_request import Element, parse_wanted, parse_xml
 from nextcloud_mcp_server.sandbox.dav_xml import (
     CAL,
@@ -206,13 +207,14 @@ class CalendarRequest:
         if uid is not None and not known:
             if calendar.holds_uid(uid, but=name):
                 raise bad_request("Calendar object with uid already exists in this calendar collection.")
-            make_room(self.state, calendar, uid)
+            check_trash(self.state, calendar, uid)
         old = calendar.objects[name].data if known else ""
         noted = scheduled(self.state, seen.owner, old, text)
         calendar.put(name, noted or (repaired(text) if uid is None else text), self.state.clock().timestamp())
         # What had to be repaired, or was noted, is not what was sent, so no etag comes back.
         etag = f'"{calendar.objects[name].etag}"'
-        told = {} if uid is None or noted is not None else {"ETag": etag, "OC_ETag": etag}
+        changed = noted is not None and unfolded(noted) != unfolded(text)
+        told = {} if uid is None or changed else {"ETag": etag, "OC_ETag": etag}
         return empty(204 if known else 201, **told)
 
     # What PROPFIND finds

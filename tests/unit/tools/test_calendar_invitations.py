@@ -95,6 +95,16 @@ async def test_another_title_leaves_the_invited_and_how_they_are_told_as_they_ar
     assert "bob@example.test" not in told(changed)
 
 
+async def test_who_is_told_again_with_the_same_result_is_said_to_be_told(world: World) -> None:
+    """Nextcloud answers an etag then, as if nobody had been told (seen on 32.0.1)."""
+    made = await world.create("bob@example.test")
+
+    changed = await world.call("update_event", event_id=made.event_id, etag=made.etag, title="Other")
+
+    assert told(changed) == {"bob@example.test": "mailed (now, or at the last change that mattered)"}
+    assert world.state.invitations == [("bob@example.test", "REQUEST")] * 2
+
+
 @pytest.mark.parametrize(
     ("address", "start", "sends_mail", "result"),
     [
