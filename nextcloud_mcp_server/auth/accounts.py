@@ -9,12 +9,12 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, NextcloudCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential, NextcloudCredential
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Principal
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ CACHE_SECONDS = 5.0
 
 #: An access token that is refused so soon after it was renewed is not renewed again.
 RENEW_AGAIN_SECONDS = 60.0
+
+#: How long an operator's refused credential is left alone; doubled each time, up to the longest.
+ASK_AGAIN_SECONDS, SLOWEST_ASK_AGAIN_SECONDS = 60.0, 3600.0
 
 #: How long a disconnect waits for Nextcloud before it says that it will go on trying.
 REVOKE_SECONDS = 5.0
@@ -51,6 +54,9 @@ class Connection:
     scopes: frozenset[str]
     needs_reauth: bool
     by_operator: bool
+
+
+NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_operator=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +253,10 @@ class GrantedAccounts:
         return True
 
     async def _stop(self, caller: Caller, opened: Opened) -> None:
-        if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
+        self._nextcloud.texts.drop(opened.account.uid)
+        if await self._database.grants.mark_needs_reauth(
+            opened.credential_id, version=opened.version, end_after=END_AFTER
+        ):
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
             )
@@ -260,14 +269,7 @@ class GrantedAccounts:
         """See `Accounts.connection`."""
         grant = await self._database.grants.find(caller.principal, caller.client_id)
         if grant is None:
-            return Connection(
-                connected=False,
-                account_name="",
-                display_name="",
-                scopes=frozenset(),
-                needs_reauth=False,
-                by_operator=False,
-            )
+            return NOT_CONNECTED
         scopes = grant.permission.scopes if grant.permission else frozenset[str]()
         return Connection(
             connected=not grant.credential.needs_reauth,
@@ -291,6 +293,7 @@ class GrantedAccounts:
         self.forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
+        self._nextcloud.texts.drop(grant.account.uid)
         if not grant.credential.secret:
             return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):
@@ -304,14 +307,22 @@ class OperatorAccounts:
     """The one account whose app password the operator put into the settings (personal mode only)."""
 
     def __init__(
-        self, nextcloud: Nextcloud, *, login_name: str, secret: SecretStr, bound: frozenset[str]
+        self,
+        nextcloud: Nextcloud,
+        *,
+        login_name: str,
+        secret: SecretStr,
+        bound: frozenset[str],
+        monotonic: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._nextcloud = nextcloud
         self._credential = BasicCredential(login_name, secret)
         self._bound = bound
         self._opened: Opened | None = None
         self._name = login_name
-        self._refused = False
+        self._monotonic = monotonic
+        self._again_at = 0.0
+        self._pause = 0.0
         self._opening = anyio.Lock()
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
@@ -322,7 +333,7 @@ class OperatorAccounts:
             )
         async with self._opening:
             # Asked inside: of calls that come together only the first may meet the refusal.
-            if self._refused:
+            if self._monotonic() < self._again_at:
                 raise CredentialRejected(_REFUSED)
             if self._opened is None:
                 self._opened = await self._open()
@@ -332,8 +343,9 @@ class OperatorAccounts:
         try:
             user = await self._nextcloud.whoami(self._credential)
         except CredentialRejected:
-            self._refused = True
+            self._leave_alone()
             raise CredentialRejected(_REFUSED) from None
+        self._pause = 0.0
         self._name = user.display_name or user.uid
         account = self._nextcloud.account(self._credential, uid=user.uid)
         return Opened(account, self._bound, "operator", 1)
@@ -345,9 +357,16 @@ class OperatorAccounts:
         except CredentialRejected:
             return None
 
-    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
-        """See `Accounts.reject`: stays refused until the server is started with another one."""
-        self._refused = True
+    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - one account for all
+        """See `Accounts.reject`: it is asked again after a while, in case Nextcloud was mistaken."""
+        self._nextcloud.texts.drop(opened.account.uid)
+        if self._opened is opened:
+            self._opened = None
+            self._leave_alone()
+
+    def _leave_alone(self) -> None:
+        self._pause = min(max(2 * self._pause, ASK_AGAIN_SECONDS), SLOWEST_ASK_AGAIN_SECONDS)
+        self._again_at = self._monotonic() + self._pause
 
     async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
         """See `Accounts.decline`; nothing is asked for here."""
@@ -379,5 +398,6 @@ class OperatorAccounts:
 
 _REFUSED = (
     "Nextcloud refused NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD; make a new app password in Nextcloud "
-    "under Settings > Security, put it into the settings and restart the server."
+    "under Settings > Security, put it into the settings and restart the server. If Nextcloud was mistaken, wait: it "
+    "is asked again after a minute, and then less and less often."
 )

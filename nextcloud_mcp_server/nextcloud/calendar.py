@@ -33,6 +33,9 @@ _BROKEN: Final = "This calendar object cannot be read ({wrong}), so it was left 
 _T = TypeVar("_T")
 
 
+Ask = Callable[[], Awaitable[tzinfo]]
+
+
 class Deleted(NamedTuple):
     """The title of what was deleted, and who is told that it is."""
 
@@ -78,17 +81,21 @@ class CalendarClient:
 
         `zone` is where the reader is: all-day events begin at its midnight.
         """
-        return await self.during(lambda _: (low, high), zone=zone, calendar=calendar, invitations=False)
+
+        async def here(_: Ask) -> tzinfo:
+            return zone
+
+        return await self.during(lambda _: (low, high), locate=here, calendar=calendar, invitations=False)
 
     async def during(
         self,
         span: Callable[[tzinfo], Span],
         *,
-        zone: tzinfo | None = None,
+        locate: Callable[[Ask], Awaitable[tzinfo]],
         calendar: str | None = None,
         invitations: bool = True,
     ) -> Agenda:
-        """List what takes place in the range that `span` gives for a zone, which is the person's if none is given.
+        """List what takes place in the range that `span` gives for a zone: the one that `locate` finds, which may ask.
 
         A request for each calendar of events, one for their names, one for the zone and one for the person's
         addresses; all at once, but for calendars that are new. Deck's are left out unless one is named.
@@ -97,15 +104,14 @@ class CalendarClient:
             NotFound: No such calendar.
         """
         # All-day events and floating times are at the server's place there, and the reader's own is not known yet.
-        first, last = span(zone or UTC)
-        place: list[tzinfo] = [] if zone is None else [zone]
+        first, last = span(UTC)
+        place: list[tzinfo] = []
         known = anyio.Event()
         names, mine = list[str](), list[str]()
         found: dict[str, Agenda] = {}
 
-        async def locate() -> None:
-            if not place:
-                place.append(await self._cache.fact("zone", self.zone))
+        async def find() -> None:
+            place.append(await locate(partial(self._cache.fact, "zone", self.zone)))
             known.set()
 
         async def introduce() -> None:
@@ -121,7 +127,7 @@ class CalendarClient:
         async def everything() -> None:
             names.extend(await self._in_each(calendar, fetch))
 
-        await parallel.together(everything, locate, introduce)
+        await parallel.together(everything, find, introduce)
         listed = [found[name] for name in names]
         return Agenda(
             list(chain.from_iterable(each.events for each in listed)),

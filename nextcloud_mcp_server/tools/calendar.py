@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.window import Position, Window
-from nextcloud_mcp_server.tools import calendar_results, file_page, free_time
+from nextcloud_mcp_server.tools import calendar_results, event_time, file_page, free_time
 from nextcloud_mcp_server.tools.calendar_results import (
     CalendarList,
     EventDeleted,
@@ -45,6 +45,10 @@ _ONE_BACK: Final = (
 )
 
 Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
+EventZone = Annotated[
+    str | None,
+    Field(description="IANA name; default: the person's; floating: none, the same on every clock."),
+]
 Occurrence = Annotated[str | None, Field(description="As listed; without it: the whole series.")]
 
 
@@ -107,7 +111,7 @@ async def nc_calendar_create_event(
     start: Annotated[str, Field(description="ISO 8601; a date makes it all-day.")],
     *,
     end: Annotated[str | None, Field(description="All-day: the last day. Default: 1 hour or day.")] = None,
-    timezone: Zone = None,
+    timezone: EventZone = None,
     calendar: str = "personal",
     location: str | None = None,
     description: str | None = None,
@@ -117,10 +121,12 @@ async def nc_calendar_create_event(
     reminder_minutes: Annotated[int | None, Field(ge=0, le=40_320)] = None,
 ) -> EventWritten:
     """Create an event, once or recurring; Nextcloud sends invitations to the attendees."""
-    zone = await _zone(nc, timezone, start)
+    zone = await event_time.clock(nc.calendar.zone, "start", start, timezone)
     changes = Changes(
         title=_title(title),
-        start=moments.given("start", start, zone),
+        start=event_time.first("start", start, zone, is_known=timezone is not None)
+        if rrule
+        else moments.given("start", start, zone),
         end=None if end is None else _last(moments.given("end", end, zone)),
         location=location,
         description=description,
@@ -159,7 +165,7 @@ async def nc_calendar_update_event(
     async def make(event: Event) -> Changes:
         return Changes(
             title=None if title is None else _title(title),
-            start=await _given(nc, event, "start", start, timezone),
+            start=await _given(nc, event, "start", start, timezone, rrule=rrule),
             end=_last(await _given(nc, event, "end", end, timezone)),
             location=location,
             description=description,
@@ -202,7 +208,9 @@ async def nc_calendar_delete_event(
     left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
     return EventDeleted(
         event_id=event_id,
-        occurrence=occurrence,
+        title=left.at.component.text("SUMMARY")[: calendar_results.MAX_TEXT] or None,
+        occurrence=calendar_results.occurrence(left),
+        start=moments.shown(left.at.start),
         etag=left.stored.etag,
         undo=_ONE_BACK,
         told=calendar_results.told(left.notices),
@@ -242,31 +250,26 @@ async def nc_calendar_find_free_time(
     )
 
 
-async def _zone(nc: Account, timezone: str | None, text: str) -> tzinfo:
-    """Find whose clock counts: that of the zone that was named, of the offset that was given, or the person's."""
-    if timezone is not None:
-        return zones.named(timezone)
-    given = moments.offset(text)
-    return await nc.calendar.zone() if given is None else given
-
-
 async def _during(nc: Account, start: str, end: str, timezone: str | None, calendar: str | None) -> Agenda:
     """List what takes place from one text to another, on the clock of the zone that counts."""
-    named = zones.named(timezone) if timezone is not None else moments.offset(start)
-    return await nc.calendar.during(lambda zone: _range(start, end, zone), zone=named, calendar=calendar)
+    return await nc.calendar.during(
+        lambda zone: _range(start, end, zone),
+        locate=lambda ask: event_time.reader(ask, start, timezone),
+        calendar=calendar,
+    )
 
 
 async def _given(
-    nc: Account, event: Event, name: str, text: str | None, timezone: str | None
+    nc: Account, event: Event, name: str, text: str | None, timezone: str | None, *, rrule: str | None = None
 ) -> Moment | None:
     """Take a time for an event that exists: by its own clock, unless another is named."""
     if text is None:
         return None
     before = event.at.start if name == "start" else event.at.end
-    own = before.tzinfo if isinstance(before, datetime) else None
-    if timezone is not None or own is None:
-        own = await _zone(nc, timezone, text)
-    return moments.given(name, text, own)
+    recurs = (
+        name == "start" and event.at.id is None and (event.series.recurs if rrule is None else rrule != "")
+    )
+    return await event_time.changed(nc.calendar.zone, name, text, timezone, before=before, recurs=recurs)
 
 
 def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:
@@ -326,4 +329,5 @@ def _written(event: Event) -> EventWritten:
         title=one.text("SUMMARY")[: calendar_results.MAX_TEXT],
         occurrence=calendar_results.occurrence(event),
         told=calendar_results.told(event.notices),
+        status=calendar_results.status(event),
     )

@@ -105,6 +105,8 @@ async def test_a_calendar_of_another_app_is_listed_with_the_name_of_the_app() ->
         if request.method == "PUT":
             return httpx2.Response(403, stream=httpx2.ByteStream(b""))
         href, inside = (f"{home}1.ics", data) if request.method == "REPORT" else (home, properties)
+        if "/principals/" in request.url.path:
+            href, inside = "/remote.php/dav/principals/users/alice/", "<d:displayname>Alice</d:displayname>"
         found = (
             f"<d:multistatus {names}><d:response><d:href>{href}</d:href><d:propstat><d:prop>{inside}</d:prop>"
             "<d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response></d:multistatus>"

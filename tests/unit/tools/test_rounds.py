@@ -11,7 +11,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.parallel import of_each
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
 from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
@@ -82,10 +83,16 @@ class World:
         self.transport = Rounds(httpx2.ASGITransport(app=self.sandbox.app))
         pool = open_pool(ca_bundle=None, user_agent="tests", transport=self.transport)
         self.nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
+        # As long as one is open, Nextcloud is known to accept the credential.
+        self.held = self.account()
 
     def account(self) -> Account:
         """Open alice's account anew, as each call does."""
         return self.nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
+
+    async def prove(self) -> None:
+        """Make a first request, which goes alone: nobody knows yet whether the credential works."""
+        await self.held.user.get()
 
     async def call(self, tool: str, **arguments: object) -> tuple[Any, list[list[str]]]:
         """Call a tool, and give its answer and the rounds that it took."""
@@ -96,7 +103,9 @@ class World:
 
 @pytest.fixture
 async def world() -> World:
-    return World()
+    made = World()
+    await made.prove()
+    return made
 
 
 def _titles(found: Any) -> list[str]:  # noqa: ANN401 - each tool's own result
