@@ -145,27 +145,21 @@ class Account:
     @cached_property
     def calendar(self) -> "CalendarClient":
         """The person's calendars."""
-        from nextcloud_mcp_server.nextcloud.calendar import (  # noqa: PLC0415 - many modules, for those who use it
-            CalendarClient,
-        )
+        from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
 
         return CalendarClient(self._http, cache=self._cache)
 
     @cached_property
     def tasks(self) -> "TasksClient":
         """The person's tasks."""
-        from nextcloud_mcp_server.nextcloud.tasks import (  # noqa: PLC0415 - many modules, for those who use it
-            TasksClient,
-        )
+        from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
 
         return TasksClient(self._http, cache=self._cache)
 
     @cached_property
     def contacts(self) -> "ContactsClient":
         """Address books and contacts."""
-        from nextcloud_mcp_server.nextcloud.contacts import (  # noqa: PLC0415 - most servers do without
-            ContactsClient,
-        )
+        from nextcloud_mcp_server.nextcloud.contacts import ContactsClient  # noqa: PLC0415 - seldom used
 
         return ContactsClient(self._http, cache=self._cache)
 
