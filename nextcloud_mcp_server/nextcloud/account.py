@@ -327,8 +327,6 @@ class Nextcloud:
             Forbidden: The secret is the account's real password.
         """
         self.texts.drop_credential(credential)
-        for key in [key for key in self._providers if key[1] == credential]:
-            del self._providers[key]
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
