@@ -137,9 +137,9 @@ def single(whole: Component, series: Series, occurrence: Occurrence) -> Componen
     one = model.copy()
     for name in (*_RECURRING, "RECURRENCE-ID"):
         one.remove(name)
-    _set_time(one, "DTSTART", occurrence.start, series)
+    moments.put(one, "DTSTART", occurrence.start, series.zones)
     if one.first("DTEND") is not None:
-        _set_time(one, "DTEND", occurrence.end, series)
+        moments.put(one, "DTEND", occurrence.end, series.zones)
     one.add(_like_start(core, "RECURRENCE-ID", [id_]))
     _take_back(core, series, id_)
     whole.add(one)
@@ -246,35 +246,34 @@ def set_categories(one: Component, categories: list[str]) -> None:
 def _move(whole: Component, one: Component, series: Series, changes: Changes) -> None:
     old_start, old_end = series.times(one)
     start = old_start if changes.start is None else changes.start
+    is_same_kind = isinstance(start, datetime) == isinstance(old_start, datetime)
     if changes.end is not None:
         end = changes.end
-    elif recurrence.is_alike(start, old_start):
-        end = recurrence.after(start, recurrence.length(old_start, old_end), old_end)
     else:
-        end = _after(start)
+        end = _moved_end(start, old_start, old_end) if is_same_kind else _after(start)
     if not recurrence.is_alike(start, end):
         raise errors.InvalidInput("'start' and 'end' must both be dates, or both be times: send both.")
     if end < start or (end == start and not isinstance(start, datetime)):
         raise errors.InvalidInput("'end' is before 'start': send a later one.")
     if changes.start is not None:
-        _set_time(one, "DTSTART", start, series)
-    if one.first("DURATION") is None or changes.end is not None or not recurrence.is_alike(start, old_start):
+        moments.put(one, "DTSTART", start, series.zones)
+    if one.first("DURATION") is None or changes.end is not None or not is_same_kind:
         one.remove("DURATION")
         if changes.end is not None or one.first("DTEND") is not None:
-            _set_time(one, "DTEND", end, series)
+            moments.put(one, "DTEND", end, series.zones)
     for moment in (start, end):
         describe_zone(whole, moment)
 
 
-def _set_time(one: Component, name: str, moment: Moment, series: Series) -> None:
-    """Write a time; in a zone that only the object itself explains, with the name it has there."""
-    old = one.first(name)
-    if old is not None and isinstance(moment, datetime):
-        before = moments.of(old, series.zones)
-        if isinstance(before, datetime) and before.tzinfo is moment.tzinfo:
-            one.set(old.head, moments.written(moment))
-            return
-    one.set(f"{name}{moments.parameters(moment)}", moments.written(moment))
+def _moved_end(start: Moment, old_start: Moment, old_end: Moment) -> Moment:
+    """Give the end of an event that keeps its length: by what passes, or of days by what the clocks show."""
+    if all(isinstance(each, datetime) and each.tzinfo is not None for each in (start, old_start, old_end)):
+        passes = moments.instant(old_end, UTC).astimezone(UTC) - moments.instant(old_start, UTC).astimezone(
+            UTC
+        )
+        if passes < DAY:
+            return moments.later(start, passes, old_end)
+    return moments.storable(recurrence.after(start, recurrence.length(old_start, old_end), old_end))
 
 
 def describe_zone(whole: Component, moment: Moment) -> None:
@@ -288,7 +287,7 @@ def describe_zone(whole: Component, moment: Moment) -> None:
 
 
 def _after(start: Moment) -> Moment:
-    return start + (_HOUR if isinstance(start, datetime) else DAY)
+    return moments.later(start, _HOUR, start) if isinstance(start, datetime) else start + DAY
 
 
 def _check_day(core: Component, before: Moment, start: Moment) -> None:
@@ -333,7 +332,7 @@ class _Exceptions:
         core, start = series.core, series.start
         if core is None or not (self._changed or self._removed):
             return
-        if not recurrence.is_alike(start, self._start):
+        if isinstance(start, datetime) != isinstance(self._start, datetime):
             raise errors.InvalidInput(
                 "Single occurrences of this series were changed or deleted, so it cannot change between all-day and "
                 "timed: create a new series and delete this one."

@@ -112,4 +112,4 @@ def _of_kind(kind: Kind) -> str:
 
 def _moment(at: datetime) -> str:
     # Nextcloud reads DateTimeInterface::ATOM and takes anything else for 1970.
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+    return at.astimezone(UTC).replace(microsecond=0).isoformat()

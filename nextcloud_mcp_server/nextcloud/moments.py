@@ -6,7 +6,9 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.ical import Line, Unreadable
+from nextcloud_mcp_server.nextcloud import timestamp
+from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
+from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
 from nextcloud_mcp_server.nextcloud.zones import Zones
 
 #: A date, a moment with its zone, or (a datetime without one) a time that floats: it is the same on every clock.
@@ -81,7 +83,7 @@ def duration(value: str) -> timedelta:
 
 
 def written(moment: Moment) -> str:
-    """Write a value; its zone belongs into the head of the line."""
+    """Write a value on the clock of its zone, which belongs into the head of the line."""
     if not isinstance(moment, datetime):
         return f"{moment:%Y%m%d}".rjust(8, "0")
     value = f"{moment:%Y%m%dT%H%M%S}".rjust(15, "0")
@@ -89,15 +91,48 @@ def written(moment: Moment) -> str:
 
 
 def line(name: str, moment: Moment) -> Line:
-    """Write a line with one time, in its own zone."""
-    return Line.of(f"{name}{parameters(moment)}", written(moment))
+    """Write a line with one time: the same moment, in its own zone where a line can say that."""
+    moment = storable(moment)
+    return Line.of(f"{name}{_parameters(moment)}", written(moment))
 
 
-def parameters(moment: Moment) -> str:
+def put(component: Component, name: str, moment: Moment, zones: Zones) -> Moment:
+    """Write a time into a component and answer it as written; `zones` are those of its object.
+
+    A line in the same zone keeps its head: the name that the zone has there, and other parameters.
+    """
+    moment = storable(moment)
+    old = component.first(name)
+    before = None if old is None else of(old, zones)
+    same = isinstance(before, datetime) and isinstance(moment, datetime) and before.tzinfo == moment.tzinfo
+    head = old.head if same and old is not None else f"{name}{_parameters(moment)}"
+    component.set(head, written(moment))
+    return moment
+
+
+def storable(moment: Moment) -> Moment:
+    """Give the same moment as a line can hold it: by the clock of a zone with a name, or in UTC.
+
+    A line has no offset: of an hour that a zone's clocks show twice it can only say the first (RFC 5545 §3.3.5).
+    """
+    if not isinstance(moment, datetime) or moment.tzinfo is None or moment.tzinfo is UTC:
+        return moment
+    utc = moment.astimezone(UTC)
+    if not isinstance(moment.tzinfo, ZoneInfo | DescribedZone):
+        return utc
+    there = utc.astimezone(moment.tzinfo)
+    is_second = there.fold and there.utcoffset() != there.replace(fold=0).utcoffset()
+    return utc if is_second else there.replace(fold=0)
+
+
+def _parameters(moment: Moment) -> str:
     """Write what belongs into the head of a line beside the name."""
     if not isinstance(moment, datetime):
         return ";VALUE=DATE"
-    return f";TZID={moment.tzinfo.key}" if isinstance(moment.tzinfo, ZoneInfo) else ""
+    if not isinstance(moment.tzinfo, ZoneInfo | DescribedZone):
+        return ""
+    key = moment.tzinfo.key
+    return f';TZID="{key}"' if any(each in key for each in ",;:") else f";TZID={key}"
 
 
 def like(moment: Moment, model: Moment) -> Moment:
@@ -130,39 +165,53 @@ def plus(moment: Moment, length: timedelta) -> Moment:
     return moment + length
 
 
+def later(moment: Moment, passes: timedelta, model: Moment) -> Moment:
+    """Go on by the time that really passes, in the zone of another time; one that floats goes on by the clock."""
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        return moment + passes
+    zone = model.tzinfo if isinstance(model, datetime) else None
+    return storable((moment.astimezone(UTC) + passes).astimezone(zone or moment.tzinfo))
+
+
 def shown(moment: Moment) -> str:
     """Write a time for a reader, in ISO 8601."""
     return moment.isoformat()
 
 
-def given(name: str, text: str, zone: tzinfo) -> Moment:
-    """Take a date or time that somebody gave; without an offset it is by this zone's clock.
+def given(name: str, text: str, zone: tzinfo | None) -> Moment:
+    """Take a date or time that a client gave; without an offset it is by this zone's clock, or floats if that is None.
 
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: It is neither, or has an offset and is to float.
     """
     found: Moment
     try:
         if _DATE.fullmatch(text.strip()):
             found = date.fromisoformat(text.strip())
         else:
-            found = _in(datetime.fromisoformat(text.strip()).replace(microsecond=0), zone)
+            found = _in(timestamp.read(text).replace(microsecond=0), zone)
     except (ValueError, OverflowError):
         raise errors.InvalidInput(
             f"'{name}' must be a date such as 2026-11-27 or a time such as 2026-11-27T15:00."
         ) from None
     if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
         raise errors.InvalidInput(f"'{name}' must be in a year from {_FIRST_YEAR} to {_LAST_YEAR}.")
-    return found
+    if zone is None and isinstance(found, datetime) and found.tzinfo is not None:
+        raise errors.InvalidInput(
+            f"'{name}' has an offset, but a floating time has none: send it without, or another 'timezone'."
+        )
+    return storable(found)
 
 
-def _in(moment: datetime, zone: tzinfo) -> datetime:
-    return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)
+def _in(moment: datetime, zone: tzinfo | None) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=zone)
+    return moment if zone is None else moment.astimezone(zone)
 
 
 def offset(text: str) -> tzinfo | None:
-    """Give the offset that somebody gave with a time; None when there is none."""
+    """Give the offset that a client gave with a time; None when there is none."""
     try:
-        return datetime.fromisoformat(text.strip()).tzinfo
+        return timestamp.read(text).tzinfo
     except ValueError:
         return None

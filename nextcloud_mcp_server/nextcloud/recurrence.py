@@ -117,6 +117,10 @@ class Series:
         lines: Iterable[Line] = () if self.core is None else self.core.every("EXDATE")
         return {self.key(one) for line in lines for one, _ in moments.every(line, self.zones)}
 
+    def cancelled(self) -> set[datetime]:
+        """Give the occurrences that do not take place: taken out, or cancelled."""
+        return self.removed() | {key for key, one in self.changed().items() if is_cancelled(one)}
+
     def listed(self, component: Component) -> list[Moment]:
         """Give the further dates that a component lists."""
         return [one for line in component.every("RDATE") for one, _ in moments.every(line, self.zones)]
@@ -147,7 +151,7 @@ class Series:
                     break
         for key, component in changed.items():
             one = Occurrence(component, *self.times(component), self.restored(key))
-            gone = key in removed or component.text("STATUS").upper() == "CANCELLED"
+            gone = key in removed or is_cancelled(component)
             if not gone and takes_place(one, low, high, zone):
                 found.append(one)
         return found
@@ -175,6 +179,8 @@ class Series:
             begin = self.restored(clock)
             if later or until is not None:
                 one = self._varied(core, begin, clock, until, later)
+                if one.component is not core and is_cancelled(one.component):
+                    continue
             else:
                 one = Occurrence(core, begin, after(begin, long, end), begin)
                 # Well inside, no zone matters; it would take as long as all the rest.
@@ -231,6 +237,11 @@ class Series:
                 if key not in seen:
                     seen.add(key)
                     yield key, None
+
+
+def is_cancelled(component: Component) -> bool:
+    """Tell whether a component says that what it is about does not take place."""
+    return component.text("STATUS").strip().upper() == "CANCELLED"
 
 
 def takes_place(one: Occurrence, low: datetime, high: datetime, zone: tzinfo) -> bool:

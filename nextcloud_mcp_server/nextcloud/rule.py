@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, Protocol, Self, cast
 
-from nextcloud_mcp_server.nextcloud import moments
+from nextcloud_mcp_server.nextcloud import moments, timestamp
 from nextcloud_mcp_server.nextcloud.ical import Unreadable
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 
@@ -103,7 +103,15 @@ class Rule:
     @staticmethod
     def _until(text: str, start: Moment) -> datetime:
         """Read the last moment, on the clock of what recurs; a mere date is meant to the end of that day."""
-        until = moments.parse(text.replace("-", "").replace(":", ""), None)
+        until: Moment
+        if "T" in text and "-" in text:
+            # As a client writes a time, with an offset or without.
+            try:
+                until = timestamp.read(text)
+            except ValueError:
+                raise Unreadable("its end is none") from None
+        else:
+            until = moments.parse(text.replace("-", ""), None)
         if not isinstance(until, datetime):
             return moments.on_clock(until) + DAY - timedelta(seconds=1)
         if until.tzinfo is not None and isinstance(start, datetime) and start.tzinfo is not None:

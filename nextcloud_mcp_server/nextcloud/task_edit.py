@@ -10,6 +10,7 @@ from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable, esc
 from nextcloud_mcp_server.nextcloud.moments import Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.rule import Rule
+from nextcloud_mcp_server.nextcloud.zones import Zones
 
 TASK: Final = "VTODO"
 #: How far ahead the next time of a task is looked for.
@@ -91,8 +92,7 @@ def _set_times(whole: Component, task: Component, changes: TaskChanges) -> None:
         if isinstance(value, str):
             task.remove(name)
         else:
-            task.set(f"{name}{moments.parameters(value)}", moments.written(value))
-            event_edit.describe_zone(whole, value)
+            event_edit.describe_zone(whole, moments.put(task, name, value, Zones(whole)))
         if name == "DUE":
             task.remove("DURATION")
     if changes.start is None and changes.due is None:
@@ -106,9 +106,7 @@ def _set_times(whole: Component, task: Component, changes: TaskChanges) -> None:
     if len(times) > 1 and not recurrence.is_alike(times["DTSTART"], times["DUE"]):
         # Both must be dates, or both times (RFC 5545 §3.8.2.3): the one that was not given follows.
         given, other = ("DUE", "DTSTART") if changes.due is not None else ("DTSTART", "DUE")
-        followed = moments.like(times[other], times[given])
-        task.set(f"{other}{moments.parameters(followed)}", moments.written(followed))
-        times[other] = followed
+        times[other] = moments.put(task, other, moments.like(times[other], times[given]), series.zones)
     if len(times) > 1 and recurrence.is_alike(*times.values()) and times["DUE"] < times["DTSTART"]:
         raise errors.InvalidInput("'due' is before the task starts: send a later one, or change 'start' too.")
 
@@ -169,8 +167,8 @@ def _goes_on(whole: Component, task: Component) -> bool:
     begin = series.restored(after)
     due = recurrence.after(begin, recurrence.length(start, end), end)
     for name, moment in (("DTSTART", begin), ("DUE", begin if task.first("DTSTART") is None else due)):
-        if (line := task.first(name)) is not None:
-            task.set(line.head, moments.written(moment))
+        if task.first(name) is not None:
+            moments.put(task, name, moment, series.zones)
     counted = rule.without_one()
     if counted is not None:
         task.set("RRULE", counted)

@@ -1,4 +1,4 @@
-"""Times as Nextcloud answers them: seconds since 1970, whatever number somebody put there."""
+"""Times as Nextcloud answers them, in seconds since 1970, and as clients send them, in ISO 8601."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -13,3 +13,13 @@ def moment(seconds: int) -> datetime:
     People set some of them, such as when a form closes, a status ends or a note was changed.
     """
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
+
+
+def read(text: str) -> datetime:
+    """Read a date or time in ISO 8601 (RFC 3339 allows a small z); aware when it names an offset.
+
+    Raises:
+        ValueError: It is none.
+    """
+    text = text.strip()
+    return datetime.fromisoformat(f"{text[:-1]}Z" if text.endswith("z") else text)

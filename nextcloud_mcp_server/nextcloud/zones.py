@@ -2,14 +2,15 @@
 
 import calendar
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import cache
-from io import StringIO
+from functools import cache, lru_cache
 from math import prod
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
+from nextcloud_mcp_server.nextcloud.windows_zones import iana_name
 
 #: How often a zone of somebody's own may change, and in which rhythm: what it says is run by us, for each time
 #: in it from its first year on. Outlook's begin in 1601.
@@ -28,17 +29,13 @@ _YEARS: Final = 4
 _SPELT_OUT: Final = 10
 
 
-class _ZoneReader(Protocol):
-    def get(self) -> tzinfo: ...
-
-
 def named(name: str) -> tzinfo:
-    """Take a zone by its name, such as `Europe/Berlin`.
+    """Take a zone by its name, such as `Europe/Berlin` or, on Windows, `W. Europe Standard Time`.
 
     Raises:
         InvalidInput: There is no such zone.
     """
-    zone = found(name)
+    zone = found(name.strip()) or _of_windows(name)
     if zone is None:
         raise errors.InvalidInput(
             "'timezone' must be the name of a time zone such as Europe/Berlin, America/New_York or UTC."
@@ -50,6 +47,11 @@ def found(name: str) -> tzinfo | None:
     """Find a zone by its name; what is UTC by another name is UTC."""
     zone = _known(name)
     return UTC if zone is not None and zone.key in _UTC else zone
+
+
+def _of_windows(name: str) -> tzinfo | None:
+    iana = iana_name(name)
+    return None if iana is None else found(iana)
 
 
 @cache
@@ -84,10 +86,12 @@ class Zones:
         for name in (tzid, location, "/".join(path[-3:]), "/".join(path[-2:])):
             if (zone := found(name)) is not None:
                 return zone
-        return None if described is None else _own(described)
+        # A description counts before what Windows calls so: the programs that read it go by it.
+        own = None if described is None else _own(described, tzid)
+        return own or _of_windows(tzid)
 
 
-def _own(described: Component) -> tzinfo | None:
+def _own(described: Component, tzid: str) -> tzinfo | None:
     """Read a zone that only its description explains, such as Outlook's."""
     written = described.written
     parts = list(described.components("STANDARD", "DAYLIGHT"))
@@ -101,12 +105,7 @@ def _own(described: Component) -> tzinfo | None:
         or any(part.text("DTSTART") < _FIRST_YEAR for part in parts if part.first("RRULE") is not None)
     ):
         return None
-    from dateutil import tz  # noqa: PLC0415 - hardly any zone needs it  # pyright: ignore[reportMissingModuleSource]
-
-    try:
-        return cast("_ZoneReader", tz.tzical(StringIO(written))).get()
-    except (ValueError, TypeError, AttributeError, IndexError):
-        return None
+    return DescribedZone.read(tzid, written)
 
 
 def _product(rule: str) -> int:
@@ -120,7 +119,7 @@ def name_of(zone: tzinfo | None, tzid: str = "") -> str | None:
         return None
     if zone is UTC:
         return "UTC"
-    return zone.key if isinstance(zone, ZoneInfo) else tzid or None
+    return zone.key if isinstance(zone, ZoneInfo | DescribedZone) else tzid or None
 
 
 class _Change(NamedTuple):
@@ -154,7 +153,8 @@ def describe(zone: ZoneInfo, year: int) -> Component:
     return described
 
 
-def _changes(zone: ZoneInfo, year: int) -> list[_Change]:
+@lru_cache(maxsize=256)
+def _changes(zone: ZoneInfo, year: int) -> tuple[_Change, ...]:
     """List when the zone changes in a year, to the second."""
     found: list[_Change] = []
     day = datetime(year, 1, 1, tzinfo=UTC)
@@ -167,7 +167,7 @@ def _changes(zone: ZoneInfo, year: int) -> list[_Change]:
                 low, high = (middle, high) if _state(zone, middle) == _state(zone, day) else (low, middle)
             found.append(_change(zone, high))
         day = after
-    return found
+    return tuple(found)
 
 
 def _state(zone: ZoneInfo, moment: datetime) -> tuple[timedelta | None, str | None]:
@@ -212,5 +212,7 @@ def _observance(change: _Change, rule: str | None) -> Component:
 
 
 def _offset(offset: timedelta) -> str:
-    minutes = round(abs(offset).total_seconds() / 60)
-    return f"{'-' if offset < timedelta() else '+'}{minutes // 60:02}{minutes % 60:02}"
+    minutes, seconds = divmod(round(abs(offset).total_seconds()), 60)
+    sign = "-" if offset < timedelta() else "+"
+    # Before the zones of the railways each place had its own time, to the second (RFC 5545 §3.3.14).
+    return f"{sign}{minutes // 60:02}{minutes % 60:02}{f'{seconds:02}' if seconds else ''}"

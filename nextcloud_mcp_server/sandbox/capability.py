@@ -35,7 +35,7 @@ def capabilities_document(
         capabilities: dict[str, object] = {"bruteforce": throttling, "theming": _theming(base)}
     else:
         capabilities = {
-            "core": _core(context),
+            "core": _core(context, user),
             "bruteforce": throttling,
             **_of_apps(context, user),
             "theming": _theming(base),
@@ -51,7 +51,7 @@ def capabilities_document(
     return {"version": version, "capabilities": capabilities}
 
 
-def _core(context: Context) -> dict[str, object]:
+def _core(context: Context, user: User) -> dict[str, object]:
     return {
         "pollinterval": 60,
         "webdav-root": "remote.php/webdav",
@@ -60,7 +60,7 @@ def _core(context: Context) -> dict[str, object]:
             "(\\s|\\n|^)(https?:\\/\\/)([-A-Z0-9+_.]+(?::[0-9]+)?(?:\\/[-A-Z0-9+&@#%?=~_|!:,.;()]*)*)(\\s|\\n|$)"
         ),
         "mod-rewrite-working": context.pretty_urls,
-        "user": {"language": "", "locale": "", "timezone": "UTC"},
+        "user": {"language": "", "locale": "", "timezone": user.timezone},
     }
 
 

@@ -7,7 +7,7 @@ cards are as its source has them.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NoReturn, cast
 
@@ -234,15 +234,16 @@ class DeckApi:
             owner=asked.uid,
             order=int(asked.body.get("order", 999)),
             description=asked.body.get("description", ""),
-            duedate=asked.body.get("duedate"),
+            duedate=_clock_of(asked.body.get("duedate")),
             color=asked.body.get("color"),
-            startdate=asked.body.get("startdate"),
+            startdate=_clock_of(asked.body.get("startdate")),
             created_at=self._now,
             changed_at=self._now,
         )
         self._store.cards[made.id] = made
         self._store.touch(made, self._now)
-        return self._write.card(made)
+        # The answer to a write shows the time as it was sent; the next reading shows what is stored.
+        return self._write.card(made) | {"duedate": asked.body.get("duedate")}
 
     def _get_card(self, asked: Asked) -> object:
         looked_up: Fields = {"attachments": []}
@@ -260,14 +261,15 @@ class DeckApi:
             card.before = card.description
         card.title, card.type, card.editor = asked.body["title"], asked.body["type"], asked.uid
         card.description, card.order = asked.body.get("description", ""), int(asked.body.get("order", 0))
-        card.duedate, card.done = asked.body.get("duedate"), asked.body.get("done")
-        card.startdate = asked.body.get("startdate")
+        card.duedate, card.done, card.startdate = (
+            _clock_of(asked.body.get(name)) for name in ("duedate", "done", "startdate")
+        )
         if "color" in asked.body or not self._context.profile.keeps_colors:
             card.color = asked.body.get("color")
         if asked.body.get("archived") is not None:
             card.archived = bool(asked.body["archived"])
         self._store.touch(card, self._now)
-        return self._write.card(card)
+        return self._write.card(card) | {name: asked.body.get(name) for name in ("duedate", "done")}
 
     def _delete_card(self, asked: Asked) -> object:
         card = self._card(asked.uid, asked.card)
@@ -360,6 +362,11 @@ class DeckApi:
         if card.archived:
             raise DeckFault(500, _NO_CARD)
         return card
+
+
+def _clock_of(text: str | None) -> str | None:
+    """Store a time as Deck does: by its clock, without its offset (nextcloud/deck#4764)."""
+    return text and datetime.fromisoformat(text).replace(tzinfo=UTC).isoformat(timespec="seconds")
 
 
 def _tag(request: Request, value: object) -> dict[str, str]:

@@ -182,7 +182,7 @@ def user_document(user: User, now: int) -> dict[str, object]:
         "groups": list(user.groups),
         "language": "en",
         "locale": "",
-        "timezone": "UTC",
+        "timezone": user.timezone,
         "notify_email": None,
         "backendCapabilities": {"setDisplayName": True, "setPassword": True},
     }

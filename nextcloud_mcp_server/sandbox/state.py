@@ -63,6 +63,7 @@ class User:
     display_name: str
     password: str
     email: str = ""
+    timezone: str = "UTC"
     login_names: tuple[str, ...] = ()
     enabled: bool = True
     quota_bytes: int | None = None

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.window import Position, Window
-from nextcloud_mcp_server.tools import calendar_results, file_page, free_time
+from nextcloud_mcp_server.tools import calendar_results, event_time, file_page, free_time
 from nextcloud_mcp_server.tools.calendar_results import (
     CalendarList,
     EventDeleted,
@@ -39,6 +39,10 @@ _ONE_BACK: Final = (
 )
 
 Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
+EventZone = Annotated[
+    str | None,
+    Field(description="IANA name; default: the person's; floating: none, the same on every clock."),
+]
 Occurrence = Annotated[str | None, Field(description="As listed; without it: the whole series.")]
 
 
@@ -101,7 +105,7 @@ async def nc_calendar_create_event(
     start: Annotated[str, Field(description="ISO 8601; a date makes it all-day.")],
     *,
     end: Annotated[str | None, Field(description="All-day: the last day. Default: 1 hour or day.")] = None,
-    timezone: Zone = None,
+    timezone: EventZone = None,
     calendar: str = "personal",
     location: str | None = None,
     description: str | None = None,
@@ -111,10 +115,12 @@ async def nc_calendar_create_event(
     reminder_minutes: Annotated[int | None, Field(ge=0, le=40_320)] = None,
 ) -> EventWritten:
     """Create an event, once or recurring; Nextcloud sends invitations to the attendees."""
-    zone = await _zone(nc, timezone, start)
+    zone = await event_time.clock(nc.calendar.zone, "start", start, timezone)
     changes = Changes(
         title=_title(title),
-        start=moments.given("start", start, zone),
+        start=event_time.first("start", start, zone, is_known=timezone is not None)
+        if rrule
+        else moments.given("start", start, zone),
         end=None if end is None else _last(moments.given("end", end, zone)),
         location=location,
         description=description,
@@ -152,7 +158,7 @@ async def nc_calendar_update_event(
     async def make(event: Event) -> Changes:
         return Changes(
             title=None if title is None else _title(title),
-            start=await _given(nc, event, "start", start, timezone),
+            start=await _given(nc, event, "start", start, timezone, rrule=rrule),
             end=_last(await _given(nc, event, "end", end, timezone)),
             location=location,
             description=description,
@@ -181,7 +187,12 @@ async def nc_calendar_delete_event(
         return EventDeleted(event_id=event_id, title=title or None, undo=_IN_TRASH)
     left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
     return EventDeleted(
-        event_id=event_id, occurrence=occurrence, etag=left.stored.etag or None, undo=_ONE_BACK
+        event_id=event_id,
+        title=left.at.component.text("SUMMARY")[: calendar_results.MAX_TEXT] or None,
+        occurrence=calendar_results.occurrence(left),
+        start=moments.shown(left.at.start),
+        etag=left.stored.etag or None,
+        undo=_ONE_BACK,
     )
 
 
@@ -201,7 +212,7 @@ async def nc_calendar_find_free_time(
     limit: Annotated[int, Field(ge=1, le=100)] = 20,
 ) -> FreeTime:
     """Find times of at least so many minutes in which the person has no event, within certain hours of the day."""
-    zone = await _zone(nc, timezone, start)
+    zone = await event_time.reader(nc.calendar.zone, start, timezone)
     low, high = _range(start, end, zone)
     hours = free_time.Hours.of(day_from, day_to, weekends=weekends)
     found = await nc.calendar.between(low, high, zone=zone, calendar=calendar)
@@ -221,7 +232,7 @@ async def nc_calendar_find_free_time(
 
 
 async def _zone(nc: Account, timezone: str | None, text: str) -> tzinfo:
-    """Find whose clock counts: that of the zone that was named, of the offset that was given, or the person's."""
+    """Find whose clock counts in a list: of the zone that was named, the offset that was given, or the person."""
     if timezone is not None:
         return zones.named(timezone)
     given = moments.offset(text)
@@ -229,16 +240,16 @@ async def _zone(nc: Account, timezone: str | None, text: str) -> tzinfo:
 
 
 async def _given(
-    nc: Account, event: Event, name: str, text: str | None, timezone: str | None
+    nc: Account, event: Event, name: str, text: str | None, timezone: str | None, *, rrule: str | None = None
 ) -> Moment | None:
     """Take a time for an event that exists: by its own clock, unless another is named."""
     if text is None:
         return None
     before = event.at.start if name == "start" else event.at.end
-    own = before.tzinfo if isinstance(before, datetime) else None
-    if timezone is not None or own is None:
-        own = await _zone(nc, timezone, text)
-    return moments.given(name, text, own)
+    recurs = (
+        name == "start" and event.at.id is None and (event.series.recurs if rrule is None else rrule != "")
+    )
+    return await event_time.changed(nc.calendar.zone, name, text, timezone, before=before, recurs=recurs)
 
 
 def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:
@@ -301,4 +312,5 @@ def _written(event: Event) -> EventWritten:
         etag=event.stored.etag or None,
         title=one.text("SUMMARY")[: calendar_results.MAX_TEXT],
         occurrence=calendar_results.occurrence(event),
+        status=calendar_results.status(event),
     )

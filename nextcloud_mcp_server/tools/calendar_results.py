@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud import ical, moments, zones
+from nextcloud_mcp_server.nextcloud import ical, moments
 from nextcloud_mcp_server.nextcloud.caldav import Calendar
 from nextcloud_mcp_server.nextcloud.calendar import Event
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.tools import event_time
 from nextcloud_mcp_server.tools.result import Result
 
 #: The longest description that is told whole.
@@ -103,14 +104,16 @@ class EventWritten(Times):
     etag: str | None = None
     title: str
     occurrence: str | None = None
+    status: str | None = None
 
 
 class EventDeleted(Result):
-    """What happened, and how to undo it."""
+    """What happened, and how to undo it; of one occurrence also when it began."""
 
     event_id: str
     title: str | None = None
     occurrence: str | None = None
+    start: str | None = None
     etag: str | None = None
     undo: str
 
@@ -152,15 +155,13 @@ def times(event: Event) -> Times:
     return Times(
         start=moments.shown(start),
         end=moments.shown(end),
-        timezone=place or "floating",
+        timezone=place or event_time.FLOATING,
         end_timezone=None if other in (None, place) else other,
     )
 
 
 def _place(event: Event, name: str, moment: Moment) -> str | None:
-    line = event.at.component.first(name)
-    tzid = "" if line is None else line.parameter("TZID")
-    return zones.name_of(moment.tzinfo, tzid) if isinstance(moment, datetime) else None
+    return event_time.place(event.at.component.first(name), moment)
 
 
 def row(event: Event, mine: frozenset[str]) -> EventRow:
@@ -189,7 +190,7 @@ def details(event: Event) -> EventDetails:
     description = one.text("DESCRIPTION")
     rules = [line.value for line in one.every("RRULE")]
     whole = event.at.id is None
-    dates = series.listed(one)
+    dates, gone = series.listed(one), series.cancelled()
     return EventDetails(
         **times(event).model_dump(),
         event_id=event.stored.id,
@@ -198,13 +199,13 @@ def details(event: Event) -> EventDetails:
         occurrence=occurrence(event),
         rrule="; ".join(rules) or None,
         more_dates=[moments.shown(each) for each in dates[:_LISTED]] or None,
-        changed_occurrences=_names(series, series.changed()) if whole else None,
-        deleted_occurrences=_names(series, series.removed()) if whole else None,
+        changed_occurrences=_names(series, series.changed().keys() - gone) if whole else None,
+        deleted_occurrences=_names(series, gone) if whole else None,
         location=one.text("LOCATION")[:MAX_TEXT] or None,
         description=description[:MAX_TEXT] or None,
         truncated=True if len(description) > MAX_TEXT else None,
         url=one.text("URL") or None,
-        status=_status(one),
+        status=status(event),
         free=True if is_free(one) else None,
         categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
         organizer=_mail(line) if (line := one.first("ORGANIZER")) is not None else None,
@@ -235,13 +236,21 @@ def address(line: Line) -> str:
     return line.value.strip().lower().rstrip("/")
 
 
-def _names(series: Series, keys: "set[datetime] | dict[datetime, Component]") -> list[str] | None:
+def _names(series: Series, keys: set[datetime]) -> list[str] | None:
     return [moments.shown(series.restored(key)) for key in sorted(keys)[:_LISTED]] or None
 
 
+def status(event: Event) -> str | None:
+    """Say how an event stands, unless it simply takes place; `deleted` is an occurrence taken out of its series."""
+    _, series, at = event
+    if at.id is not None and series.key(at.id) in series.removed():
+        return "deleted"
+    return _status(at.component)
+
+
 def _status(one: Component) -> str | None:
-    status = one.text("STATUS").lower()
-    return status[:_LISTED] if status not in ("", "confirmed") else None
+    said = one.text("STATUS").strip().lower()
+    return said[:_LISTED] if said not in ("", "confirmed") else None
 
 
 def _mail(line: Line) -> str:

@@ -11,7 +11,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
 from nextcloud_mcp_server.nextcloud.ids import Id, number
-from nextcloud_mcp_server.tools import deck_result, file_page
+from nextcloud_mcp_server.tools import deck_result, file_page, moment
 from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
 from nextcloud_mcp_server.tools.note_page import cut, folded
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -209,7 +209,7 @@ async def _changes(
     return Changes(
         title=None if title is None else title.strip(),
         description=description,
-        duedate=None if due is None else _moment(due),
+        duedate=await _due(nc, due),
         done=finished[done],
         archived=archived,
         labels=None if labels is None or board is None else _label_ids(board, labels),
@@ -218,15 +218,9 @@ async def _changes(
     )
 
 
-def _moment(text: str) -> str:
-    """Read a due date; one without a zone is in UTC, as Deck stores it."""
-    try:
-        moment = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        raise InvalidInput("'due' must be a time such as 2026-12-24T18:00:00+01:00.") from None
-    if moment is None:
-        return ""
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat(timespec="seconds")
+async def _due(nc: Account, text: str | None) -> str | None:
+    """Read a due date, and give it in UTC: Deck leaves out the offset when it stores it."""
+    return text and (await moment.read(nc, "due", text)).isoformat(timespec="seconds")
 
 
 def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:

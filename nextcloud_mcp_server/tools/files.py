@@ -125,8 +125,8 @@ async def nc_files_search_items(
         kind=kind,
         min_size=min_size,
         max_size=max_size,
-        modified_after=_moment("modified_after", modified_after),
-        modified_before=_moment("modified_before", modified_before),
+        modified_after=await _moment(nc, "modified_after", modified_after),
+        modified_before=await _moment(nc, "modified_before", modified_before),
         favourite=favorite,
         tag=tag,
         content=content,
@@ -140,8 +140,8 @@ async def nc_files_search_items(
     )
 
 
-def _moment(name: str, text: str | None) -> datetime | None:
-    return None if text is None else moment.read(name, text)
+async def _moment(nc: Account, name: str, text: str | None) -> datetime | None:
+    return None if text is None else await moment.read(nc, name, text)
 
 
 files.tools[2:2] = reading.tools

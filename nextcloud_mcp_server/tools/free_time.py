@@ -6,6 +6,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import recurrence
 from nextcloud_mcp_server.nextcloud.ical import Component
 from nextcloud_mcp_server.nextcloud.moments import DAY
 from nextcloud_mcp_server.tools import calendar_results
@@ -51,7 +52,7 @@ def takes_time(one: Component, mine: frozenset[str]) -> bool:
     """Tell whether an event makes the person busy: not if it is cancelled, marked as free, or declined."""
     return not (
         calendar_results.is_free(one)
-        or one.text("STATUS").upper() == "CANCELLED"
+        or recurrence.is_cancelled(one)
         or calendar_results.answer_of(one, mine) == "DECLINED"
     )
 

@@ -1,6 +1,5 @@
 """Tools for the Notes app."""
 
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.notes import Note
-from nextcloud_mcp_server.tools import note_edit, note_result
+from nextcloud_mcp_server.tools import moment, note_edit, note_result
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, Cursor, cut, folded, snippet
 from nextcloud_mcp_server.tools.note_result import (
     NoteDeleted,
@@ -45,7 +44,7 @@ async def nc_notes_list_notes(
     cursor: str | None = None,
 ) -> NoteList:
     """List notes with title, category, etag and date, without their text; go on with cursor."""
-    since = None if modified_since is None else _moment(modified_since)
+    since = None if modified_since is None else await moment.read(nc, "modified_since", modified_since)
     filters = (category, favorite, since)
     here = Cursor() if cursor is None else Cursor.open(cursor, *filters)
     filtered = favorite is not None or since is not None
@@ -250,16 +249,6 @@ def _following(here: Cursor, *, hits: int, limit: int, next_chunk: str | None) -
     if hits > here.skip + limit:
         return Cursor(chunk=here.chunk, skip=here.skip + limit)
     return None if next_chunk is None else Cursor(chunk=next_chunk)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            "'modified_since' must be a date or time such as 2026-11-27 or 2026-11-27T08:00Z."
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _title(text: str) -> str:

@@ -1,7 +1,7 @@
 """Tools for the user status: whether people are there, and what they say about it."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 status = Toolset("status")
+
+#: The last second that a signed number of four bytes holds.
+_LATEST: Final = 2**31 - 1
 
 
 class Shown(Result):
@@ -84,7 +87,7 @@ async def nc_status_set_status(
     """Set what is given of the person's own status, which others see; the answer says what it was before."""
     if status is None and message is None and icon is None and clear_at is None:
         raise InvalidInput("Say what to set: status, message, icon or clear_at.")
-    until = None if not clear_at else int(moment.read("clear_at", clear_at).timestamp())
+    until = None if not clear_at else _last(await moment.read(nc, "clear_at", clear_at))
     before = now = await nc.status.own()
     said = message is not None or icon is not None or clear_at is not None
     if said:
@@ -94,6 +97,21 @@ async def nc_status_set_status(
     if status is None:
         return StatusSet(now=Shown.of(now), before=Shown.of(before))
     return await _be(nc, status, before=before, now=now, said=said)
+
+
+def _last(at: datetime) -> int:
+    """Give the Unix time at which a status ends.
+
+    Raises:
+        InvalidInput: Nextcloud cannot keep it: a column of four bytes holds it.
+    """
+    seconds = int(at.timestamp())
+    if seconds > _LATEST:
+        raise InvalidInput(
+            "'clear_at' is later than Nextcloud can keep the end of a status, which is 2038-01-19T03:14:07Z: send an "
+            'earlier one, or "" for never.'
+        )
+    return seconds
 
 
 async def _say(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
+from nextcloud_mcp_server.nextcloud import moments
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
@@ -184,16 +185,27 @@ def _test(column: Column, wanted: object) -> Callable[[Row], bool]:
         if isinstance(value, list):
             return folded(str(wanted)) in [folded(str(one)) for one in cast("list[object]", value)]
         if isinstance(value, str):
-            equal = folded(str(wanted))
+            equal = folded(_clock_text(column, str(wanted)))
             return equal in folded(value) if column.type in ("text", "datetime") else equal == folded(value)
         return value == wanted or (value is None and wanted in ("", False))
 
     return is_it
 
 
+def _clock_text(column: Column, text: str) -> str:
+    """Write a time to compare as Tables stores it: by the clock, without a zone."""
+    if column.type != "datetime":
+        return text
+    if moments.offset(text) is not None:
+        raise InvalidInput(
+            f"'{column.title}' holds times without a zone: compare it with one, such as 2026-12-24 18:30."
+        )
+    return text.replace("T", " ")
+
+
 def _compared(column: Column, sign: str, text: str) -> Callable[[Row], bool]:
     """Compare numbers as numbers, and dates as the texts they are."""
-    bound: object = text.strip().replace("T", " ")
+    bound: object = _clock_text(column, text.strip())
     if column.type == "number":
         try:
             bound = float(text)

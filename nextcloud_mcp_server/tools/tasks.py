@@ -6,14 +6,14 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import ical, moments, zones
+from nextcloud_mcp_server.nextcloud import ical, moments
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import Moment
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
 from nextcloud_mcp_server.nextcloud.tasks import Task
 from nextcloud_mcp_server.nextcloud.window import Position, Window
-from nextcloud_mcp_server.tools import file_page
+from nextcloud_mcp_server.tools import event_time, file_page
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
@@ -69,6 +69,8 @@ class TaskWritten(Result):
     title: str
     status: str
     due: str | None = None
+    start: str | None = None
+    timezone: str | None = None
     note: str | None = None
 
 
@@ -141,8 +143,8 @@ async def nc_tasks_create_task(
     changes = TaskChanges(
         title=_title(title),
         description=description,
-        start=await _given(nc, "start", start or None, timezone, None),
-        due=await _given(nc, "due", due or None, timezone, None),
+        start=await _given(nc, "start", start or None, timezone, None, recurs=bool(rrule)),
+        due=await _given(nc, "due", due or None, timezone, None, recurs=bool(rrule)),
         priority=priority,
         parent=await nc.tasks.uid_of(parent) if parent else None,
         categories=categories,
@@ -182,11 +184,13 @@ async def nc_tasks_update_task(
         before.append(task)
         if parent == task_id:
             raise InvalidInput("A task cannot be a part of itself: send another 'parent'.")
+        times = {name: task.series.time(task.component, name) for name in ("DTSTART", "DUE")}
+        recurs = task.series.recurs if rrule is None else rrule != ""
         return TaskChanges(
             title=None if title is None else _title(title),
             description=description,
-            start=await _given(nc, "start", start, timezone, task.series.time(task.component, "DTSTART")),
-            due=await _given(nc, "due", due, timezone, task.series.time(task.component, "DUE")),
+            start=await _given(nc, "start", start, timezone, times["DTSTART"], recurs=recurs),
+            due=await _given(nc, "due", due, timezone, times["DUE"], recurs=recurs),
             priority=priority,
             percent=percent,
             completed=completed,
@@ -197,8 +201,7 @@ async def nc_tasks_update_task(
 
     after = _written(await nc.tasks.update(task_id, make, if_match=etag))
     went_on = (completed or percent == 100) and after.status != "completed"  # noqa: PLR2004 - all of it
-    note = "It recurs: this time is done, and it stands at its next date now." if went_on else None
-    return after.model_copy(update={"note": note})
+    return after.model_copy(update={"note": _went_on(before[0], after) if went_on else None})
 
 
 @tasks.tool("Delete a task", destructive=True)
@@ -215,19 +218,19 @@ async def nc_tasks_delete_task(nc: Account, task_id: TextId, etag: str) -> TaskD
 
 
 async def _given(
-    nc: Account, name: str, text: str | None, timezone: str | None, before: Moment | None
+    nc: Account, name: str, text: str | None, timezone: str | None, before: Moment | None, *, recurs: bool
 ) -> Moment | str | None:
     """Take a time: by the clock of the zone that is named, else that of the task, else the person's."""
     if not text:
         return text
-    zone: tzinfo | None = before.tzinfo if isinstance(before, datetime) else None
-    if timezone is not None:
-        zone = zones.named(timezone)
-    elif zone is None:
-        # A date has no zone, so nobody needs to be asked for theirs.
-        is_date = not isinstance(moments.given(name, text, UTC), datetime)
-        zone = UTC if is_date else await nc.tasks.zone()
-    return moments.given(name, text, zone)
+    return await event_time.changed(nc.tasks.zone, name, text, timezone, before=before, recurs=recurs)
+
+
+def _went_on(before: Task, after: TaskWritten) -> str:
+    done = before.series.time(before.component, "DUE") or before.series.start
+    return (
+        f"It recurs: that of {moments.shown(done)} is done, and it stands at {after.due or after.start} now."
+    )
 
 
 def _end_of(moment: Moment, zone: tzinfo) -> int:
@@ -254,7 +257,6 @@ def _matches(task: Task, query: str | None) -> bool:
 def _row(task: Task, longest: int) -> TaskRow:
     one = task.component
     due, start, completed = (task.series.time(one, name) for name in ("DUE", "DTSTART", "COMPLETED"))
-    timed = due if isinstance(due, datetime) else start
     description = one.text("DESCRIPTION")
     return TaskRow(
         task_id=task.stored.id,
@@ -263,7 +265,7 @@ def _row(task: Task, longest: int) -> TaskRow:
         status=_status(task),
         due=None if due is None else moments.shown(due),
         start=None if start is None else moments.shown(start),
-        timezone=zones.name_of(timed.tzinfo) if isinstance(timed, datetime) else None,
+        timezone=_place(task, start if due is None else due),
         completed=None if completed is None else moments.shown(completed),
         percent=_number(task, "PERCENT-COMPLETE") or None,
         priority=_number(task, "PRIORITY") or None,
@@ -272,6 +274,13 @@ def _row(task: Task, longest: int) -> TaskRow:
         categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
         description=(f"{description[:longest]}…" if len(description) > longest else description) or None,
     )
+
+
+def _place(task: Task, moment: Moment | None) -> str | None:
+    """Name the zone of a time of a task; None for a date."""
+    line = task.component.first("DUE") or task.component.first("DTSTART")
+    place = event_time.place(line, moment)
+    return place if place or not isinstance(moment, datetime) else event_time.FLOATING
 
 
 def _status(task: Task) -> str:
@@ -291,11 +300,13 @@ def _title(text: str) -> str:
 
 
 def _written(task: Task) -> TaskWritten:
-    due = task.series.time(task.component, "DUE")
+    due, start = (task.series.time(task.component, name) for name in ("DUE", "DTSTART"))
     return TaskWritten(
         task_id=task.stored.id,
         etag=task.stored.etag or None,
         title=task.component.text("SUMMARY")[:_MAX_TEXT],
         status=_status(task),
         due=None if due is None else moments.shown(due),
+        start=None if start is None else moments.shown(start),
+        timezone=_place(task, start if due is None else due),
     )

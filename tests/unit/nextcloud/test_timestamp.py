@@ -15,3 +15,15 @@ from nextcloud_mcp_server.nextcloud import timestamp
 )
 def test_a_time_that_no_calendar_has_is_the_nearest_it_has(seconds: int, shown: str) -> None:
     assert timestamp.moment(seconds).isoformat() == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("2026-11-27", "2026-11-27T00:00:00"),
+        ("2026-11-27T15:00:00z", "2026-11-27T15:00:00+00:00"),
+        (" 2026-11-27t15:00:00.5-03:30\n", "2026-11-27T15:00:00.500000-03:30"),
+    ],
+)
+def test_a_time_of_a_client_is_read_as_rfc_3339_allows_it(text: str, shown: str) -> None:
+    assert timestamp.read(text).isoformat() == shown

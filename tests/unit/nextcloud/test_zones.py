@@ -67,8 +67,11 @@ def test_a_zone_is_found_by_the_names_programs_give_it() -> None:
         OUTLOOK.replace("END:VTIMEZONE", f"X-LONG:{'x' * 20_000}\nEND:VTIMEZONE"),
     ],
 )
-def test_a_zone_that_would_run_away_or_means_nothing_floats(broken: str) -> None:
-    assert described(broken).get("W. Europe Standard Time") is None
+def test_a_description_that_would_run_away_or_means_nothing_is_not_used(broken: str) -> None:
+    unnamed = broken.replace("W. Europe Standard Time", "Own Zone")
+
+    assert described(unnamed).get("Own Zone") is None
+    assert described(broken).get("W. Europe Standard Time") == ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize("name", ["Mars/Olympus", "", "x" * 100, "Europe", "../x", "Europe/Ber\x00lin"])

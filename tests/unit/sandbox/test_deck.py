@@ -59,3 +59,18 @@ async def test_a_deleted_board_is_still_listed_but_not_given(
     board = await alice.get(f"{BOARDS}/{before['id']}")
 
     assert (listed["id"], listed["deletedAt"] > 0, board.status_code) == (before["id"], True, 403)
+
+
+async def test_a_due_date_loses_its_offset_and_only_the_answer_to_the_write_still_has_it(
+    connect: Callable[..., httpx2.AsyncClient],
+) -> None:
+    """As in nextcloud/deck#4764."""
+    sandbox = Sandbox.demo()
+    stack = next(iter(sandbox.state.deck.cards.values())).stack_id
+    alice = connect(sandbox, auth=("alice", "alice"))
+    sent = {"title": "tz4", "type": "plain", "order": 0, "duedate": "2023-06-06T06:15:30+02:00"}
+
+    made = (await alice.post(f"{BOARDS}/1/stacks/{stack}/cards", json=sent)).json()
+    read = (await alice.get(f"{BOARDS}/1/stacks/{stack}/cards/{made['id']}")).json()
+
+    assert (made["duedate"], read["duedate"]) == ("2023-06-06T06:15:30+02:00", "2023-06-06T06:15:30+00:00")

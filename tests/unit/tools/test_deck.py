@@ -260,3 +260,30 @@ async def test_what_cannot_be_set_is_refused_with_what_can(
 ) -> None:
     with pytest.raises(errors.InvalidInput, match=words):
         await call(alice, tool, **(await first(alice)), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("due", "moment"),
+    [
+        ("2026-12-05T10:00:00-08:00", "2026-12-05T18:00:00+00:00"),
+        ("2026-12-05T10:00:00+05:45", "2026-12-05T04:15:00+00:00"),
+        ("2026-12-05T10:00:00z", "2026-12-05T10:00:00+00:00"),
+        ("2026-12-05T10:00", "2026-12-05T09:00:00+00:00"),
+        ("2026-07-05", "2026-07-04T22:00:00+00:00"),
+    ],
+)
+async def test_a_card_is_due_at_the_moment_that_was_named(
+    alice: Account, sandbox: Sandbox, due: str, moment: str
+) -> None:
+    """Deck leaves the offset out when it stores a time; one without an offset is where the person is."""
+    sandbox.state.users["alice"].timezone = "Europe/Berlin"
+    where = await first(alice)
+
+    changed = await call(alice, "update_card", **where, due=due)
+    made = await call(
+        alice, "create_card", board_id=where["board_id"], stack_id=where["stack_id"], title="x", due=due
+    )
+
+    listed = {card.id: card.due for card in (await shown(alice)).cards}
+    assert (changed.due, listed[where["card_id"]]) == (moment, moment)
+    assert (made.due, listed[made.id]) == (moment, moment)

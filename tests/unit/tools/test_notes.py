@@ -141,10 +141,28 @@ async def test_a_filtered_list_shows_the_newest_first_and_pages_within_a_chunk()
 
 
 @pytest.mark.parametrize(
-    "since", ["2023-11-14T22:13:22Z", "2023-11-14T22:13:22", "2023-11-14T23:13:22+01:00"]
+    ("since", "asked_first"),
+    [
+        ("2023-11-14T22:13:22Z", []),
+        ("2023-11-14T23:13:22+01:00", []),
+        ("2023-11-15T07:13:22", ["Asia/Tokyo"]),
+    ],
 )
-async def test_notes_changed_since_a_moment_are_listed(since: str) -> None:
-    server = Server(chunk([note(1), note(2), note(3)]))
+async def test_notes_changed_since_a_moment_are_listed(since: str, asked_first: list[str]) -> None:
+    where = [
+        ok(
+            {
+                "ocs": {
+                    "data": {
+                        "version": {"string": "34.0.0"},
+                        "capabilities": {"core": {"user": {"timezone": zone}}},
+                    }
+                }
+            }
+        )
+        for zone in asked_first
+    ]
+    server = Server(*where, chunk([note(1), note(2), note(3)]))
 
     page = await server.call(tools.nc_notes_list_notes, modified_since=since)
 

@@ -119,6 +119,7 @@ async def test_a_status_that_has_ended_is_off(sandbox: Sandbox, alice: Account) 
         ({"message": "x" * 81}, InvalidInput, "message"),
         ({"status": "gone"}, InvalidInput, "status"),
         ({"clear_at": "soon"}, InvalidInput, "'clear_at' must be a date"),
+        ({"clear_at": "2038-01-19T03:14:08Z"}, InvalidInput, "is 2038-01-19T03:14:07Z: send an earlier one"),
         ({"message": "x", "clear_at": "2020-01-01"}, InvalidName, r"\(.*in the past\)\. Change it"),
         ({"message": "x", "icon": "zz"}, InvalidName, "longer than one character"),
     ],
@@ -144,3 +145,21 @@ async def test_a_status_that_is_half_set_says_which_half() -> None:
 
     assert done.note.startswith("The message is set, but 'dnd' is not, as far as is known. ")
     assert done.now.status == "away"
+
+
+@pytest.mark.parametrize(
+    ("clear_at", "moment"),
+    [
+        ("2038-01-18T22:14:07-05:00", datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC)),
+        ("2026-12-24T18:00", datetime(2026, 12, 24, 17, tzinfo=UTC)),
+        ("2026-12-24T18:00+13:00", datetime(2026, 12, 24, 5, tzinfo=UTC)),
+    ],
+)
+async def test_a_status_ends_at_the_moment_that_was_named(
+    sandbox: Sandbox, alice: Account, clear_at: str, moment: datetime
+) -> None:
+    sandbox.state.users["alice"].timezone = "Europe/Berlin"
+
+    done = await call(alice, "nc_status_set_status", message="Away", clear_at=clear_at)
+
+    assert (done.now.clear_at, (await call(alice, "nc_status_get_status")).clear_at) == (moment, moment)

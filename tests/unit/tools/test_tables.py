@@ -332,3 +332,16 @@ async def test_tables_beyond_a_result_wait_for_the_next_page(alice: Account, san
 
     assert answer.result(page)
     assert len(page.tables) + len(rest.tables) == 401
+
+
+@pytest.mark.parametrize("wanted", [">2026-12-24T12:00Z", "2026-12-24T18:30:00+01:00"])
+async def test_a_time_with_an_offset_is_not_compared_with_times_that_have_no_zone(
+    alice: Account, table: StoredTable, wanted: str
+) -> None:
+    await call(alice, "create_row", table_id=table.id, values={"Name": "x", "When": "2026-12-24T18:30"})
+
+    found = await call(alice, "get_table", table_id=table.id, where={"When": "2026-12-24T18:30"})
+
+    assert len(found.rows) == 1
+    with pytest.raises(errors.InvalidInput, match="'When' holds times without a zone"):
+        await call(alice, "get_table", table_id=table.id, where={"When": wanted})
