@@ -36,6 +36,7 @@ secret, a header, or a URL that grants something.
         ├── GrantRefused
         ├── GrantDead
         ├── Forbidden
+        │   └── RouteRefused
         ├── NotFound
         ├── Conflict
         │   └── AlreadyExists
@@ -47,7 +48,8 @@ secret, a header, or a URL that grants something.
         ├── ServerFault
         ├── Unavailable
         │   ├── Maintenance
-        │   └── AccountDisabled
+        │   ├── AccountDisabled
+        │   └── StorageOffline
         ├── StorageFull
         ├── TooLarge
         └── WrongAccount
@@ -218,6 +220,10 @@ class Forbidden(NextcloudError):
     """403: the person may not do this."""
 
 
+class RouteRefused(Forbidden):
+    """401 of one route alone: a probe with the same credential was answered. The credential stays."""
+
+
 class NotFound(NextcloudError):
     """404: no such thing, or it belongs to someone else."""
 
@@ -274,8 +280,19 @@ class AccountDisabled(Unavailable):
     """The person's Nextcloud account is disabled."""
 
 
+class StorageOffline(Unavailable):
+    """An external storage does not answer; everything else of the person's Nextcloud does."""
+
+
 class StorageFull(NextcloudError):
-    """507: no room left for this."""
+    """507: no room left for this.
+
+    `told` says that the message holds the numbers which the server gave.
+    """
+
+    def __init__(self, message: str, *, told: bool = False) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class TooLarge(NextcloudError):

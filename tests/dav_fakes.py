@@ -15,7 +15,8 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.computer import Computer

@@ -7,7 +7,8 @@ import httpx2
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.toolset import ToolSpec
@@ -61,7 +62,7 @@ async def usual(nc: Account) -> dict[str, dict[str, Any]]:
     table = (await call(nc, "nc_tables_list_tables")).tables[0].id
     row = (await call(nc, "nc_tables_get_table", table_id=table)).rows[0]
     recipe = (await call(nc, "nc_cookbook_list_recipes")).recipes[0].id
-    found = (await call(nc, "search", query="e")).results[0].id
+    found = (await call(nc, "search", query="kestrel")).results[0].id
     page = (await call(nc, "nc_collectives_list_pages", collective_id=1)).pages[-1].id
     event, task = {"event_id": "personal/standup.ics"}, {"task_id": "tasks/boxes.ics"}
     person = {"book": "contacts", "contact_id": "contact-1.vcf"}

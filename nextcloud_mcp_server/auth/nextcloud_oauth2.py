@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.provider import Identity, Note, Redeemed, end_unused
 from nextcloud_mcp_server.errors import GrantRefused, NextcloudError, WrongAccount
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BearerCredential
+from nextcloud_mcp_server.nextcloud.credential import BearerCredential
 from nextcloud_mcp_server.nextcloud.oauth2 import TokenAnswer
 from nextcloud_mcp_server.storage.records import Tokens
 

@@ -27,7 +27,7 @@ from nextcloud_mcp_server.errors import (
     Unavailable,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BearerCredential
+from nextcloud_mcp_server.nextcloud.credential import BearerCredential
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
 _OFFLINE = "offline_access"

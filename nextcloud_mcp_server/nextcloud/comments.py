@@ -7,6 +7,7 @@ from typing import Final
 
 from nextcloud_mcp_server.nextcloud import dav, entries, troubles
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.window import cut
 
 #: Nextcloud takes no longer ones.
 MAX_CHARACTERS: Final = 1000
@@ -51,8 +52,8 @@ class CommentsClient:
         )
         async with aclosing(asked) as found:
             read = [_comment(response) async for some in found for _, response in some]
-        more = len(read) > limit
-        return [one for one in read[:limit] if before is None or one.number < before], more
+        page = cut(read, limit)
+        return [one for one in page.rows if before is None or one.number < before], page.more
 
     async def add(self, path: str, file_id: str, text: str) -> None:
         """Say something about the file at a path; people named as @"uid" are told.

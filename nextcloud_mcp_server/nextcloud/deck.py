@@ -20,6 +20,7 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
 _COMMENTS: Final = "/ocs/v2.php/apps/deck/api/v1.0/cards"
@@ -173,7 +174,7 @@ class DeckClient:
             params={"format": "json", "limit": limit, "offset": offset},
             sentences=_SENTENCES,
         )
-        return decoded(response, _COMMENT_LIST).ocs.data
+        return cut(decoded(response, _COMMENT_LIST).ocs.data, limit).rows
 
     async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> "Changed":
         """Make a card at the end of a stack, then put labels and people on it: a request for each.

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import moments, recurrence, zones
+from nextcloud_mcp_server.nextcloud import moments, recurrence
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable, escape
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
@@ -262,7 +261,7 @@ def _move(whole: Component, one: Component, series: Series, changes: Changes) ->
         if changes.end is not None or one.first("DTEND") is not None:
             moments.put(one, "DTEND", end, series.zones)
     for moment in (start, end):
-        describe_zone(whole, moment)
+        moments.describe_zone(whole, moment)
 
 
 def _moved_end(start: Moment, old_start: Moment, old_end: Moment) -> Moment:
@@ -274,16 +273,6 @@ def _moved_end(start: Moment, old_start: Moment, old_end: Moment) -> Moment:
         if passes < DAY:
             return moments.later(start, passes, old_end)
     return moments.storable(recurrence.after(start, recurrence.length(old_start, old_end), old_end))
-
-
-def describe_zone(whole: Component, moment: Moment) -> None:
-    """See that the zone of a time is described in the object (RFC 5545 §3.6.5)."""
-    if not isinstance(moment, datetime) or not isinstance(moment.tzinfo, ZoneInfo):
-        return
-    zone = moment.tzinfo
-    if all(each.text("TZID") != zone.key for each in whole.components("VTIMEZONE")):
-        first = next(index for index, each in enumerate(whole.items) if isinstance(each, Component))
-        whole.items.insert(first, zones.describe(zone, moment.year))
 
 
 def _after(start: Moment) -> Moment:

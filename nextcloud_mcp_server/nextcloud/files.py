@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Place, Position, Window
+from nextcloud_mcp_server.nextcloud.window import Place, Position, Window, cut
 
 Order = Literal["name", "modified", "size"]
 
@@ -64,7 +64,7 @@ class FilesClient:
         window = Window[Entry](_PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
-        async with aclosing(self._propfind(wanted, entries.CHILD, depth="1")) as found:
+        async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
             async for some in found:
                 for segments, response in some:
                     # Some Nextclouds (31.0.8) answer grandchildren as well.
@@ -160,6 +160,8 @@ class FilesClient:
         except errors.EtagMismatch as error:
             raise troubles.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
+            if error.told:
+                raise
             # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
 
@@ -318,7 +320,7 @@ class FilesClient:
             if not inside:
                 raise
             raise errors.NotFound(f"There is no folder {quoted(query.folder)} to search in.") from error
-        return rows[:limit], len(rows) > limit
+        return cut(rows, limit)
 
     async def _looked_at(self, segments: dav.Segments) -> dav.Segments:
         """Look first whether something is there, where Nextcloud answers as if there always were.

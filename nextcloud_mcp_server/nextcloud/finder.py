@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
-from nextcloud_mcp_server.nextcloud.search import Hit, Provider, SearchClient
+from nextcloud_mcp_server.nextcloud.search import Hit, Place, Provider, SearchClient
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 
@@ -94,7 +94,7 @@ class Finder:
         rows: list[Found] = []
         for _ in range(_PAGES):
             start = first - first % _HITS
-            page = await self._search.search(provider, words, limit=_HITS, cursor=start or None)
+            page = await self._search.search(provider, words, limit=_HITS, at=Place(start or None))
             seen = await self._looked_at(page.hits[first - start :])
             for entry in seen:
                 first += 1
@@ -102,7 +102,7 @@ class Finder:
                     rows.append(Found(entry, Position.of(first, "")))
                 if len(rows) == limit:
                     return Finding(rows, Position.of(first, ""))
-            if page.cursor is None:
+            if page.rest is None:
                 return Finding(rows, None)
         return Finding(rows, Position.of(first, ""))
 

@@ -14,6 +14,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _BASE: Final = "/apps/forms/api/v3/forms"
 _RESULTS: Final = "results"
@@ -141,7 +142,9 @@ class FormsClient:
             **({"query": query} if query else {}),
         }
         path = f"{_BASE}/{form.id}/submissions"
-        return (await ocs.get(self._http, path, _SUBMISSIONS, params=params, sentences=_SENTENCES))[0]
+        found, _ = await ocs.get(self._http, path, _SUBMISSIONS, params=params, sentences=_SENTENCES)
+        page = cut(found.submissions, limit, offset=offset, total=found.total)
+        return found.model_copy(update={"submissions": page.rows})
 
 
 def _worded(value: object, labels: dict[str, str]) -> str:

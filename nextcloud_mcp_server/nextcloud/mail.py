@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, TypeAdapter
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _BASE: Final = "/apps/mail"
 _ASK: Final = "Call nc_mail_list_mailboxes for the ones there are."
@@ -181,7 +182,9 @@ class MailClient:
             params["filter"] = words
         sentences = {403: _NO_MAILBOX, 404: _NO_MAILBOX, 500: _NOT_LISTED}
         path = f"{_BASE}/ocs/mailboxes/{mailbox_id}/messages"
-        return (await ocs.get(self._http, path, _MESSAGES, params=params, sentences=sentences))[0]
+        return cut(
+            (await ocs.get(self._http, path, _MESSAGES, params=params, sentences=sentences))[0], limit
+        ).rows
 
     async def find(
         self,

@@ -9,7 +9,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
-from nextcloud_mcp_server.nextcloud.zones import Zones
+from nextcloud_mcp_server.nextcloud.zones import Zones, describe
 
 #: A date, a moment with its zone, or (a datetime without one) a time that floats: it is the same on every clock.
 Moment = date | datetime
@@ -108,6 +108,20 @@ def put(component: Component, name: str, moment: Moment, zones: Zones) -> Moment
     head = old.head if same and old is not None else f"{name}{_parameters(moment)}"
     component.set(head, written(moment))
     return moment
+
+
+def describe_zone(whole: Component, moment: Moment) -> None:
+    """See that the zone of a time is described in the object (RFC 5545 §3.6.5)."""
+    if not isinstance(moment, datetime) or not isinstance(moment.tzinfo, ZoneInfo):
+        return
+    zone = moment.tzinfo
+    lines = [one for each in whole.items if isinstance(each, Component) for one in each.items]
+    if all(isinstance(one, Component) or one.parameter("TZID") != zone.key for one in lines):
+        # It is named otherwise here, as Windows does, or only its offset in UTC was written.
+        return
+    if all(each.text("TZID") != zone.key for each in whole.components("VTIMEZONE")):
+        first = next(index for index, each in enumerate(whole.items) if isinstance(each, Component))
+        whole.items.insert(first, describe(zone, moment.year))
 
 
 def storable(moment: Moment) -> Moment:

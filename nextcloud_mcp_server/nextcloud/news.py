@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _BASE: Final = "/index.php/apps/news/api/v1-3"
 _NO_ARTICLE: Final = (
@@ -125,7 +126,8 @@ class NewsClient:
             "batchSize": limit,
             "offset": before,
         }
-        return decoded(await self._http.request("GET", f"{_BASE}/items", params=params), _ARTICLES).items
+        found = decoded(await self._http.request("GET", f"{_BASE}/items", params=params), _ARTICLES).items
+        return cut([one for one in found if not before or number(one.id) < before], limit).rows
 
     async def article(self, article_id: Id) -> Article:
         """Fetch one article.

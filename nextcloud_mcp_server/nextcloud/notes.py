@@ -1,15 +1,19 @@
 """The Notes app (API 1.3 and 1.4)."""
 
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import Final
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
+import httpx2
+from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.note import Note
+from nextcloud_mcp_server.nextcloud.note_texts import Kept, PersonalTexts, SearchedNote
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
@@ -18,7 +22,13 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-_CHANGE_ATTEMPTS = 3
+_CHANGE_ATTEMPTS = 6
+#: What a lock that stays costs of them.
+_LOCK_ATTEMPTS = 2
+#: Notes a search looks at; what is beyond is said.
+MOST_SEARCHED: Final = 5000
+#: Several servers behind one address may not agree on the second.
+_CLOCK_SECONDS: Final = 2
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
 _NO_NOTE = (
@@ -26,40 +36,6 @@ _NO_NOTE = (
 )
 _READ_ONLY = "This note is shared read-only with the person, so it cannot be changed."
 _SENTENCES = {404: _NO_NOTE}
-
-
-class Note(Answer):
-    """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
-
-    id: Id
-    title: str
-    etag: Annotated[str, AfterValidator(normalise)] = ""
-    category: str = ""
-    modified: int = 0
-    favorite: bool = False
-    readonly: bool = False
-    path: str | None = Field(default=None, validation_alias="internalPath")
-    error: bool = False
-    error_type: str = Field(default="", validation_alias="errorType")
-    content: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The content, where it must be there.
-
-        Raises:
-            Locked: Nextcloud put an error message in its place, because someone is writing.
-            ServerFault: It did so for another reason.
-        """
-        if self.error and "LockedException" in self.error_type:
-            raise errors.Locked(
-                "The note is locked: someone is writing it right now. Wait some seconds, then retry."
-            )
-        if self.error or self.content is None:
-            raise errors.ServerFault(
-                "Nextcloud cannot read this note's file. Try later, or look at it in Nextcloud."
-            )
-        return self.content
 
 
 class _BareId(Answer):
@@ -73,6 +49,7 @@ class NotePage:
     notes: list[Note]
     cursor: str | None
     pending: int
+    listed_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +58,14 @@ class NoteList:
 
     notes: list[Note]
     etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Notes with their texts; `complete` says whether these are all."""
+
+    notes: list[SearchedNote]
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +84,20 @@ _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 class NotesClient:
     """Reads and writes one person's notes."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(self, http: NextcloudHttp, texts: PersonalTexts | None = None) -> None:
         self._http = http
+        self._texts = texts
 
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
     ) -> NotePage:
         """Fetch up to `size` notes; an empty category means those without one."""
+        found = await self._page(size=size, cursor=cursor, category=category, with_content=with_content)
+        return replace(found, notes=_visible(found.notes))
+
+    async def _page(
+        self, *, size: int, cursor: str | None, category: str | None = None, with_content: bool = False
+    ) -> NotePage:
         params: dict[str, str | int] = {"chunkSize": size}
         if not with_content:
             params["exclude"] = "content"
@@ -114,12 +106,12 @@ class NotesClient:
         if category is not None:
             params["category"] = category
         response = await self._http.request("GET", _BASE, params=params)
-        notes = [note for note in decoded(response, _NOTES) if isinstance(note, Note)]
         pending = response.headers.get("X-Notes-Chunk-Pending", "0")
         return NotePage(
-            notes=notes,
+            notes=_notes(decoded(response, _NOTES)),
             cursor=response.headers.get("X-Notes-Chunk-Cursor"),
             pending=int(pending) if pending.isdecimal() else 0,
+            listed_at=_listed_at(response),
         )
 
     async def list_all(self) -> AsyncGenerator[Note]:
@@ -143,22 +135,72 @@ class NotesClient:
         )
         if response.status_code == _NOT_MODIFIED:
             return None
-        notes = [note for note in decoded(response, _NOTES) if isinstance(note, Note)]
-        return NoteList(notes, of(response.headers))
+        return NoteList(_visible(_notes(decoded(response, _NOTES))), of(response.headers))
 
-    async def read_all(self) -> AsyncGenerator[Note]:
+    async def texts(self) -> Texts:
+        """Fetch notes with their texts, for a search: at first as `_read_pages` does, later what has changed."""
+        kept = None if self._texts is None else self._texts.take()
+        kept = None if kept is None else await self._renewed(kept)
+        if kept is None:
+            return await self._read_texts()
+        if self._texts is not None:
+            self._texts.keep(kept)
+        return Texts(_without_internal(kept), complete=True)
+
+    async def _read_texts(self) -> Texts:
+        notes: list[SearchedNote] = []
+        listed_at = None
+        complete = True
+        async for page in self._read_pages():
+            # The later chunks repeat when the first was asked for; what changes meanwhile comes once more.
+            listed_at = listed_at or page.listed_at
+            notes += map(SearchedNote.of, page.notes[: MOST_SEARCHED - len(notes)])
+            if len(notes) == MOST_SEARCHED:
+                complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
+                break
+        kept = Kept.of(notes, listed_at or 0)
+        if self._texts is not None:
+            self._texts.keep(kept if listed_at is not None and complete else None)
+        return Texts(_without_internal(kept), complete=complete)
+
+    async def _renewed(self, kept: Kept) -> Kept | None:
+        """Ask in one request what has changed since; None where everything has to be read anew.
+
+        This is how the app's own clients follow it: notes whose etag is older come as a bare id
+        (`pruneBefore`, docs/api/v1.md), all others whole, and what is deleted not at all.
+        """
+        asked = {"pruneBefore": kept.listed_at - _CLOCK_SECONDS}
+        try:
+            response = await self._http.request("GET", _BASE, params=asked)
+        except errors.TooLarge:
+            return None
+        listed_at = _listed_at(response)
+        if listed_at is None or listed_at < kept.listed_at:
+            # The clock was set back, so what has changed since looks older than it is.
+            return None
+        notes: list[SearchedNote] = []
+        for one in decoded(response, _NOTES):
+            known = kept.notes.get(one.id)
+            if isinstance(one, Note):
+                notes.append(SearchedNote.of(one))
+            elif known is None or known.note.error:
+                return None
+            else:
+                notes.append(known)
+        return Kept.of(notes, listed_at)
+
+    async def _read_pages(self) -> AsyncGenerator[NotePage]:
         """Fetch every note with its text: one request for each 500, more where they are long."""
         size, cursor = _READ_CHUNK, None
         while True:
             try:
-                page = await self.page(size=size, cursor=cursor, with_content=True)
+                page = await self._page(size=size, cursor=cursor, with_content=True)
             except errors.TooLarge:
                 if size == 1:
                     raise
                 size = max(1, size // 8)
                 continue
-            for note in page.notes:
-                yield note
+            yield page
             cursor = page.cursor
             if cursor is None:
                 return
@@ -218,7 +260,7 @@ class NotesClient:
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
-        Without `if_match` the edit is made anew on what someone else wrote in between.
+        Without `if_match` the edit is made anew on what someone else wrote in between, or is writing.
 
         Raises:
             EtagMismatch: It is not what `if_match` names, or was changed again and again.
@@ -238,6 +280,11 @@ class NotesClient:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
             except errors.EtagMismatch:
                 if not attempts:
+                    raise
+            except errors.Locked:
+                # Nothing was written, though it was tried for seconds; what is under way may be the next text to edit.
+                attempts -= _LOCK_ATTEMPTS
+                if attempts <= 0:
                     raise
 
     async def delete(self, note_id: Id) -> None:
@@ -268,6 +315,27 @@ class NotesClient:
             response.headers.get("Content-Type", "application/octet-stream").partition(";")[0].strip()
         )
         return Attachment(media_type=media_type, data=response.content)
+
+
+def _notes(listed: list[Note | _BareId]) -> list[Note]:
+    return [one for one in listed if isinstance(one, Note)]
+
+
+def _visible(notes: list[Note]) -> list[Note]:
+    """Leave out what an app keeps for itself."""
+    return [one for one in notes if not one.is_internal]
+
+
+def _without_internal(kept: Kept) -> list[SearchedNote]:
+    return [one for one in kept.notes.values() if not one.note.is_internal]
+
+
+def _listed_at(response: httpx2.Response) -> int | None:
+    """Read by Nextcloud's clock when a list was asked for, or its first chunk."""
+    try:
+        return int(parsedate_to_datetime(response.headers["Last-Modified"]).timestamp())
+    except (KeyError, ValueError):
+        return None
 
 
 def shortened(title: str) -> str:

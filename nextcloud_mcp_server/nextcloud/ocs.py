@@ -48,6 +48,7 @@ async def get(
     *,
     params: Mapping[str, str | int] | None = None,
     sentences: Mapping[int, str] | None = None,
+    timeout_seconds: float | None = None,
 ) -> tuple[_T, httpx2.Response]:
     """Ask version 2 of OCS, whose status codes are real, and open the envelope.
 
@@ -55,5 +56,7 @@ async def get(
         ServerFault: The answer is no OCS envelope around what was asked for.
     """
     asked = {**(params or {}), "format": "json"}
-    response = await http.request("GET", f"/ocs/v2.php{path}", params=asked, sentences=sentences)
+    response = await http.request(
+        "GET", f"/ocs/v2.php{path}", params=asked, sentences=sentences, timeout_seconds=timeout_seconds
+    )
     return decoded(response, kind).ocs.data, response

@@ -1,7 +1,8 @@
 """Nextcloud's unified search: one provider per kind of thing, each with its own pages."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -12,8 +13,14 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs, troubles
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _PROVIDERS: Final = "/search/providers"
+#: How long one of several providers is waited for; the others have long been there then.
+PATIENCE_SECONDS: Final = 8.0
+#: For how long an answer shows that the next request will not be refused.
+ACCEPTED_SECONDS: Final = 10.0
+_KNOWN_SECONDS: Final = 300.0
 
 Cursor = int | str
 
@@ -38,15 +45,40 @@ class Hit:
     url: str
     path: str | None
 
+    @property
+    def mark(self) -> str:
+        """Tell it from the others by a few signs, for a cursor."""
+        return hashlib.sha256(f"{self.url}\0{self.title}".encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to go on with a provider: at a page of its own, after some of its entries, behind the one that was last."""
+
+    cursor: Cursor | None = None
+    skip: int = 0
+    last: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """A page of what one provider found; `cursor` leads to the next one, `failed` says why there is none."""
+    """A page of what one provider found; `failed` says why there is none.
+
+    `begin` is where its provider was asked, `rest` where to go on after all of it.
+    """
 
     provider: Provider
     hits: list[Hit]
-    cursor: Cursor | None = None
+    begin: Place = Place()
+    rest: Place | None = None
     failed: str | None = None
+
+    def after(self, shown: int) -> Place | None:
+        """Say where to go on when only the first few of these were shown."""
+        if shown >= len(self.hits):
+            return self.rest
+        last = self.hits[shown - 1].mark if shown else self.begin.last
+        return replace(self.begin, skip=self.begin.skip + shown, last=last)
 
 
 def _map(value: object) -> object:
@@ -71,15 +103,58 @@ _LIST = TypeAdapter(ocs.Envelope[list[Provider]])
 _FOUND = TypeAdapter(ocs.Envelope[_Page])
 
 
+class KnownProviders:
+    """What can be searched with one credential, known for a moment.
+
+    All providers are asked at once. With a credential that is not accepted any more that would be twenty refusals, and
+    after ten Nextcloud refuses everybody behind our address. So one request goes before them, for the providers
+    there are, unless Nextcloud has just answered one with that credential.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = anyio.current_time) -> None:
+        self._monotonic = monotonic
+        self._providers: list[Provider] | None = None
+        self._fetched_at = self._accepted_at = 0.0
+
+    def get(self) -> list[Provider] | None:
+        """Give them, if that was a moment ago."""
+        now = self._monotonic()
+        fresh = now - self._accepted_at < ACCEPTED_SECONDS and now - self._fetched_at < _KNOWN_SECONDS
+        return self._providers if fresh else None
+
+    def keep(self, providers: list[Provider]) -> None:
+        """Keep what was just answered."""
+        self._providers = providers
+        self._fetched_at = self._accepted_at = self._monotonic()
+
+    def confirm(self) -> None:
+        """Note that Nextcloud has just answered something else."""
+        self._accepted_at = self._monotonic()
+
+
 class SearchClient:
     """Asks the providers of one person's Nextcloud."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(
+        self,
+        http: NextcloudHttp,
+        *,
+        wide: NextcloudHttp | None = None,
+        known: KnownProviders | None = None,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._http = http
+        self._wide = wide or http
+        self._known = known or KnownProviders()
+        self._patience = patience
 
-    async def providers(self) -> list[Provider]:
-        """Fetch what can be searched, in Nextcloud's order."""
+    async def providers(self, *, known: bool = False) -> list[Provider]:
+        """Fetch what can be searched, in Nextcloud's order; `known` takes what was answered a moment ago."""
+        kept = self._known.get() if known else None
+        if kept is not None:
+            return kept
         data, _ = await ocs.get(self._http, _PROVIDERS, _LIST)
+        self._known.keep(data)
         return data
 
     async def choose(self, names: Sequence[str]) -> list[Provider]:
@@ -90,12 +165,13 @@ class SearchClient:
         Raises:
             InvalidInput: There is no such provider: Nextcloud would answer as if it were broken.
         """
-        every = await self.providers()
+        every = await self.providers(known=True)
+        if not all(_called(name, every) for name in names):
+            # It may have come since.
+            every = await self.providers()
         chosen: dict[str, Provider] = {}
         for name in names:
-            found = next(
-                (one for one in every if name.casefold() in (one.id.casefold(), one.name.casefold())), None
-            )
+            found = _called(name, every)
             if found is None:
                 there = ", ".join(one.id for one in every)
                 raise errors.InvalidInput(f"There is no provider {quoted(name)}. There are: {there}.")
@@ -103,20 +179,43 @@ class SearchClient:
         return list(chosen.values()) if names else [one for one in every if not one.external]
 
     async def search(
-        self, provider: Provider, query: str, *, limit: int, cursor: Cursor | None = None
+        self,
+        provider: Provider,
+        query: str,
+        *,
+        limit: int,
+        at: Place | None = None,
+        seconds: float | None = None,
     ) -> Hits:
-        """Fetch one page of what a provider finds."""
+        """Fetch one page of what a provider finds: `limit` hits, even where the provider pays no heed to that.
+
+        That of the Notes app answers all it finds at once, however many are asked for.
+        """
+        begin = at or Place()
         asked: dict[str, str | int] = {"term": query, "limit": limit}
-        if cursor is not None:
-            asked["cursor"] = cursor
+        if begin.cursor is not None:
+            asked["cursor"] = begin.cursor
         path = f"{_PROVIDERS}/{quote(provider.id, safe='')}/search"
-        page, _ = await ocs.get(self._http, path, _FOUND, params=asked)
-        # A full last page has a cursor too, and so has every other one of some providers.
-        more = page.paginated and len(page.entries) >= limit
-        return Hits(provider, [_hit(one) for one in page.entries], page.cursor if more else None)
+        page, _ = await ocs.get(self._wide, path, _FOUND, params=asked, timeout_seconds=seconds)
+        self._known.confirm()
+        hits = [_hit(one) for one in page.entries]
+        first = _first(hits, begin)
+        shown = cut(hits[first:], limit)
+        # Where its pages begin, for the rest of this one.
+        begin = replace(begin, skip=first)
+        if shown.more:
+            rest = replace(begin, skip=first + limit, last=shown.rows[-1].mark)
+        elif (
+            page.paginated and page.cursor is not None and len(hits) >= limit and page.cursor != begin.cursor
+        ):
+            # A full last page has a cursor too, and so has every other one of some providers.
+            rest = Place(page.cursor)
+        else:
+            rest = None
+        return Hits(provider, shown.rows, begin, rest)
 
     async def search_all(self, providers: Sequence[Provider], query: str, *, limit: int) -> list[Hits]:
-        """Ask several providers at once; one that fails hides none of the others.
+        """Ask several providers at once; one that fails or is slow hides none of the others.
 
         Raises:
             NextcloudError: All of them failed, or the access itself is refused.
@@ -126,13 +225,19 @@ class SearchClient:
 
         async def ask(provider: Provider) -> None:
             try:
-                found[provider.id] = await self.search(provider, query, limit=limit)
+                found[provider.id] = await self.search(provider, query, limit=limit, seconds=seconds)
+            except errors.TimedOut as error:
+                found[provider.id] = Hits(
+                    provider, [], failed=str(error) if alone else _slow(provider, seconds)
+                )
             except (*troubles.NOT_SEEN, errors.InvalidInput) as error:
                 # InvalidInput: what an app calls its provider makes no address.
                 found[provider.id] = Hits(provider, [], failed=str(error))
             except errors.NextcloudError as error:
                 refused.append(error)
 
+        alone = len(providers) == 1
+        seconds = None if alone else self._patience
         async with anyio.create_task_group() as group:
             for provider in providers:
                 group.start_soon(ask, provider)
@@ -141,6 +246,24 @@ class SearchClient:
         if providers and all(hits.failed for hits in found.values()):
             raise errors.ServerFault(f"Nothing could be searched: {found[providers[0].id].failed}")
         return [found[provider.id] for provider in providers]
+
+
+def _called(name: str, providers: Sequence[Provider]) -> Provider | None:
+    wanted = name.casefold()
+    return next((one for one in providers if wanted in (one.id.casefold(), one.name.casefold())), None)
+
+
+def _slow(provider: Provider, seconds: float | None) -> str:
+    return (
+        f"{provider.name} did not answer within {seconds:g} seconds, so its hits are missing. Ask it alone, with "
+        f'providers=["{provider.id}"]: then it may take longer.'
+    )
+
+
+def _first(hits: Sequence[Hit], begin: Place) -> int:
+    """Find where to go on: behind the hit that was shown last, wherever it is now, or after as many as were shown."""
+    behind = [number for number, hit in enumerate(hits, 1) if hit.mark == begin.last] if begin.last else []
+    return min(behind, key=lambda number: abs(number - begin.skip), default=begin.skip)
 
 
 def _hit(entry: _Entry) -> Hit:

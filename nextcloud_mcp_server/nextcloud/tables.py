@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 from nextcloud_mcp_server.nextcloud.table_values import Column
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _BASE: Final = "/index.php/apps/tables/api/1"
 _NO_TABLE: Final = (
@@ -120,15 +121,15 @@ class TablesClient:
         response = await self._http.request("GET", f"{_BASE}/tables/{table_id}/columns", sentences=_OF_TABLE)
         return decoded(response, _COLUMNS)
 
-    async def rows(self, table_id: Id, *, limit: int, offset: int) -> list[Row]:
-        """Fetch some rows of a table."""
+    async def rows(self, table_id: Id, *, limit: int, offset: int, total: int | None = None) -> list[Row]:
+        """Fetch some rows of a table, which has `total` rows in all."""
         response = await self._http.request(
             "GET",
             f"{_BASE}/tables/{table_id}/rows",
             params={"limit": limit, "offset": offset},
             sentences=_OF_TABLE,
         )
-        return decoded(response, _ROWS)
+        return cut(decoded(response, _ROWS), limit, offset=offset, total=total).rows
 
     async def row(self, row_id: Id) -> Row:
         """Fetch one row.

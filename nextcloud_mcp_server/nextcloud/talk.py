@@ -21,6 +21,7 @@ from nextcloud_mcp_server.nextcloud import ocs, outcome
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import Part
+from nextcloud_mcp_server.nextcloud.window import cut
 
 _ROOMS: Final = "/apps/spreed/api/v4/room"
 _API: Final = "/apps/spreed/api/v1"
@@ -177,8 +178,12 @@ class TalkClient:
         if not response.content:
             # 304: there are none.
             return History((), None)
-        messages = [one for one in decoded(response, _HISTORY).ocs.data if one.system not in _FOR_CLIENTS]
+        found = decoded(response, _HISTORY).ocs.data
+        page = cut([one for one in found if before is None or number(one.id) < before], limit)
+        messages = [one for one in page.rows if one.system not in _FOR_CLIENTS]
         last = response.headers.get("X-Chat-Last-Given", "")
+        if page.more:
+            last = page.rows[-1].id
         return History(messages, int(last) if last.isdecimal() else None)
 
     async def send(self, token: str, text: str, *, reply_to: Id | None, silent: bool) -> Message | None:

@@ -92,7 +92,7 @@ def _set_times(whole: Component, task: Component, changes: TaskChanges) -> None:
         if isinstance(value, str):
             task.remove(name)
         else:
-            event_edit.describe_zone(whole, moments.put(task, name, value, Zones(whole)))
+            moments.describe_zone(whole, moments.put(task, name, value, Zones(whole)))
         if name == "DUE":
             task.remove("DURATION")
     if changes.start is None and changes.due is None:

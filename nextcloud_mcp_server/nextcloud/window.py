@@ -1,6 +1,6 @@
-"""One page out of a long list that is only seen passing by, in memory for about two pages."""
+"""One page out of a long list: of one that is seen passing by, and of one that is answered longer than asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
@@ -25,6 +25,23 @@ class Position(NamedTuple):
     def of(cls, number: int, name: str) -> "Position":
         """Stand by this number, and among equals by name regardless of case."""
         return cls(number, name.casefold(), name)
+
+
+class Cut(NamedTuple, Generic[Item]):
+    """A page of an answer, and whether the answer holds more behind it."""
+
+    rows: list[Item]
+    more: bool
+
+
+def cut(rows: Sequence[Item], limit: int, *, offset: int = 0, total: int | None = None) -> Cut[Item]:
+    """Keep `limit` rows of an answer to a request for that many, which the app may have paid no heed to.
+
+    Row `offset` was asked for as the first. An app that answers more rows than it was asked for, and as many as
+    there are in `total`, has ignored that as well.
+    """
+    first = offset if total is not None and offset and len(rows) > limit and len(rows) >= total else 0
+    return Cut(list(rows[first : first + limit]), len(rows) > first + limit)
 
 
 class Window(Generic[Item]):

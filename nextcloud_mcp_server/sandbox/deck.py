@@ -261,9 +261,8 @@ class DeckApi:
             card.before = card.description
         card.title, card.type, card.editor = asked.body["title"], asked.body["type"], asked.uid
         card.description, card.order = asked.body.get("description", ""), int(asked.body.get("order", 0))
-        card.duedate, card.done, card.startdate = (
-            _clock_of(asked.body.get(name)) for name in ("duedate", "done", "startdate")
-        )
+        card.duedate, card.done = (_clock_of(asked.body.get(name)) for name in ("duedate", "done"))
+        card.startdate = _clock_of(asked.body.get("startdate"))
         if "color" in asked.body or not self._context.profile.keeps_colors:
             card.color = asked.body.get("color")
         if asked.body.get("archived") is not None:

@@ -177,9 +177,13 @@ class FileTree:
         self.check_unlocked(source)
         parent, name = self._parent_and_name(destination)
         replaced = self._clear_way(destination)
+        pictures = _pictures_of(node)
         old_parent = self._detach(node)
         node.name = name
         self._attach(node, parent)
+        if pictures is not None and parent is not old_parent:
+            self._detach(pictures)
+            self._attach(pictures, parent)
         self._changed(old_parent)
         self._changed(parent)
         return node, replaced
@@ -200,6 +204,9 @@ class FileTree:
         """Move a file or folder to the trash."""
         node = self.get(path)
         self.check_unlocked(path)
+        pictures = _pictures_of(node)
+        if pictures is not None:
+            self.trash_file(pictures.path)
         deleted_at = self.now
         # Two deletions of one name in one second would share a name; Nextcloud moves on, too.
         taken = {item.entry_name for item in self.trash}
@@ -361,3 +368,11 @@ def _free_name(parent: Node, name: str) -> str:
         mark = "(restored)" if count == 1 else f"(restored {count})"
         candidate, count = f"{stem} {mark}{dot}{suffix}", count + 1
     return candidate
+
+
+def _pictures_of(node: Node) -> Node | None:
+    """Find the folder in which the Text app keeps the pictures of a Markdown file; it moves and goes with the file."""
+    if node.is_folder or node.parent is None or node.mime != "text/markdown":
+        return None
+    found = node.parent.children.get(f".attachments.{node.file_id}")
+    return found if found is not None and found.is_folder else None

@@ -253,8 +253,8 @@ def _safe_path_part(text: str) -> str:
 def _walk_notes(folder: Node, own_suffix: str) -> Iterator[Node]:
     for child in folder.sorted_children():
         if child.is_folder:
-            if not child.name.startswith("."):
-                yield from _walk_notes(child, own_suffix)
+            # Up to version 6.0.1 hidden folders too, such as those in which the Text app keeps pictures.
+            yield from _walk_notes(child, own_suffix)
         elif child.name.lower().endswith((*_NOTE_SUFFIXES, own_suffix)):
             yield child
 

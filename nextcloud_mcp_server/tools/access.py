@@ -1,10 +1,13 @@
 """What the connection tools get instead of an account: the way to consent itself."""
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import NoBackChannelError
+from pydantic import ValidationError
 
 from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, Opened
 from nextcloud_mcp_server.auth.principal import Caller
@@ -20,6 +23,11 @@ from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, Told
 from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.state import Core, State
+
+logger = logging.getLogger(__name__)
+
+#: How long a client may take to say that it shows a page, where calls are held for less.
+_LEAST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +85,38 @@ class Access:
         """Open the account; where the client can show a page during the call, ask and wait for it.
 
         Raises:
-            ElicitationRequired: The client cannot show a page during a call, or the visit took longer
-                than the wait; the boundary tells it in its own form.
+            ElicitationRequired: The client cannot show a page during a call, or its answer or the visit took
+                longer than the wait; the boundary tells it in its own form, which has the link.
             ConsentDeclined: The person said no in the client.
         """
         try:
             return await self.open(scopes)
         except ElicitationRequired as need:
-            if self.form is not wire.Form.URL_ERROR or not await self._shown(need):
+            if self.form is not wire.Form.URL_ERROR:
                 raise
-            await self.state.pending.wait(need.elicitation_id, seconds=self.state.hold_seconds)
+            until = anyio.current_time() + max(self.state.hold_seconds, _LEAST_SECONDS)
+            if not await self._shown(need, until):
+                raise
+            seconds = min(until - anyio.current_time(), self.state.hold_seconds)
+            await self.state.pending.wait(need.elicitation_id, seconds=seconds)
             return await self.open(scopes)
 
-    async def _shown(self, need: ElicitationRequired) -> bool:
-        ctx = self.context.request_context
+    async def _shown(self, need: ElicitationRequired, until: float) -> bool:
+        """Have the client show the page; False where it cannot, or does not say in time that it did."""
+        ctx, reply, reason = self.context.request_context, None, "no answer came in time"
         try:
-            reply = await ctx.session.elicit_url(
-                str(need), need.url, need.elicitation_id, related_request_id=ctx.request_id
-            )
-        except (NoBackChannelError, wire.MCPError):
+            with anyio.CancelScope(deadline=until):
+                reply = await ctx.session.elicit_url(
+                    str(need), need.url, need.elicitation_id, related_request_id=ctx.request_id
+                )
+        except (NoBackChannelError, wire.MCPError, ValidationError) as error:
+            # What it says may be anything, its name for the failure not.
+            reason = type(error).__name__
+        if reply is None:
             # "Could not be shown" is not "declined": the client's own form of the question follows.
+            logger.warning(
+                "a client did not show the consent page (%s), so the link is in the answer", reason
+            )
             return False
         if reply.action != "accept":
             await self.core.accounts.decline(need.elicitation_id)

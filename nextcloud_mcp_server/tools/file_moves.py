@@ -7,6 +7,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, targets
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.tools import note_pictures
 from nextcloud_mcp_server.tools.file_results import Moved, NotMoved
 from nextcloud_mcp_server.tools.progress import Progress
 
@@ -35,9 +36,11 @@ async def move_all(nc: Account, sources: Sequence[str], folder: str, progress: P
     await _check(nc, sources, folder)
     moved: list[str] = []
     failed: list[NotMoved] = []
+    notes: list[str | None] = []
     for source in sources:
         try:
             moved.append(await nc.files.move_into(folder, source))
+            notes.append(await note_pictures.after_move(nc, source, moved[-1]))
         except _ITS_OWN as error:
             failed.append(NotMoved(path=source, reason=str(error)))
         except _EVERYBODYS as error:
@@ -51,6 +54,7 @@ async def move_all(nc: Account, sources: Sequence[str], folder: str, progress: P
         moved=moved,
         failed=failed or None,
         not_tried=list(sources[len(moved) + len(failed) :]) or None,
+        note=" ".join(filter(None, notes)) or None,
     )
 
 

@@ -37,6 +37,26 @@ def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES, *, most: int | None = N
     return list(rows[: max(1, bisect_right(ends, room) - 1)])
 
 
+def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int]:
+    """Share room out: from each list in turn the next row, until one is full; says how many of each have room.
+
+    A list that does not need its share leaves it to the others.
+    """
+    taken = [0] * len(lists)
+    open_ = [number for number, rows in enumerate(lists) if rows]
+    while open_:
+        for number in list(open_):
+            size = _size([lists[number][taken[number]]])
+            if size > room and any(taken):
+                open_.remove(number)
+                continue
+            room -= size
+            taken[number] += 1
+            if taken[number] == len(lists[number]):
+                open_.remove(number)
+    return taken
+
+
 def fitting(texts: Sequence[str], room: int) -> list[str]:
     """Take as many texts as have room, of the last one a part."""
     taken: list[str] = []

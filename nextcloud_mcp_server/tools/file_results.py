@@ -215,6 +215,7 @@ class Moved(Result):
     moved: list[str]
     failed: list[NotMoved] | None = None
     not_tried: list[str] | None = None
+    note: str | None = None
 
 
 class Deleted(Result):

@@ -7,7 +7,7 @@ from pydantic import Field
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.trash import position
-from nextcloud_mcp_server.tools import file_page
+from nextcloud_mcp_server.tools import file_page, note_pictures
 from nextcloud_mcp_server.tools.file_results import Restored, TrashPage, TrashRow
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
@@ -34,12 +34,13 @@ async def nc_files_list_trash(
 @trash.tool("Restore from the trash")
 @require_provisioning("files:write")
 async def nc_files_restore_trash(nc: Account, trash_id: TextId) -> Restored:
-    """Put a deleted file or folder back where it was."""
+    """Put a deleted file or folder back where it was; a note's pictures come with it."""
     entry = await nc.trash.restore(trash_id)
+    pictures = await note_pictures.bring_back(nc, entry)
     if await nc.files.holds(entry.original_path, entry.file_id):
-        return Restored(path=entry.original_path)
-    return Restored(
-        path=entry.original_path,
-        note="It is restored, but perhaps elsewhere: Nextcloud uses the top folder when the old folder is "
-        "gone, and another name when the old one is taken. Find it with nc_files_search_items.",
+        return Restored(path=entry.original_path, note=pictures)
+    elsewhere = (
+        "It is restored, but perhaps elsewhere: Nextcloud uses the top folder when the old folder is "
+        "gone, and another name when the old one is taken. Find it with nc_files_search_items."
     )
+    return Restored(path=entry.original_path, note=" ".join(filter(None, (elsewhere, pictures))))

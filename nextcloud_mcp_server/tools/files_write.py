@@ -7,7 +7,7 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.tools import file_edit, file_moves
+from nextcloud_mcp_server.tools import file_edit, file_moves, note_pictures
 from nextcloud_mcp_server.tools.file_content import Encoding, decoded
 from nextcloud_mcp_server.tools.file_results import Changed, Deleted, Moved
 from nextcloud_mcp_server.tools.progress import Progress
@@ -89,7 +89,9 @@ async def nc_files_move_item(
             raise InvalidInput("Several things are never moved over others: leave out 'overwrite_etag'.")
         return await file_moves.move_all(nc, source, destination, progress)
     entry = await nc.files.move(source, destination, overwrite=overwrite_etag)
-    return Changed.by_transfer(destination.strip("/"), entry)
+    changed = Changed.by_transfer(destination.strip("/"), entry)
+    stayed = await note_pictures.after_move(nc, source, destination)
+    return changed.model_copy(update={"note": " ".join(filter(None, (changed.note, stayed))) or None})
 
 
 @writing.tool("Copy", destructive=True)

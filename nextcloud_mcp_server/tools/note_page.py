@@ -1,13 +1,8 @@
-"""Parts of long things: a page of a list by a cursor, a page of a text by offset, a snippet."""
+"""Parts of long texts: a page by its offset, a snippet."""
 
-import base64
-import hashlib
 import json
-import re
 import unicodedata
 from dataclasses import dataclass
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
 
@@ -16,42 +11,6 @@ MAX_TEXT_BYTES = 30_000
 _MAX_SENT_BYTES = 72_000
 _SNIPPET_CHARACTERS = 160
 _CONTINUATION = 0b1000_0000
-_CURSOR = TypeAdapter(tuple[str, str | None, int], config=ConfigDict(defer_build=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """Where the next page of a list begins: in which chunk of Nextcloud's, and after how many hits."""
-
-    chunk: str | None = None
-    skip: int = 0
-
-    def seal(self, *filters: object) -> str:
-        """Write it for the model, bound to the filters of its list."""
-        parts = [_fingerprint(filters), self.chunk, self.skip]
-        return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
-
-    @classmethod
-    def open(cls, text: str, *filters: object) -> "Cursor":
-        """Read what `seal` wrote.
-
-        Raises:
-            InvalidInput: It is not ours, or from a list with other filters. Nextcloud would start
-                over in silence.
-        """
-        try:
-            padded = text + "=" * (-len(text) % 4)
-            fingerprint, chunk, skip = _CURSOR.validate_json(
-                base64.b64decode(padded, altchars=b"-_", validate=True)
-            )
-        except (ValueError, ValidationError):
-            fingerprint, chunk, skip = "", None, -1
-        if fingerprint != _fingerprint(filters) or skip < 0 or not re.fullmatch(r"[0-9-]{0,64}", chunk or ""):
-            raise InvalidInput(
-                "That cursor does not belong to this list. Repeat the call with the same filters, "
-                "or without cursor."
-            )
-        return cls(chunk=chunk, skip=skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +40,9 @@ def cut(text: str, *, offset: int, limit: int) -> TextPage:
         limit //= 2
 
 
-def snippet(text: str, words: list[str]) -> str:
-    """Show the place where the first of the words stands, on one line."""
-    found = re.search("|".join(map(re.escape, words)), text, re.IGNORECASE)
-    start = max(0, found.start() - _SNIPPET_CHARACTERS // 3) if found else 0
+def snippet(text: str, at: int | None) -> str:
+    """Show on one line what stands around a place, or the beginning."""
+    start = max(0, (at or 0) - _SNIPPET_CHARACTERS // 3)
     part = text[start : start + _SNIPPET_CHARACTERS]
     before, after = "…" if start else "", "…" if start + len(part) < len(text) else ""
     return f"{before}{' '.join(part.split())}{after}"
@@ -93,10 +51,6 @@ def snippet(text: str, words: list[str]) -> str:
 def folded(text: str) -> str:
     """Make texts comparable however they were typed: composed characters, no case."""
     return unicodedata.normalize("NFC", text).casefold()
-
-
-def _fingerprint(filters: tuple[object, ...]) -> str:
-    return hashlib.sha256(repr(filters).encode()).hexdigest()[:8]
 
 
 def _boundary(data: bytes, at: int) -> int:

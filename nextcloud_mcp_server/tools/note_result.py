@@ -4,8 +4,11 @@ from datetime import datetime
 
 from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.notes import Attachment, Note
-from nextcloud_mcp_server.tools.note_page import TextPage
+from nextcloud_mcp_server.nextcloud.note import Note
+from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
+from nextcloud_mcp_server.nextcloud.notes import Attachment
+from nextcloud_mcp_server.nextcloud.ranking import unfolded_place
+from nextcloud_mcp_server.tools.note_page import TextPage, snippet
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -40,10 +43,11 @@ class NoteHit(NoteInfo):
 
 
 class NoteHits(Result):
-    """The best hits first. `searched` is given where not all notes were looked at."""
+    """The best hits first; `not_found` are words that no note has, `searched` says where not all were looked at."""
 
     notes: list[NoteHit]
     total: int
+    not_found: list[str] | None = None
     searched: int | None = None
 
 
@@ -114,9 +118,13 @@ def info(note: Note) -> NoteInfo:
     )
 
 
-def hit(note: Note, shown: str) -> NoteHit:
-    """Describe a note that was found."""
-    return NoteHit(**info(note).model_dump(), snippet=shown)
+def hit(found: SearchedNote, at: int | None) -> NoteHit:
+    """Describe a note that was found, with what stands at a place of its folded text."""
+    text = "" if found.note.error else found.note.content or ""
+    return NoteHit(
+        **info(found.note).model_dump(),
+        snippet=snippet(text, None if at is None else unfolded_place(text, at)),
+    )
 
 
 def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
@@ -133,8 +141,10 @@ def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
     )
 
 
-def written(note: Note, *, title: str | None = None, category: str | None = None) -> NoteWritten:
-    """Say what Nextcloud stored, and where it made something else of what was asked for."""
+def written(
+    note: Note, *, title: str | None = None, category: str | None = None, stayed: str | None = None
+) -> NoteWritten:
+    """Say what Nextcloud stored, where it made something else of what was asked for, and what did not come along."""
     pairs = (("title", title, note.title), ("category", category, note.category))
     changed = [
         f"Nextcloud stored the {what} as “{is_}”." for what, asked, is_ in pairs if asked not in (None, is_)
@@ -147,7 +157,7 @@ def written(note: Note, *, title: str | None = None, category: str | None = None
         size=len((note.content or "").encode()),
         modified_at=_moment(note),
         favorite=note.favorite,
-        changed=" ".join(changed) or None,
+        changed=" ".join([*changed, *([stayed] if stayed else [])]) or None,
     )
 
 

@@ -1,16 +1,20 @@
 """Tools for the Notes app."""
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
-from nextcloud_mcp_server.nextcloud.notes import Note
-from nextcloud_mcp_server.tools import moment, note_edit, note_result
-from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, Cursor, cut, folded, snippet
+from nextcloud_mcp_server.nextcloud.note import Note
+from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
+from nextcloud_mcp_server.nextcloud.ranking import rank, terms_of
+from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.tools import file_page, moment, note_edit, note_pictures, note_result
+from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut, folded
 from nextcloud_mcp_server.tools.note_result import (
     NoteDeleted,
     NoteFile,
@@ -24,8 +28,6 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 notes = Toolset("notes")
 
-_FILTERED_CHUNK = 1000
-_SEARCHED_NOTES = 5000
 _MAX_SEGMENT_BYTES = 250
 # With the title behind it, what a path may have at Nextcloud (4000).
 _MAX_CATEGORY_BYTES = 3500
@@ -37,61 +39,54 @@ _LISTED = 10
 async def nc_notes_list_notes(
     nc: Account,
     *,
-    category: Annotated[str | None, Field(description='"" = uncategorised.')] = None,
+    category: Annotated[str | None, Field(description='With those below it; "" = uncategorised.')] = None,
     favorite: bool | None = None,
     modified_since: Annotated[str | None, Field(description="ISO 8601.")] = None,
     limit: Annotated[int, Field(ge=1, le=100)] = 50,
     cursor: str | None = None,
 ) -> NoteList:
-    """List notes with title, category, etag and date, without their text; go on with cursor."""
+    """List notes, last changed first, with title, category, etag and date, without text; go on with cursor."""
     since = None if modified_since is None else await moment.read(nc, "modified_since", modified_since)
-    filters = (category, favorite, since)
-    here = Cursor() if cursor is None else Cursor.open(cursor, *filters)
-    filtered = favorite is not None or since is not None
-    page = await nc.notes.page(
-        size=_FILTERED_CHUNK if filtered else limit, cursor=here.chunk, category=category
-    )
-    hits = [
+    filters = ("notes", category, favorite, since)
+    after = file_page.unseal(cursor, *filters)
+    inside = None if category is None else category.strip("/")
+    found = [
         note
-        for note in page.notes
-        if favorite in (None, note.favorite) and (since is None or note.modified >= since.timestamp())
+        async for note in nc.notes.list_all()
+        if favorite in (None, note.favorite)
+        and (since is None or note.modified >= since.timestamp())
+        and (inside is None or _is_in(note.category, inside))
     ]
-    if filtered:
-        hits.sort(key=lambda note: (-note.modified, number(note.id)))
-    shown = hits[here.skip : here.skip + limit]
-    following = _following(here, hits=len(hits), limit=limit, next_chunk=page.cursor)
+    # A place in the order, not a number of rows: what is written meanwhile moves to the front and shifts nothing.
+    rest = [one for one in sorted(map(_Placed.of, found), key=_place) if after is None or one.place > after]
+    shown = rest[:limit]
+    left = len(rest) - len(shown)
     return NoteList(
-        notes=[note_result.info(note) for note in shown],
-        cursor=None if following is None else following.seal(*filters),
-        remaining=page.pending or None,
+        notes=[note_result.info(one.note) for one in shown],
+        cursor=file_page.seal(shown[-1].place, *filters) if left else None,
+        remaining=left or None,
     )
 
 
 @notes.tool("Search notes", read_only=True)
 @require_provisioning("notes:read")
 async def nc_notes_search_notes(
-    nc: Account, query: str, limit: Annotated[int, Field(ge=1, le=50)] = 20
+    nc: Account,
+    query: Annotated[str, Field(description="Words or a question.")],
+    limit: Annotated[int, Field(ge=1, le=50)] = 20,
 ) -> NoteHits:
-    """Find notes whose title or text holds all words of the query; best first, with a snippet."""
-    words = folded(query).split()
-    if not words:
-        raise InvalidInput("'query' is empty: send the words to look for, or call nc_notes_list_notes.")
-    found: list[tuple[int, Note]] = []
-    searched = 0
-    complete = True
-    async for note in nc.notes.read_all():
-        if searched == _SEARCHED_NOTES:
-            complete = False
-            break
-        searched += 1
-        score = _score(note, words)
-        if score:
-            found.append((score, note))
-    found.sort(key=lambda hit: (-hit[0], -hit[1].modified, number(hit[1].id)))
+    """Find notes by title and text, best first, with a snippet: those with all words, or with the rarest."""
+    terms = terms_of(query)
+    if not terms:
+        raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
+    texts = await nc.notes.texts()
+    listed = by_preference(texts.notes)
+    ranking = rank([one.folded for one in listed], terms, phrase=query)
     return NoteHits(
-        notes=[note_result.hit(note, snippet(_readable(note), words)) for _, note in found[:limit]],
-        total=len(found),
-        searched=None if complete else searched,
+        notes=[note_result.hit(listed[hit.number], hit.at) for hit in ranking.hits[:limit]],
+        total=len(ranking.hits),
+        not_found=ranking.missing or None,
+        searched=None if texts.complete else len(texts.notes),
     )
 
 
@@ -142,10 +137,17 @@ async def nc_notes_update_note(
         raise InvalidInput("Replacing 'content' needs the 'etag' that nc_notes_get_note answered.")
     title = None if title is None else _title(title)
     category = None if category is None else _category(category)
+    # Where it was; afterwards nothing tells which of the files that its text names stayed there.
+    before = None if category is None else await nc.notes.get(note_id)
     note = await nc.notes.update(
         note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
     )
-    return note_result.written(note, title=title, category=category)
+    stayed = None
+    if before is not None and before.path and note.path and before.category != note.category:
+        stayed = await note_pictures.left_behind(
+            nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
+        )
+    return note_result.written(note, title=title, category=category, stayed=stayed)
 
 
 @notes.tool("Append to a note")
@@ -196,9 +198,13 @@ async def nc_notes_get_attachment(
     nc: Account, note_id: Id, path: Annotated[str, Field(description="As in the note's text.")]
 ) -> NoteImage | NoteFile:
     """Show a picture that a note holds; other files are only described."""
-    if {".."} & set(path.split("/")) or "\\" in path or not path.isprintable() or not path.strip():
-        raise InvalidInput("'path' must be the attachment's path as the note's text has it.")
-    return note_result.attached(path, await nc.notes.attachment(note_id, path))
+    found, attachment = await note_pictures.attachment(nc, note_id, path)
+    return note_result.attached(found, attachment)
+
+
+def by_preference(notes: Iterable[SearchedNote]) -> list[SearchedNote]:
+    """Sort as among equals: favourites first, then what was changed last."""
+    return sorted(notes, key=lambda one: (not one.note.favorite, -one.note.modified, number(one.note.id)))
 
 
 def _appended(addition: str, text: str) -> str:
@@ -219,6 +225,10 @@ async def _by_name(nc: Account, name: str) -> Id:
     raise NotFound("No note has that title or path. Call nc_notes_search_notes to find it.")
 
 
+def _folder(path: str) -> str:
+    return path.strip("/").rpartition("/")[0]
+
+
 def _paths(note: Note) -> tuple[str, ...]:
     path = (note.path or "").strip("/")
     stem, dot, _ = path.rpartition(".")
@@ -229,26 +239,24 @@ def _titles(note: Note) -> tuple[str, ...]:
     return (note.title,)
 
 
-def _readable(note: Note) -> str:
-    """Take the text, unless Nextcloud put an error message in its place."""
-    return "" if note.error else note.content or ""
+class _Placed(NamedTuple):
+    """A note by its place in the list: last changed first."""
+
+    place: Position
+    note: Note
+
+    @classmethod
+    def of(cls, note: Note) -> "_Placed":
+        return cls(Position.of(-note.modified, note.id), note)
 
 
-def _score(note: Note, words: list[str]) -> int:
-    """Rank a note; 0 when a word is missing. A word in the title counts more than any in the text."""
-    title, body = folded(note.title), folded(_readable(note))
-    if not all(word in title or word in body for word in words):
-        return 0
-    phrase = " ".join(words)
-    score = 100 * (phrase == title) + 100 * (phrase in title) + 40 * (phrase in body)
-    score += sum(20 * (word in title) + min(body.count(word), 5) for word in words)
-    return score + 5 * note.favorite
+def _place(one: _Placed) -> Position:
+    return one.place
 
 
-def _following(here: Cursor, *, hits: int, limit: int, next_chunk: str | None) -> Cursor | None:
-    if hits > here.skip + limit:
-        return Cursor(chunk=here.chunk, skip=here.skip + limit)
-    return None if next_chunk is None else Cursor(chunk=next_chunk)
+def _is_in(category: str, wanted: str) -> bool:
+    """Tell whether a category is the wanted one, or below it; the empty one has nothing below it."""
+    return category == wanted or (bool(wanted) and category.startswith(f"{wanted}/"))
 
 
 def _title(text: str) -> str:

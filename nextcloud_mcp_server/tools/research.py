@@ -7,7 +7,7 @@ for is asked for with that account's own access.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, Final, TypedDict, cast
 from urllib.parse import quote, urlencode
 
@@ -19,15 +19,16 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
+from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
+from nextcloud_mcp_server.nextcloud.ranking import Document, Term, fold, rank, terms_of
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.file_results import FileFacts, FileImage, FileText
 from nextcloud_mcp_server.tools.files_read import nc_files_read_file
-from nextcloud_mcp_server.tools.note_page import cut, folded
-from nextcloud_mcp_server.tools.note_result import NoteHits
-from nextcloud_mcp_server.tools.notes import nc_notes_search_notes
+from nextcloud_mcp_server.tools.note_page import cut
+from nextcloud_mcp_server.tools.notes import by_preference
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -36,9 +37,10 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 _MOST: Final = 10
 #: Names looked at for the best of them; the newest are asked for.
 _NAMES: Final = 100
-#: More words than these make no name likelier; shorter ones are in most names.
+#: More words than these make no name likelier.
 _WORDS: Final = 8
-_SHORTEST_WORD: Final = 3
+#: What holds this share of the telling words that the best one holds is named as well.
+_SHARE: Final = 0.3
 #: A text goes out twice as JSON, where it may be several times as long, and a result may have 80,000 bytes.
 _PAGE_BYTES: Final = 32_000
 _MAX_JSON_BYTES: Final = 36_000
@@ -77,18 +79,35 @@ class Fetched(Result):
 @require_provisioning("notes:read", "files:read")
 async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_length=500)]) -> Sources:
     """Find notes by their words, and files by name and, where Nextcloud indexes it, by content."""
-    words = [word for word in _WORD.findall(query) if len(word) >= _SHORTEST_WORD][:_WORDS]
+    terms = terms_of(query)
     apps = (await nc.capabilities.get()).apps
-    found: list[Source] = []
-    if "notes" in apps and query.strip():
-        hits = cast("NoteHits", await nc_notes_search_notes.body(nc, query, _MOST))
-        found += [_note(nc, hit.id, hit.title) for hit in hits.notes]
-    if words:
-        named, _ = await nc.finder.find(Query(kind="file", any_word=tuple(words)), limit=_NAMES)
-        found += _files(nc, _best((each.entry for each in named), words))
-    if "fulltextsearch" in apps and query.strip():
-        found += _files(nc, await _written(nc, query))
-    return Sources(results=file_page.fit(list({source.id: source for source in found}.values())))
+    notes = by_preference((await nc.notes.texts()).notes) if "notes" in apps and terms else []
+    files = await _named(nc, _telling(query, terms))
+    # One ranking over both, so that a file whose name says it all comes before a note that has one of the words.
+    documents = [*(one.folded for one in notes), *map(_name, files)]
+    found: dict[bool, list[Source]] = {True: [], False: []}
+    ranked: list[Source] = []
+    for hit in rank(documents, terms, phrase=query, enough=_SHARE).hits:
+        is_note = hit.number < len(notes)
+        if len(found[is_note]) < _MOST:
+            source = (
+                _note_source(nc, notes[hit.number])
+                if is_note
+                else _file_source(nc, files[hit.number - len(notes)])
+            )
+            found[is_note].append(source)
+            ranked.append(source)
+    if "fulltextsearch" in apps and terms:
+        ranked += [_file_source(nc, entry) for entry in await _written(nc, query)]
+    return Sources(results=file_page.fit(list({source.id: source for source in ranked}.values())))
+
+
+async def _named(nc: Account, words: tuple[str, ...]) -> list[Entry]:
+    """Find files that have one of the words in their names, the newest first."""
+    if not words:
+        return []
+    named, _ = await nc.finder.find(Query(kind="file", any_word=words), limit=_NAMES)
+    return [each.entry for each in named]
 
 
 async def _written(nc: Account, query: str) -> list[Entry]:
@@ -189,21 +208,27 @@ async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
     return Fetched(id=asked, title=found.title, text=page.text, url=found.url, metadata=_words(about))
 
 
-def _best(entries: Iterable[Entry], words: list[str]) -> list[Entry]:
-    """Take those whose paths hold the most of the words; among equals the newest stay first."""
-
-    def missing(entry: Entry) -> int:
-        path = folded(entry.path)
-        return sum(folded(word) not in path for word in words)
-
-    return sorted(entries, key=missing)[:_MOST]
+def _telling(query: str, terms: Sequence[Term]) -> tuple[str, ...]:
+    """Take the words a name may hold, with the signs inside them; of scripts without spaces pairs of signs."""
+    telling = {term.folded for term in terms}
+    words = [word for word in _WORD.findall(query) if any(term.folded in telling for term in _plain(word))]
+    return tuple(dict.fromkeys([*words, *(term.written for term in terms if term.is_pair)]))[:_WORDS]
 
 
-def _files(nc: Account, entries: Iterable[Entry]) -> list[Source]:
-    return [
-        Source(id=_sealed(nc, "file", entry.path), title=entry.path, url=_file_url(nc, entry.path))
-        for entry in entries
-    ]
+def _plain(word: str) -> list[Term]:
+    return [term for term in terms_of(word) if not term.is_pair]
+
+
+def _name(entry: Entry) -> Document:
+    return Document(fold(entry.name), fold("/".join(entry.segments[:-1])))
+
+
+def _file_source(nc: Account, entry: Entry) -> Source:
+    return Source(id=_sealed(nc, "file", entry.path), title=entry.path, url=_file_url(nc, entry.path))
+
+
+def _note_source(nc: Account, found: SearchedNote) -> Source:
+    return _note(nc, found.note.id, found.note.title)
 
 
 def _note(nc: Account, note_id: Id, title: str) -> Source:

@@ -1,12 +1,13 @@
 """The tool for Nextcloud's unified search."""
 
-from typing import Annotated
+import json
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.search import Cursor, Hit, Hits
+from nextcloud_mcp_server.nextcloud.search import Cursor, Hit, Hits, Place
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.file_results import shown_as
@@ -19,6 +20,10 @@ search = Toolset("search")
 _MAX_TEXT = 300
 #: A link that is longer is of no use to anybody.
 _MAX_LINK = 2000
+#: Each group adds its names and its cursor to the rows.
+_MOST_BYTES: Final = file_page.MAX_ROWS_BYTES + 2000
+
+_PLACE: Final = TypeAdapter(tuple[Cursor | None, str])
 
 
 class HitRow(Result):
@@ -89,36 +94,44 @@ async def nc_search_find_items(
         found = await nc.search.search_all(chosen, query, limit=limit)
     elif len(chosen) == 1:
         after = file_page.unseal(cursor, *filters, chosen[0].id)
-        found = [await nc.search.search(chosen[0], query, limit=limit, cursor=_opened(after))]
+        found = [await nc.search.search(chosen[0], query, limit=limit, at=_opened(after))]
     else:
         raise InvalidInput("A cursor belongs to one provider: pass that one alone in 'providers'.")
-    groups = [_group(hits, filters) for hits in found if hits.hits or hits.failed]
+    telling = [hits for hits in found if hits.hits or hits.failed]
+    rows = [[HitRow.of(hit) for hit in hits.hits] for hits in telling]
+    shares = file_page.fair(rows)
     # Cut from the end, where Nextcloud puts what it holds least important.
-    shown = file_page.fit(groups)
-    left_out = [group.provider for group in groups[len(shown) :]]
+    groups = file_page.fit(
+        [_group(hits, row[:share], filters) for hits, row, share in zip(telling, rows, shares, strict=True)],
+        _MOST_BYTES,
+    )
+    left_out = [hits.provider.id for hits in telling[len(groups) :]]
     nothing = [hits.provider.id for hits in found if not hits.hits and not hits.failed]
     return Groups(
-        groups=shown,
+        groups=groups,
         nothing_in=nothing or None,
         not_shown=left_out or None,
     )
 
 
-def _group(hits: Hits, filters: tuple[object, ...]) -> Group:
-    rows = file_page.fit([HitRow.of(hit) for hit in hits.hits])
-    note, sealed = hits.failed, None
-    if len(rows) < len(hits.hits):
-        # A cursor would go on behind what was left out.
-        note = "Not all fit here: lower 'limit'."
-    elif hits.cursor is not None:
-        sealed = file_page.seal(_closed(hits.cursor), *filters, hits.provider.id)
-    return Group(provider=hits.provider.id, name=hits.provider.name, items=rows, cursor=sealed, note=note)
+def _group(hits: Hits, rows: list[HitRow], filters: tuple[object, ...]) -> Group:
+    rest = hits.after(len(rows))
+    return Group(
+        provider=hits.provider.id,
+        name=hits.provider.name,
+        items=rows,
+        cursor=None if rest is None else file_page.seal(_closed(rest), *filters, hits.provider.id),
+        note=hits.failed,
+    )
 
 
-def _closed(cursor: Cursor) -> Position:
-    """Put a provider's own cursor, a number or a word, into ours."""
-    return Position.of(cursor, "") if isinstance(cursor, int) else Position.of(-1, cursor)
+def _closed(place: Place) -> Position:
+    """Put a place into a cursor of ours; a provider's own cursor is a number or a word."""
+    return Position.of(place.skip, json.dumps([place.cursor, place.last]))
 
 
-def _opened(after: Position | None) -> Cursor | None:
-    return None if after is None else after.name or after.number
+def _opened(after: Position | None) -> Place | None:
+    if after is None:
+        return None
+    cursor, last = _PLACE.validate_json(after.name)
+    return Place(cursor, max(0, after.number), last)

@@ -75,7 +75,7 @@ async def nc_tables_get_table(
         found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
-        part, total = await nc.tables.rows(table_id, limit=limit, offset=start), table.rows
+        part, total = await nc.tables.rows(table_id, limit=limit, offset=start, total=table.rows), table.rows
     rows = file_page.fit([table_result.row(row, columns) for row in part])
     following = start + len(rows)
     more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)
@@ -154,7 +154,7 @@ async def _search(
     """Look through the rows, for the API cannot; None where all were looked at."""
     found: list[Row] = []
     for offset in range(0, _SEARCHED_ROWS, _CHUNK):
-        rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset)
+        rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
         found += [row for row in rows if matches(row)]
         if len(rows) < _CHUNK:
             return found, None

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
+from nextcloud_mcp_server.nextcloud import spelling
 from nextcloud_mcp_server.web.problem import (
     PERSONAL,
     Problem,
@@ -28,6 +29,7 @@ from nextcloud_mcp_server.web.proxies import TrustedProxies, names_proxy
 
 logger = logging.getLogger(__name__)
 
+_PROBED = frozenset({"/healthz", "/readyz"})
 # Python refuses to read numbers of thousands of digits; this many are absurd already.
 _LONGEST_LENGTH = 18
 _ALWAYS = {
@@ -147,6 +149,11 @@ class _Gate:
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
         self._app = app
         self._config = config
+        self._origins = {spelling.canonical(origin) for origin in config.allowed_origins}
+        self._hosts = {
+            scheme: {spelling.host(name, scheme) for name in config.allowed_hosts}
+            for scheme in ("http", "https")
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -167,8 +174,11 @@ class _Gate:
             await self._capped({**scope, "scheme": scheme}, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
+        scheme = "https" if self._config.secure_cookies else scope["scheme"]
         hosts = [host.lower() for host in headers.getlist("host")]
-        if len(hosts) != 1 or hosts[0] not in self._config.allowed_hosts:
+        if len(hosts) != 1 or not (
+            spelling.host(hosts[0], scheme) in self._hosts[scheme] or _is_probe(scope, headers, hosts[0])
+        ):
             return _HOST
         own = f"{scope['scheme']}://{hosts[0]}"
         if not self._for_any_origin(scope) and not self._may_come_from(headers, own=own):
@@ -188,7 +198,9 @@ class _Gate:
             # Under Referrer-Policy no-referrer browsers send this with our own forms. They set
             # Sec-Fetch-Site themselves, so no other page can claim to be ours.
             return headers.getlist("sec-fetch-site") == ["same-origin"]
-        return all(origin in self._config.allowed_origins or origin == own for origin in origins)
+        return all(
+            spelling.canonical(origin) in {*self._origins, spelling.canonical(own)} for origin in origins
+        )
 
     def _for_any_origin(self, scope: Scope) -> bool:
         return any(_is_below(scope["path"], path) for path in self._config.any_origin)
@@ -246,6 +258,16 @@ class _Gate:
             # After the cap the application sees its client leave; what it says to that is of no interest.
             if not cut_off or started:
                 raise
+
+
+def _is_probe(scope: Scope, headers: Headers, host: str) -> bool:
+    """Tell whether something asks only whether the process serves; it names the pod by its address.
+
+    No page can ask so: a browser says where the request comes from, and the answer tells nothing.
+    """
+    asks = scope["method"] in {"GET", "HEAD"} and scope["path"] in _PROBED
+    by_browser = "origin" in headers or "sec-fetch-site" in headers
+    return asks and not by_browser and spelling.is_address(host)
 
 
 def _is_below(path: str, prefix: str) -> bool:

@@ -9,8 +9,8 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import moments
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.calendar import Event
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.contract.recording import load

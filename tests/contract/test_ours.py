@@ -12,10 +12,10 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes
 from nextcloud_mcp_server.nextcloud.contacts import new_card
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.deck import Changes as CardChanges
 from nextcloud_mcp_server.nextcloud.deck import Place
 from nextcloud_mcp_server.nextcloud.file_query import Query
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.contract.server import Server

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -18,6 +18,7 @@ from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.sandbox.state import OAuthClient
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -146,8 +147,8 @@ class Crowd(People):
 @asynccontextmanager
 async def open_crowd(folder: Path, **overrides: object) -> AsyncGenerator[Crowd]:
     """Serve a Nextcloud and an identity provider, and our server beside them."""
-    clock = Clock()
-    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=IN_ORDER, clock=clock)
+    clock, version = Clock(), cast("ProfileName", overrides.get("sandbox_version", USUAL))
+    sandbox, issuer = Sandbox.demo(clock=clock, version=version), Issuer(scopes=IN_ORDER, clock=clock)
     async with (
         serving(sandbox) as nextcloud_url,
         serving(issuer),

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
@@ -17,6 +17,7 @@ from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
 from tests.integration.crowd import Crowd
 from tests.integration.world import Clock
@@ -136,8 +137,8 @@ async def _resolve(host: str) -> Sequence[str]:
 @asynccontextmanager
 async def open_house(folder: Path, **overrides: object) -> AsyncGenerator[House]:
     """Serve a Nextcloud, and our server beside it."""
-    clock = Clock()
-    sandbox = Sandbox.demo(clock=clock)
+    clock, version = Clock(), cast("ProfileName", overrides.get("sandbox_version", USUAL))
+    sandbox = Sandbox.demo(clock=clock, version=version)
     async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"

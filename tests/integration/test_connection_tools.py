@@ -1,11 +1,17 @@
 """The three tools that are always there, and the odd ways a call can end."""
 
+import webbrowser
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
 import pytest
 from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, ErrorData
 
+from nextcloud_mcp_server.sandbox.profile import PROFILES, USUAL
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
@@ -43,7 +49,7 @@ async def test_the_status_names_account_permissions_version_and_apps(world: Worl
     assert status["account"] == "alice"
     assert status["display_name"] == "Alice Example"
     assert status["permissions"] == ["files:read", "files:write", "notes:read", "notes:write"]
-    assert status["server_version"] == "32.0.1"
+    assert status["server_version"] == PROFILES[USUAL].server
     assert "notes" in status["apps"]
     assert status["next_step"] == "Nothing; use the tools."
 
@@ -251,3 +257,48 @@ async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the
 
     assert not result.is_error
     assert len(set(asked.urls)) == 2
+
+
+async def _refuses(context: object, params: ElicitRequestParams) -> ErrorData:
+    return ErrorData(code=-32602, message="Invalid params")
+
+
+async def _never_answers(context: object, params: ElicitRequestParams) -> ElicitResult:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+async def _answers_nonsense(context: object, params: ElicitRequestParams) -> ElicitResult:
+    return ElicitResult.model_construct(action="perhaps")  # pyright: ignore[reportArgumentType] - nonsense
+
+
+@pytest.mark.parametrize("client_answer", [_refuses, _never_answers, _answers_nonsense])
+async def test_a_question_that_a_client_does_not_show_is_answered_in_time_with_the_link(
+    world: World,
+    client_answer: Callable[[object, ElicitRequestParams], Awaitable[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """N07: the id is always there, no browser is started here, and the log names the reason."""
+    asked: list[ElicitRequestParams] = []
+
+    async def answer(context: object, params: ElicitRequestParams) -> Any:  # noqa: ANN401 - one of the three
+        asked.append(params)
+        return await client_answer(context, params)
+
+    def refuse(*_: object, **__: object) -> bool:
+        raise NotImplementedError
+
+    for name in ("open", "get"):
+        monkeypatch.setattr(webbrowser, name, refuse)
+    await world.stop()
+    await world.start(hold_seconds=1)
+    async with world.client(mode="legacy", elicitation_callback=answer) as client:
+        with anyio.fail_after(20), pytest.raises(MCPError) as told:
+            await client.call_tool(REQUEST, {})
+
+    [question] = asked
+    link = getattr(question, "url", "")
+    assert getattr(question, "elicitation_id", "") in link
+    assert link in told.value.error.message
+    assert "a client did not show the consent page" in caplog.text

@@ -2,14 +2,18 @@
 
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin
 
 import anyio
 import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
 
+from nextcloud_mcp_server.sandbox.document import Document
+from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.sandbox.profile import NAMES
 from tests.integration.world import Action, Asked, World, until
 
 LIST = "nc_notes_list_notes"
@@ -29,6 +33,7 @@ async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
     raise NotImplementedError
 
 
+@pytest.mark.parametrize("world", [{"version": name} for name in NAMES], indirect=True)
 async def test_a_2026_client_opens_one_page_and_its_waiting_call_goes_through(
     world: World, asked: Asked
 ) -> None:
@@ -179,6 +184,62 @@ async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> Non
     assert all("Shopping list" in titles(result) for result in results)
 
 
+async def test_calls_that_were_told_the_same_link_all_go_through_and_a_later_question_is_new(
+    world: World,
+) -> None:
+    """N09: a client that meets the same link again after it was used takes it for a loop."""
+    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+        first = [await asked_of(client) for _ in range(3)]
+        await alice.allow(first[0].url)
+        results = [await client.call_tool(LIST, {}) for _ in range(3)]
+        await client.call_tool("revoke_nextcloud_access", {})
+        after = await asked_of(client)
+
+    assert len({one.elicitation_id for one in first}) == 1
+    assert all("Shopping list" in titles(result) for result in results)
+    assert after.elicitation_id != first[0].elicitation_id
+    assert after.url != first[0].url
+
+
+async def asked_of(client: Client) -> ElicitRequestURLParams:
+    with pytest.raises(MCPError) as caught:
+        await client.call_tool(LIST, {})
+    return UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
+
+
+async def test_each_copy_of_a_page_can_be_sent_and_the_second_says_that_it_is_done(world: World) -> None:
+    """N01: browsers fetch a page in advance, and what the user sees may be the first copy or the second."""
+    async with (
+        world.client(mode="legacy", elicitation_callback=unused) as client,
+        httpx2.AsyncClient(follow_redirects=True, timeout=30) as browser,
+    ):
+        link = (await asked_of(client)).url
+        copies = [(await browser.get(link)).text for _ in range(2)]
+        alice = Person("alice", "alice", browser=browser)
+        pages = [await sent(browser, link, copies[0])]
+        nextcloud = next(one for one in Document.read(pages[0].text).links if "/login/" in one)
+        await alice.allow(nextcloud)
+        await alice.follow(str(pages[0].url))
+        pages.append(await sent(browser, link, copies[1]))
+        result = await client.call_tool(LIST, {})
+
+    assert [page.status_code for page in pages] == [200, 200]
+    assert "Connected" in pages[1].text
+    assert len(world.sandbox.state.app_passwords) == 1
+    assert "Shopping list" in titles(result)
+
+
+async def sent(browser: httpx2.AsyncClient, link: str, page: str) -> httpx2.Response:
+    """Send the form of a copy as it was rendered."""
+    form = Document.read(page).forms[0]
+    fields: dict[str, list[str]] = {"answer": ["allow"]}
+    for one in form.fields:
+        if not one.is_choice or one.ticked:
+            fields.setdefault(one.name, []).append(one.value)
+    headers = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
+    return await browser.post(urljoin(link, form.action), data=fields, headers=headers)
+
+
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_declining_in_the_client_ends_the_call_and_the_visit(
     world: World, asked: Asked, action: Action
@@ -193,9 +254,14 @@ async def test_declining_in_the_client_ends_the_call_and_the_visit(
 
 
 async def test_declining_on_the_page_ends_the_waiting_call(world: World, asked: Asked) -> None:
+    """N03: in a tab without a history; what is asked later is asked anew."""
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.decline)) as client:
         result = await client.call_tool(LIST, {})
+        nothing_left = not world.sandbox.state.app_passwords
+        await client.call_tool(LIST, {})
 
+    assert nothing_left
+    assert len(set(asked.urls)) == 2
     assert text(result) == "Not connected: you declined. Call the tool again if you change your mind."
     assert "Nothing was connected" in alice.seen[-1].text
 

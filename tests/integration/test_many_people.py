@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from mcp_types import CallToolResult
 
+from nextcloud_mcp_server.sandbox.profile import NAMES
 from nextcloud_mcp_server.settings import child_environment
 from nextcloud_mcp_server.storage.records import Principal
 from tests.integration.crowd import Crowd
@@ -27,6 +28,7 @@ def titles(result: CallToolResult) -> set[str]:
     return {note["title"] for note in content["notes"]}
 
 
+@pytest.mark.parametrize("crowd", [{"sandbox_version": name} for name in NAMES], indirect=True)
 async def test_two_people_consent_once_each_and_read_only_their_own_notes(crowd: Crowd) -> None:
     async with crowd.person("alice") as alice, crowd.person("bob") as bob:
         alices, bobs = Asked(crowd).by(alice.consent), Asked(crowd).by(bob.consent)

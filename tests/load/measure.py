@@ -16,10 +16,11 @@ import httpx2
 
 from tests import kills
 from tests.kills import Toll
-from tests.load import bearer, people, process, renewal
+from tests.load import bearer, felt, people, process, renewal
 from tests.load import year as years
 from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
+from tests.load.felt import Felt
 from tests.load.people import Crossed, Slow
 from tests.load.renewal import Renewals
 from tests.load.servers import (
@@ -118,6 +119,7 @@ class Measured:
     listed: dict[str, Listed] = field(default_factory=dict[str, Listed])
     big_page_mb: float | None = None
     year: tuple[float, int] | None = None
+    felt: list[Felt] = field(default_factory=list[Felt])
     token_milliseconds: float | None = None
     token_requests: TokenRequests | None = None
     renewals: Renewals | None = None
@@ -228,6 +230,10 @@ class Bench:
     async def year(self) -> None:
         """Measure what a year of recurring events takes."""
         self.measured.year = years.milliseconds()
+
+    async def felt(self) -> None:
+        """Measure how long a person waits, beside a single request."""
+        self.measured.felt = await felt.felt()
 
     async def token(self) -> None:
         """Measure what verifying a signed token with known keys takes."""

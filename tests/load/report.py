@@ -25,6 +25,7 @@ def figures(measured: Measured) -> list[Figure]:
         *_sizes(measured),
         _big(measured),
         _year(measured),
+        *_felt(measured),
         _token(measured),
         *_token_requests(measured),
         *people_figures(measured),
@@ -139,6 +140,15 @@ def _year(measured: Measured) -> Figure:
     return Figure(name, "≤ 150 ms", f"{spent:.0f} ms ({occurrences:,} occurrences)", spent <= 150)
 
 
+def _felt(measured: Measured) -> Iterator[Figure]:
+    if not measured.felt:
+        yield Figure("what a person waits for", "≤ 1.5 times a request", "not measured", None)
+    for one in measured.felt:
+        ratio = one.ours / one.other
+        found = f"{ratio:.2f} times ({one.ours:.0f} ms : {one.other:.0f} ms)"
+        yield Figure(one.name, f"≤ {one.limit} times {one.beside}", found, ratio <= one.limit)
+
+
 def _token(measured: Measured) -> Figure:
     spent = measured.token_milliseconds
     if spent is None:
@@ -196,14 +206,48 @@ def _cell(calls: Calls) -> str:
     return f"{calls.p50:.1f}, {calls.rate:.0f}{cpu}"
 
 
-def document(measured: Measured) -> str:
-    """Write docs/performance.md."""
+def document(measured: Measured, before: str = "") -> str:
+    """Write docs/performance.md; what was not measured now stays as it was in the page `before`."""
+    found = figures(measured)
+    if before:
+        found = _merged(list(_rows(before)), found)
     packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "httpx2", "uvicorn"))
     return _DOCUMENT.format(
-        table=table(figures(measured)),
-        details=details(measured),
+        table=table(found),
+        details=details(measured) if measured.calls or not before else _section(before),
         machine=f"Python {platform.python_version()} on {sys.platform}, {os.cpu_count()} cores; {packages}",
     )
+
+
+def _merged(before: list[Figure], found: list[Figure]) -> list[Figure]:
+    """Put what was measured now in the place of what was measured before, and what is new behind its neighbour."""
+    rows = {row.name: row for row in before}
+    last = ""
+    for one in found:
+        if one.met is not None and one.name not in rows:
+            names = list(rows)
+            at = names.index(last) + 1 if last else 0
+            items = list(rows.items())
+            rows = dict([*items[:at], (one.name, one), *items[at:]])
+        elif one.met is not None:
+            rows[one.name] = one
+        last = one.name if one.name in rows else last
+    return list(rows.values())
+
+
+def _rows(page: str) -> Iterator[Figure]:
+    """Read the figures of a page."""
+    met = {mark: value for value, mark in MARKS.items()}
+    for line in page.partition("## Calls")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[0] in met:
+            yield Figure(cells[1], cells[2], cells[3], met[cells[0]])
+
+
+def _section(page: str) -> str:
+    """Take the calls of a page."""
+    lines = page.partition("## Calls")[2].splitlines()
+    return "\n".join(line for line in lines if line.startswith("|"))
 
 
 def _markdown(rows: list[tuple[str, ...]]) -> str:

@@ -106,6 +106,28 @@ async def test_a_wrong_resource_spends_nothing(
     assert (await house.redeem(http, *code, resource=f"{house.url}/mcp/")).status_code == 200
 
 
+async def test_a_refresh_keeps_the_resource_and_another_one_spends_nothing(
+    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+) -> None:
+    """N05: clients name the resource at `/authorize` and for the code, and leave it out from then on."""
+    given = (await house.redeem(http, *code, resource=f"{house.url}/mcp")).json()
+
+    bare = await refresh(house, http, given["refresh_token"], client_id=code[0])
+    foreign = await refresh(
+        house,
+        http,
+        bare.json()["refresh_token"],
+        client_id=code[0],
+        resource="https://other.example.test",
+    )
+    again = await refresh(house, http, bare.json()["refresh_token"], client_id=code[0])
+
+    assert [one.status_code for one in (bare, foreign, again)] == [200, 400, 200]
+    assert foreign.json()["error"] == "invalid_target"
+    assert await alive(house, http, bare.json()["access_token"])
+    assert await alive(house, http, again.json()["access_token"])
+
+
 async def test_another_clients_refresh_token_is_unknown_and_stays_good(
     house: House, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:

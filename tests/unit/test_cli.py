@@ -194,6 +194,15 @@ def test_the_command_for_a_client_starts_the_chosen_tools(
     assert command.arguments[-2:] == (arguments or ("serve", "--sandbox"))
 
 
+@pytest.mark.parametrize(("version", "arguments"), [("34", ()), ("35", ("--sandbox-version", "35"))])
+def test_the_command_for_a_client_names_a_version_of_the_sandbox_that_is_not_the_usual_one(
+    version: str, arguments: tuple[str, ...]
+) -> None:
+    command = this_command(load(sandbox=True, sandbox_version=version))
+
+    assert command.arguments[-2:] == (arguments or ("serve", "--sandbox"))
+
+
 def test_without_the_console_script_the_interpreter_runs_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cloud(
     *,
-    version: str = "32.0.1",
+    version: str = "34.0.3",
     maintenance: bool = False,
     date: str | None = format_datetime(NOW, usegmt=True),
     login: int = 200,
@@ -87,8 +87,37 @@ async def test_a_healthy_nextcloud_passes_every_check() -> None:
     found = await examined(cloud())
 
     assert {finding.verdict for finding in found.values()} == {Verdict.OK}
-    assert set(found) == {"Nextcloud", "TLS", "clock", "pretty URLs", "throttling"}
-    assert "32.0.1" in found["Nextcloud"].text
+    assert set(found) == {"Nextcloud", "support", "TLS", "clock", "pretty URLs", "throttling"}
+    assert "34.0.3" in found["Nextcloud"].text
+
+
+# Nextcloud's schedule: 32 until 26 September 2026, 33 until 17 February 2027, 34 and 35 a year from June and September.
+@pytest.mark.parametrize(
+    ("version", "verdict", "sentence"),
+    [
+        ("31.0.11", Verdict.WARN, "no security fixes any more, long since"),
+        ("32.0.9", Verdict.WARN, "no security fixes any more, since the end of September 2026"),
+        ("33.0.7", Verdict.OK, "until February 2027"),
+        ("34.0.3", Verdict.OK, "until June 2027"),
+        ("35.0.0", Verdict.OK, "until September 2027"),
+        ("36.0.0", Verdict.OK, "none of the versions it was tested with: this program knows 32 to 35"),
+    ],
+)
+async def test_the_end_of_a_version_is_named(version: str, verdict: Verdict, sentence: str) -> None:
+    found = await examined(cloud(version=version))
+
+    assert found["support"].verdict is verdict
+    assert sentence in found["support"].text
+
+
+@pytest.mark.parametrize(("version", "known"), [("32.0.1", False), ("33.0.7", True), ("34.0.3", False)])
+async def test_what_is_known_to_be_wrong_with_a_version_is_said(version: str, *, known: bool) -> None:
+    found = await examined(cloud(version=version))
+
+    assert ("known trouble" in found) is known
+    if known:
+        assert "app passwords may stop working after a while" in found["known trouble"].text
+        assert "#58509" in found["known trouble"].text
 
 
 async def test_a_nextcloud_that_is_too_old_fails_and_ends_the_report() -> None:

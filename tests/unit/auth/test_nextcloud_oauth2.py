@@ -18,7 +18,8 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BearerCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BearerCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.storage.records import Tokens
 from tests.auth_stage import Clock

@@ -7,7 +7,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 

@@ -8,7 +8,8 @@ from pydantic import SecretStr
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes
 from nextcloud_mcp_server.nextcloud.contacts import MAX_CARD_BYTES, ContactsClient, new_card
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 from nextcloud_mcp_server.sandbox.address_book import SYSTEM_BOOK

@@ -143,9 +143,10 @@ async def test_all_notes_are_read_in_smaller_chunks_where_they_are_long() -> Non
     long = httpx2.Response(200, headers={"Content-Type": "application/json"}, content=b" " * 33_554_433)
     notes = Notes(long, ok([NOTE], **{"X-Notes-Chunk-Cursor": "1-2-3"}), ok([{**NOTE, "id": 2}]))
 
-    read = [note.id async for note in notes.client.read_all()]
+    read = await notes.client.texts()
 
-    assert read == ["318", "2"]
+    assert [one.note.id for one in read.notes] == ["318", "2"]
+    assert read.complete
     assert [request.url.params["chunkSize"] for request in notes.asked] == ["500", "62", "62"]
 
 
@@ -153,7 +154,7 @@ async def test_a_single_note_beyond_every_limit_is_too_large() -> None:
     long = [httpx2.Response(200, content=b" " * 33_554_433) for _ in range(4)]
 
     with pytest.raises(errors.TooLarge):
-        _ = [note async for note in Notes(*long).client.read_all()]
+        await Notes(*long).client.texts()
 
 
 async def test_creating_sends_every_field_and_answers_what_was_stored() -> None:
@@ -250,7 +251,7 @@ async def test_an_edit_is_made_anew_on_what_someone_wrote_in_between() -> None:
 
 
 async def test_an_edit_gives_up_when_the_note_changes_again_and_again() -> None:
-    notes = Notes(*[ok(NOTE), httpx2.Response(412, json=NOTE)] * 3)
+    notes = Notes(*[ok(NOTE), httpx2.Response(412, json=NOTE)] * 6)
 
     with pytest.raises(errors.EtagMismatch):
         await notes.client.change("318", upper, if_match=None)
@@ -294,10 +295,13 @@ async def test_a_locked_or_read_only_note_is_never_written_back(
 
 async def test_a_note_locked_while_writing_is_said_to_be_locked() -> None:
     """U46."""
-    notes = Notes(ok(NOTE), httpx2.Response(423, json={"errorType": "OCP\\Lock\\LockedException"}))
+    locked = httpx2.Response(423, json={"errorType": "OCP\\Lock\\LockedException"})
+    notes = Notes(*[ok(NOTE), *[locked] * 4] * 2)
 
     with pytest.raises(errors.Locked):
         await notes.client.change("318", upper, if_match=None)
+
+    assert notes.answers == []
 
 
 async def test_deleting_is_one_request() -> None:

@@ -126,4 +126,4 @@ async def test_files_written_over_dav_are_notes(sandbox: Sandbox, alice: httpx2.
 
     response = await alice.get(NOTES)
 
-    assert [note["title"] for note in response.json()] == ["a", "b"]
+    assert [note["title"] for note in response.json()] == ["a", "b", "d"]

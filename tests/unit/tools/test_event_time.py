@@ -1,7 +1,7 @@
 """By which clock a client's times are: of events and tasks in a sandbox whose person is in Berlin."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import icalendar
 import pytest
@@ -151,8 +151,8 @@ async def test_an_all_day_event_becomes_timed_at_the_moment_that_is_named(berlin
     timed = await berlin.change(day.event_id, start="2026-12-08T14:00:00-05:00")
 
     assert (timed.start, timed.end) == ("2026-12-08T20:00:00+01:00", "2026-12-08T21:00:00+01:00")
+    again = await berlin.call("calendar_create_event", title="Day", start="2026-12-08")
     with pytest.raises(errors.InvalidInput, match="'timezone' too"):
-        again = await berlin.call("calendar_create_event", title="Day", start="2026-12-08")
         await berlin.change(again.event_id, start="2026-12-08T14:00-05:00", rrule="FREQ=DAILY;COUNT=2")
 
 
@@ -266,7 +266,9 @@ async def test_a_task_is_due_at_the_moment_that_was_named_and_says_in_which_zone
         "tasks_create_task", title="Pill", due="2026-12-07T08:00", timezone="floating", calendar="todo"
     )
 
-    stored = icalendar.Calendar.from_ical(berlin.text(made.task_id)).walk("VTODO")[0].decoded("DUE")
+    stored = (
+        cast("Any", icalendar.Calendar).from_ical(berlin.text(made.task_id)).walk("VTODO")[0].decoded("DUE")
+    )
     assert stored.astimezone(UTC) == datetime(2026, 12, 5, 18, tzinfo=UTC)
     assert (made.due, made.timezone) == ("2026-12-05T19:00:00+01:00", "Europe/Berlin")
     assert (day.due, day.timezone) == ("2026-12-06", None)

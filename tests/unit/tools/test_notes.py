@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.tools import notes as tools
 from nextcloud_mcp_server.tools.toolset import Guarded
@@ -103,41 +104,75 @@ def test_the_nine_tools_fit_into_six_kilobytes_and_name_what_they_need() -> None
     assert size <= 6_000
 
 
-async def test_a_list_page_is_one_request_without_content() -> None:
+async def test_a_list_is_one_request_without_content_and_last_changed_first() -> None:
     """B88."""
-    server = Server(
-        chunk([note(1), LOCKED], cursor="1-2-3", pending=12), chunk([note(2, readonly=True), {"id": 1}])
-    )
+    listed = [note(1), {**LOCKED, "modified": 1_700_000_009}, note(2, readonly=True), {"id": 1}]
+    server = Server(chunk(listed), chunk(listed))
 
-    first = await server.call(tools.nc_notes_list_notes, limit=2, category="Work")
-    second = await server.call(tools.nc_notes_list_notes, limit=2, category="Work", cursor=first.cursor)
+    first = await server.call(tools.nc_notes_list_notes, limit=2)
+    second = await server.call(tools.nc_notes_list_notes, limit=2, cursor=first.cursor)
 
     assert [(row.id, row.unreadable, row.readonly) for row in first.notes] == [
-        ("1", None, None),
         ("314", True, True),
+        ("2", None, True),
     ]
-    assert first.notes[0].modified_at == datetime.fromtimestamp(1_700_000_001, UTC)
-    assert first.remaining == 12
-    assert ([row.id for row in second.notes], second.cursor, second.remaining) == (["2"], None, None)
+    assert first.notes[1].modified_at == datetime.fromtimestamp(1_700_000_002, UTC)
+    assert first.remaining == 1
+    assert ([row.id for row in second.notes], second.cursor, second.remaining) == (["1"], None, None)
     assert [dict(request.url.params) for request in server.asked] == [
-        {"chunkSize": "2", "exclude": "content", "category": "Work"},
-        {"chunkSize": "2", "exclude": "content", "category": "Work", "chunkCursor": "1-2-3"},
+        {"chunkSize": "2000", "exclude": "content"}
+    ] * 2
+
+
+async def test_what_is_written_between_two_pages_shifts_nothing() -> None:
+    before = [note(n) for n in range(1, 7)]
+    after = [note(9), *before[:2], note(3, modified=1_800_000_000), *before[3:]]
+    server = Server(chunk(before), chunk(after), chunk(after))
+
+    first = await server.call(tools.nc_notes_list_notes, limit=2)
+    second = await server.call(tools.nc_notes_list_notes, limit=2, cursor=first.cursor)
+    third = await server.call(tools.nc_notes_list_notes, limit=2, cursor=second.cursor)
+
+    assert [[row.id for row in page.notes] for page in (first, second, third)] == [
+        ["6", "5"],
+        ["4", "2"],
+        ["1"],
     ]
 
 
-async def test_a_filtered_list_shows_the_newest_first_and_pages_within_a_chunk() -> None:
-    found = [note(n, favorite=n % 2 == 0) for n in range(1, 7)]
-    server = Server(
-        *[chunk(found, cursor="1-2-3", pending=4) for _ in range(2)], chunk([note(9, favorite=True)])
-    )
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        ({"category": "Work"}, ["3", "2"]),
+        ({"category": "/Work/"}, ["3", "2"]),
+        ({"category": "Work/A"}, ["3"]),
+        ({"category": ""}, ["1"]),
+        ({"favorite": True}, ["2"]),
+    ],
+)
+async def test_a_category_lists_what_is_below_it_too(arguments: dict[str, object], ids: list[str]) -> None:
+    listed = [
+        note(1),
+        note(2, category="Work", favorite=True),
+        note(3, category="Work/A"),
+        note(4, category="Workshop"),
+    ]
 
-    first = await server.call(tools.nc_notes_list_notes, favorite=True, limit=2)
-    second = await server.call(tools.nc_notes_list_notes, favorite=True, limit=2, cursor=first.cursor)
-    third = await server.call(tools.nc_notes_list_notes, favorite=True, limit=2, cursor=second.cursor)
+    page = await Server(chunk(listed)).call(tools.nc_notes_list_notes, **arguments)
 
-    assert [[row.id for row in page.notes] for page in (first, second, third)] == [["6", "4"], ["2"], ["9"]]
-    assert third.cursor is None
-    assert len(server.asked) == 3
+    assert [row.id for row in page.notes] == ids
+
+
+async def test_what_lies_in_the_internal_folders_of_apps_is_no_note() -> None:
+    listed = [note(1), note(2, category=".attachments.1"), note(3, category="Work/.hidden/x")]
+    server = Server(chunk(listed), chunk(listed), chunk(listed))
+
+    page = await server.call(tools.nc_notes_list_notes)
+    found = await server.call(tools.nc_notes_search_notes, query="body")
+
+    assert [row.id for row in page.notes] == [row.id for row in found.notes] == ["1"]
+    with pytest.raises(errors.NotFound):
+        await server.call(tools.nc_notes_get_note, title="Note 2")
 
 
 @pytest.mark.parametrize(
@@ -317,13 +352,13 @@ async def test_what_cannot_be_stored_is_refused_before_any_request(arguments: di
 
 async def test_only_the_given_fields_are_changed() -> None:
     """B83."""
-    server = Server(ok(note(1, favorite=True)), ok(note(1, title="New", category="A/B")))
+    server = Server(ok(note(1, favorite=True)), ok(note(1)), ok(note(1, title="New", category="A/B")))
 
     liked = await server.call(tools.nc_notes_update_note, note_id=1, favorite=True)
     moved = await server.call(tools.nc_notes_update_note, note_id=1, title="New", category="A/B")
 
     assert (liked.favorite, liked.changed, moved.changed) == (True, None, None)
-    assert [json.loads(request.content) for request in server.asked] == [
+    assert [json.loads(request.content) for request in server.asked if request.content] == [
         {"favorite": True},
         {"title": "New", "category": "A/B"},
     ]

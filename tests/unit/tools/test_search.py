@@ -1,13 +1,21 @@
 import json
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import CredentialRejected, InvalidInput, ServerFault
-from nextcloud_mcp_server.nextcloud.search import path_of
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.search import SearchClient, path_of
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
-from tests.dav_fakes import account_in, account_over, call
+from tests.dav_fakes import account_in, account_over, call, http_over
 
 
 def entries(number: int, *, size: int = 3) -> list[dict[str, Any]]:
@@ -117,10 +125,12 @@ async def test_what_does_not_fit_is_named() -> None:
     )
     one = await call(account_over(answering(p=long)), "nc_search_find_items", query="a", limit=25)
 
-    assert len(many.groups) + len(many.not_shown) == 9
-    assert len(one.groups[0].items) < 25
-    assert "lower 'limit'" in one.groups[0].note
-    assert one.groups[0].cursor is None
+    many_each = min(len(group.items) for group in many.groups)
+    assert many.not_shown is None
+    assert {len(group.items) for group in many.groups} <= {many_each, many_each + 1}
+    assert all(group.cursor for group in many.groups)
+    assert 0 < len(one.groups[0].items) < 25
+    assert one.groups[0].cursor
     assert one.groups[0].items[0].detail.endswith("…")
 
 
@@ -186,3 +196,121 @@ async def test_a_provider_whose_name_makes_no_address_hides_no_other() -> None:
     assert [(group.provider, len(group.items), bool(group.note)) for group in found.groups] == [
         ("../x", 0, True), ("notes", 1, False),
     ]  # fmt: skip
+
+
+def everything(number: int) -> dict[str, Any]:
+    """Answer as the Notes app does: all it finds, however much was asked for."""
+    return {"isPaginated": False, "entries": entries(number), "cursor": None}
+
+
+async def all_titles(account: Account, *, limit: int) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        page = await call(
+            account, "nc_search_find_items", query="a", providers=["notes"], limit=limit, cursor=cursor
+        )
+        assert all(len(group.items) <= limit for group in page.groups)
+        found += [row.title for group in page.groups for row in group.items]
+        cursor = page.groups[0].cursor if page.groups else None
+        if cursor is None:
+            return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(number=st.integers(0, 60), limit=st.integers(1, 25), paginated=st.booleans())
+async def test_pages_of_a_provider_that_ignores_the_limit_lose_and_repeat_nothing(
+    number: int, limit: int, *, paginated: bool
+) -> None:
+    page = {**everything(number), "isPaginated": paginated}
+
+    found = await all_titles(account_over(answering(notes=page)), limit=limit)
+
+    assert found == [one["title"] for one in entries(number)]
+
+
+async def test_a_hit_that_comes_between_two_pages_repeats_nothing() -> None:
+    pages = {"notes": everything(9)}
+    account = account_over(answering(**pages))
+    first = await call(account, "nc_search_find_items", query="a", providers=["notes"], limit=4)
+    new = {**entries(1)[0], "title": "new", "resourceUrl": "https://h/f/new"}
+    pages["notes"] = {**pages["notes"], "entries": [new, *entries(9)]}
+
+    second = await call(
+        account_over(answering(**pages)),
+        "nc_search_find_items",
+        query="a",
+        providers=["notes"],
+        limit=4,
+        cursor=first.groups[0].cursor,
+    )
+
+    assert [row.link for row in second.groups[0].items] == [f"https://h/f/{n}" for n in range(4, 8)]
+
+
+async def test_a_provider_with_much_to_say_leaves_room_to_the_others() -> None:
+    long = {"isPaginated": False, "cursor": None, "entries": entries(179, size=400)}
+    account = account_over(answering(notes=long, files=everything(3), cards=everything(3)))
+
+    found = await call(account, "nc_search_find_items", query="a", limit=25)
+
+    assert [(group.provider, len(group.items)) for group in found.groups][1:] == [("files", 3), ("cards", 3)]
+    assert 0 < len(found.groups[0].items) <= 25
+    assert found.groups[0].cursor
+
+
+async def test_a_provider_that_is_too_slow_is_named_and_the_others_are_shown() -> None:
+    answer = answering(files=everything(1), sluggish=everything(1))
+
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        if "sluggish" in request.url.path:
+            await anyio.sleep_forever()
+        return answer(request)
+
+    account = account_over(handler)
+    account.__dict__["search"] = SearchClient(http_over(handler), patience=0.2)
+
+    with anyio.fail_after(5):
+        found = await call(account, "nc_search_find_items", query="a")
+
+    assert [(group.provider, len(group.items)) for group in found.groups] == [("files", 1), ("sluggish", 0)]
+    assert found.groups[1].note.startswith("Sluggish did not answer within 0.2 seconds")
+    assert 'providers=["sluggish"]' in found.groups[1].note
+
+
+async def test_all_providers_are_asked_at_once_but_none_with_a_credential_that_is_not_known_to_be_good() -> (
+    None
+):
+    asked: list[str] = []
+    most = running = 0
+    pages = {f"p{n}": everything(1) for n in range(20)}
+    answer = answering(**pages)
+    refuse = False
+
+    async def handler(request: httpx2.Request) -> httpx2.Response:
+        nonlocal most, running
+        asked.append(request.url.path.rpartition("/providers")[2])
+        running += 1
+        most = max(most, running)
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        running -= 1
+        return httpx2.Response(401) if refuse else answer(request)
+
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(handler))
+    nextcloud = Nextcloud(NextcloudUrl.parse("https://h"), pool)
+    credential = BasicCredential("alice", SecretStr("x"))
+    account = nextcloud.account(credential, uid="alice")
+
+    await call(account, "nc_search_find_items", query="a")
+    await call(nextcloud.account(credential, uid="alice"), "nc_search_find_items", query="a")
+    known = asked.count("")
+    refuse = True
+    other = nextcloud.account(BasicCredential("bob", SecretStr("old")), uid="bob")
+    asked.clear()
+    with pytest.raises(CredentialRejected):
+        await call(other, "nc_search_find_items", query="a")
+
+    assert most == 20
+    assert known == 1
+    assert asked == [""]

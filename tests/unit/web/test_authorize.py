@@ -239,6 +239,7 @@ async def test_enter_in_a_box_asks_once_more_and_keeps_what_was_ticked(browser: 
 async def test_no_leads_back_with_the_clients_own_words(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
+    """N03: the client hears of it with its own state and our name."""
     told = await answer(browser, "deny")
 
     url = f"{HOSTED}?error=access_denied&state=of+the+client&iss=https%3A%2F%2Fmcp.example.org"

@@ -1,0 +1,53 @@
+"""A note, as the Notes app answers it."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.etag import normalise
+from nextcloud_mcp_server.nextcloud.http import Answer
+from nextcloud_mcp_server.nextcloud.ids import Id
+
+
+class Note(Answer):
+    """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
+
+    id: Id
+    title: str
+    etag: Annotated[str, AfterValidator(normalise)] = ""
+    category: str = ""
+    modified: int = 0
+    favorite: bool = False
+    readonly: bool = False
+    path: str | None = Field(default=None, validation_alias="internalPath")
+    error: bool = False
+    error_type: str = Field(default="", validation_alias="errorType")
+    content: str | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        """Tell whether it lies in a folder that an app keeps for itself, such as `.attachments.7`.
+
+        Up to version 6.0.1 the app lists what looks like a note in there, with that folder as its category
+        (`NotesService::gatherNoteFiles`; 6.0.2 leaves it out).
+        """
+        return any(part.startswith(".") for part in self.category.split("/"))
+
+    @property
+    def text(self) -> str:
+        """The content, where it must be there.
+
+        Raises:
+            Locked: Nextcloud put an error message in its place, because someone is writing.
+            ServerFault: It did so for another reason.
+        """
+        if self.error and "LockedException" in self.error_type:
+            raise errors.Locked(
+                "The note is locked: someone is writing it right now. Wait some seconds, then retry."
+            )
+        if self.error or self.content is None:
+            raise errors.ServerFault(
+                "Nextcloud cannot read this note's file. Try later, or look at it in Nextcloud."
+            )
+        return self.content

@@ -1,0 +1,145 @@
+"""The pictures that the text of a note names: how it names them, and what becomes of them when the note moves.
+
+The Text app keeps them in the folder `.attachments.ID` beside the note, and moves that folder, and deletes it, along
+with a Markdown file (`BeforeNodeRenamedListener`, `BeforeNodeDeletedListener`); nothing brings it back from the
+trash. What the Notes app takes in lies beside the note, and stays where it is when the note moves.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from nextcloud_mcp_server.errors import InvalidInput, NotFound
+from nextcloud_mcp_server.nextcloud import dav, troubles
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.notes import Attachment
+from nextcloud_mcp_server.nextcloud.trash import TrashEntry
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+#: A destination of a Markdown link, with angle brackets or without, and what may stand around it (CommonMark §6.3).
+_LINK: Final = re.compile(r"!?\[[^\]]*\]\(\s*(?P<inside><[^<>\n]*>|(?:\\.|[^\s\\()]|\([^\s()]*\))+)[^)]*\)")
+_WHOLE_LINK: Final = re.compile(r"!?\[.*\]\((?P<inside>.*)\)", re.DOTALL)
+_TITLE: Final = re.compile(r"""\s+(?:"[^"]*"|'[^']*'|\([^()]*\))\s*\Z""")
+_ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
+_MARKDOWN: Final = (".md", ".markdown")
+#: Pictures looked for after a note was moved.
+_MOST: Final = 10
+_TOLD: Final = 5
+#: Of a file that was moved as much is read, for what it names.
+_MOST_BYTES: Final = 262_144
+
+
+def names(written: str) -> list[str]:
+    """List the paths that a destination in a text may mean, the likeliest first.
+
+    Raises:
+        InvalidInput: It leads out of the note's folder.
+    """
+    whole = _WHOLE_LINK.fullmatch(written.strip())
+    text = _TITLE.sub("", (whole["inside"] if whole else written).strip())
+    if text.startswith("<") and text.endswith(">"):
+        text = text[1:-1]
+    plain = _ESCAPED.sub(r"\1", text)
+    bare = plain.partition("#")[0].partition("?")[0]
+    found = [unquote(plain), plain, unquote(bare)]
+    if whole is None and "\\" not in written:
+        # What looks like a title may be part of a name: "Page (2)".
+        found.append(written.strip())
+    cleaned = [re.sub(r"\A(?:\./)+", "", one) for one in found if one.strip()]
+    if not cleaned or any(".." in one.split("/") or "\\" in one or not one.isprintable() for one in cleaned):
+        raise InvalidInput("'path' must be the attachment's path as the note's text has it.")
+    return list(dict.fromkeys(cleaned))
+
+
+async def attachment(nc: Account, note_id: Id, written: str) -> tuple[str, Attachment]:
+    """Fetch what a note's text names, and say under which path it was found.
+
+    Raises:
+        NotFound: The note has nothing of that name.
+        InvalidInput: The name leads out of the note's folder.
+    """
+    old = parse_qs(urlsplit(written).query).get("imageFileName") if written.startswith("text://") else None
+    # So the Text app wrote them up to version 24.
+    paths = names(f".attachments.{note_id}/{old[0]}") if old else names(written)
+    for path in paths[:-1]:
+        try:
+            return path, await nc.notes.attachment(note_id, path)
+        except NotFound:
+            continue
+    return paths[-1], await nc.notes.attachment(note_id, paths[-1])
+
+
+def linked(text: str) -> Iterator[str]:
+    """Find the files beside a note that its text shows or links to, each once."""
+    seen: set[str] = set()
+    for found in _LINK.finditer(text):
+        inside = found["inside"]
+        if re.match(r"<?(?:[a-z][a-z0-9+.-]*:|[/#])", inside, re.IGNORECASE):
+            continue
+        try:
+            path = names(inside)[0]
+        except InvalidInput:
+            continue
+        if path not in seen and not path.lower().endswith(_MARKDOWN):
+            seen.add(path)
+            yield path
+
+
+async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str | None:
+    """Say which files that a text names stayed in the folder a note was moved out of; None when none did.
+
+    Each is looked for where it should be now, and at its old place only when it is not there.
+    """
+    stayed = [
+        path
+        for path in list(linked(text))[:_MOST]
+        if not await _is_there(nc, f"{after}/{path}") and await _is_there(nc, f"{before}/{path}")
+    ]
+    if not stayed:
+        return None
+    what = ", ".join(quoted(path) for path in stayed[:_TOLD])
+    return (
+        f"The text names files that Nextcloud left in {quoted(before or '/')}, so they no longer show: {what}. "
+        f"nc_files_move_item moves them to {quoted(after or '/')} too."
+    )
+
+
+async def after_move(nc: Account, source: str, destination: str) -> str | None:
+    """Say which files that a moved Markdown file names stayed behind; None for anything else, or when in doubt."""
+    before, after = (path.strip("/").rpartition("/")[0] for path in (source, destination))
+    if not destination.lower().endswith(_MARKDOWN) or dav.split(before) == dav.split(after):
+        return None
+    try:
+        text = (await nc.files.read(destination, length=_MOST_BYTES)).data.decode(errors="replace")
+    except (InvalidInput, *troubles.NOT_SEEN):
+        return None
+    return await left_behind(nc, text, before=before, after=after)
+
+
+async def _is_there(nc: Account, path: str) -> bool:
+    """Look for a file; when in doubt it counts as there, as nothing would be told of it that is not known."""
+    try:
+        await nc.files.info(path)
+    except NotFound:
+        return False
+    except (InvalidInput, *troubles.NOT_SEEN):
+        return True
+    return True
+
+
+async def bring_back(nc: Account, note: TrashEntry) -> str | None:
+    """Restore the pictures of a note that has just been restored, or say where they are."""
+    folder, _, name = note.original_path.strip("/").rpartition("/")
+    if note.is_folder or not name.lower().endswith(_MARKDOWN) or not note.file_id:
+        return None
+    where = f"{folder}/.attachments.{note.file_id.lstrip('0')}".strip("/")
+    pictures = await nc.trash.find_deleted(where)
+    if pictures is None:
+        return None
+    try:
+        await nc.trash.restore(pictures.trash_id)
+    except (InvalidInput, *troubles.NOT_SEEN):
+        return f"Its pictures are still in the trash: call nc_files_restore_trash with {quoted(pictures.trash_id)}."
+    return f"Its pictures are back too, in {quoted(where)}."
