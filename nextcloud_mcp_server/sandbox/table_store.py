@@ -43,7 +43,7 @@ class StoredColumn:
         elif kind == "selection-check":
             found = "true" if value in ("true", True, 1, "1") else "false"
         elif kind == "text-link":
-            found = _link(value, (self.fields.get("textAllowedPattern") or "").split(","))
+            found = _link(value, str(self.fields.get("textAllowedPattern") or "").split(","))
         elif kind in _FORMS:
             found = value if re.fullmatch(_FORMS[kind], str(value)) else None
         return found
