@@ -55,6 +55,7 @@ secret, a header, or a URL that grants something.
         ├── StorageFull
         ├── TooLarge
         └── WrongAccount
+            └── AccountTaken
 """
 
 
@@ -187,7 +188,12 @@ class Unsealable(StorageError):
 
 
 class NextcloudError(NextcloudMcpError):
-    """Nextcloud answered, or failed to, in a way the call cannot go on from."""
+    """Nextcloud answered, or failed to, in a way the call cannot go on from.
+
+    `reason` is what Nextcloud itself said, in its words; empty where it said nothing.
+    """
+
+    reason: str = ""
 
 
 class Unreachable(NextcloudError):
@@ -311,3 +317,7 @@ class TooLarge(NextcloudError):
 
 class WrongAccount(NextcloudError):
     """An answer named another person than the one we act for; it was thrown away."""
+
+
+class AccountTaken(WrongAccount):
+    """A Nextcloud account is connected to another principal, and does not give way."""

@@ -86,9 +86,10 @@ class PeopleFields(BaseSettings):
     account_mapping: str = Field(
         default="confirm",
         min_length=1,
-        description="Which Nextcloud account belongs to a person: `confirm` has them confirm the one they "
-        "signed in to; the name of a claim (such as `preferred_username`) takes its value as the account's "
-        "id and refuses any other.",
+        description="Which Nextcloud account belongs to a person. Recommended: the name of a claim (such as "
+        "`preferred_username`) whose value is the account's user id, and which nobody can change for themselves; any "
+        "other account is refused. `confirm` has people say that the account they signed in to is theirs, for "
+        "identity providers that cannot name it: the server takes their word for it.",
     )
     grant_provider: Annotated[Literal["nextcloud_oauth2", "oidc_refresh", "login_flow"], Lower] = Field(
         default="nextcloud_oauth2",

@@ -32,6 +32,7 @@ from nextcloud_mcp_server.errors import (
     OtherPerson,
     SignInRefused,
 )
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, Principal, SignedIn, Tokens
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
@@ -85,6 +86,7 @@ class MemoryVisits:
     at_nextcloud: bool = True
     fault: Exception | None = None
     spent: list[str] = field(default_factory=list[str])
+    pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
 
     # What tests arrange
 
@@ -284,6 +286,9 @@ class MemoryVisits:
         self._own(elicitation_id, who)
         owner, held = self.waiting.get(elicitation_id, ("", None))
         return held if owner == token else None
+
+    async def picture(self, held: HeldGrant) -> Picture | None:
+        return self.pictures.get(held.uid)
 
     async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
         self._call("confirm")

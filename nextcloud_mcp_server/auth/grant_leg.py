@@ -30,6 +30,7 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     WrongAccount,
 )
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
@@ -278,6 +279,10 @@ class GrantLegs:
             return
         await self._discard(elicitation, token)
         await self._audit(elicitation, "refused: not my account")
+
+    async def picture(self, held: HeldGrant) -> Picture | None:
+        """Fetch the picture of an account that waits for the word of its user."""
+        return await self._provider.picture(held.tokens, uid=held.uid)
 
     async def use(
         self, elicitation: Elicitation, held: HeldGrant, scopes: frozenset[str], who: SignedIn, token: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Longer than Nextcloud can take to say whose tokens are; then what was noted and not stored is ended.
 NOTED = timedelta(minutes=10)
 
-_SPENT = "This sign-in came back in another browser before, so it was ended. Start again."
+_SPENT = "What came back from Nextcloud was used or ended before. Start again."
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.storage.accounts import AccountRepository
 from nextcloud_mcp_server.storage.arrivals import ArrivalRepository
 from nextcloud_mcp_server.storage.audit import AuditRepository
 from nextcloud_mcp_server.storage.clients import ClientRepository
@@ -50,6 +51,7 @@ class Database:
         self.held_grants = HeldGrantRepository(transactions)
         self.redemptions = RedemptionRepository(transactions)
         self.spent_codes = SpentCodeRepository(transactions)
+        self.accounts = AccountRepository(transactions)
         self.arrivals = ArrivalRepository(transactions)
         self.clients = ClientRepository(transactions)
         self.restored = RestoredRepository(transactions)

@@ -95,7 +95,10 @@ class LoginFlowColumns(LeasedColumns):
 
 
 class AccountColumns(PersonColumns):
-    """Stays when a person disconnects, so that nobody else gets the uid; see `Consent` for who may change it."""
+    """Stays when a user disconnects, and then gives way to another one; see `Consent` for who may change it.
+
+    `mapped` says that the operator's mapping, or Nextcloud itself, named the account, and not only its user.
+    """
 
     id: Named[str] = Column(String, primary_key=True)
     nextcloud_url: Named[str]
@@ -103,6 +106,7 @@ class AccountColumns(PersonColumns):
     display_name: Named[Sealed] = Column(SealedValue)
     home_id: Named[str | None]
     created_at: Named[datetime] = Column(UtcTime)
+    mapped: Named[bool] = Column(Boolean, server_default=false())
 
 
 class CredentialColumns(PersonColumns):

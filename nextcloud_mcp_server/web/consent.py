@@ -163,6 +163,7 @@ class VisitPages:
         held = await visitor.visits.held(visit.id, who, visitor.cookies.session)
         if held is None:
             return see(visit_path(DONE if visit.state.final else CONSENT, visit.id))
+        picture = await visitor.visits.picture(held)
         return page(
             visitor.request.headers,
             "connected_as.html",
@@ -173,6 +174,7 @@ class VisitPages:
             host=Name.of_host(visit.nextcloud_host),
             account=Name.of(held.display_name) or Name.of(held.uid),
             uid=Name.of(held.uid),
+            picture="" if picture is None else picture.data_uri,
             reading=in_order(held.scopes, writing=False),
             changing=in_order(held.scopes, writing=True),
         )

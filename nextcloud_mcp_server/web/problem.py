@@ -50,6 +50,7 @@ PEOPLE: Problems = (
     (errors.SignInRefused, Problem("sign_in", 403)),
     (errors.IssuerUnavailable, Problem("issuer", 503)),
     (errors.GrantRefused, Problem("not_confirmed", 403)),
+    (errors.AccountTaken, Problem("account_taken", 403)),
     (errors.WrongAccount, Problem("other_nextcloud", 403)),
     *PERSONAL,
 )

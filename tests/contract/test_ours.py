@@ -449,22 +449,25 @@ async def test_a_card_is_made_changed_moved_and_deleted(server: Server, alice: A
     ]
     labels = [label.id for label in (await alice.deck.board(board)).labels]
 
-    made = await alice.deck.create(
+    created = await alice.deck.create(
         board, todo, CardChanges(title="Card", duedate="2026-12-24T18:00:00+00:00", labels=labels[:2])
     )
+    made = created.card
     place = Place(board, todo, made.id)
-    changed = await alice.deck.update(
+    update = await alice.deck.update(
         place,
         CardChanges(title="Other", labels=labels[1:2], people=["alice"], comment="hi"),
         if_match=made.etag,
     )
+    changed = update.card
     moved = await alice.deck.move(place, done, position=0, if_match=changed.etag)
-    archived = await alice.deck.update(place, CardChanges(archived=True), if_match=moved.etag)
+    archived = (await alice.deck.update(place, CardChanges(archived=True), if_match=moved.etag)).card
     listed = await alice.deck.stacks(board, archived=True)
     with pytest.raises(errors.EtagMismatch):
         await alice.deck.update(place, CardChanges(title="lost"), if_match=made.etag)
     await alice.deck.delete(place, if_match=archived.etag)
 
+    assert (created.note, update.note) == (None, None)
     assert (changed.title, changed.duedate, changed.people) == ("Other", made.duedate, ["alice"])
     assert ([label.id for label in changed.labels], changed.comments) == (labels[1:2], 1)
     assert [card.id for stack in listed if stack.id == done for card in stack.cards] == [made.id]

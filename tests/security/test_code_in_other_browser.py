@@ -18,7 +18,7 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     Unreachable,
 )
-from tests.issuer_fake import Params
+from tests.issuer_fake import ISSUER, Params
 from tests.trips_stage import COOKIE, Trips, open_trips
 from tests.visits_stage import Browser, Stage
 
@@ -361,3 +361,34 @@ async def test_an_old_state_ends_no_code(people: Stage) -> None:
         await people.visits.finish_sign_in("", params)
 
     assert people.issuer.token_requests() == []
+
+
+async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(people: Stage) -> None:
+    people.issuer.metadata["revocation_endpoint"] = f"{ISSUER}/revoke"
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    revoked: list[str] = []
+
+    def revoke(request: httpx2.Request) -> httpx2.Response | None:
+        if request.url.path != "/revoke":
+            return None
+        revoked.append(request.content.decode())
+        return httpx2.Response(200)
+
+    people.issuer.instead = revoke
+    with pytest.raises(OtherBrowser):
+        await people.visits.finish_sign_in("", params)
+
+    assert len(revoked) == 1
+    assert "token=" in revoked[0]
+
+
+async def test_a_code_is_ended_though_its_request_is_forgotten(mapped: Stage) -> None:
+    _, url = await begun_by_attacker(mapped)
+    params = mapped.provider.confirm(url, "victim")
+    mapped.sql("DELETE FROM elicitations")
+
+    with pytest.raises(OtherBrowser):
+        await mapped.visits.end_foreign(params)
+
+    assert await mapped.given_back() == [f"access-{codes(params)}"]

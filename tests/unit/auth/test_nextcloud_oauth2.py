@@ -261,3 +261,9 @@ async def test_a_token_says_nothing_of_itself_when_it_is_printed(office: Office,
     shown = f"{tokens!r} {BearerCredential(tokens.access_token)!r} {replica.provider!r}"
 
     assert tokens.access_token.get_secret_value() not in shown
+
+
+async def test_an_account_without_a_picture_of_its_own_has_none(office: Office, replica: Replica) -> None:
+    tokens = await redeem(replica, office.code("alice"))
+
+    assert await replica.provider.picture(tokens, uid="alice") is None

@@ -367,10 +367,12 @@ async def test_a_way_back_is_walked_once_and_in_one_browser(
     async with client_browser(known) as other:
         await other.get(ask_url())
         refused = await shown(other, await other.get(address))
-    first = await browser.get(address)
-    second = await shown(browser, await browser.get(address))
+    ended = await shown(browser, await browser.get(address))
+    first = await come_back(browser)
+    second = await shown(browser, await browser.get(str(first.request.url)))
 
-    assert (refused.status_code, second.status_code) == (403, 403)
+    assert (refused.status_code, ended.status_code, second.status_code) == (403, 403, 403)
+    assert "This began in another browser" in refused.text
     assert first.headers["location"].startswith("/authorize/confirm?")
     assert "Nothing was connected" in second.text
 

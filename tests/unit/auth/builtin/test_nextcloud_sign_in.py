@@ -313,7 +313,7 @@ async def test_a_nextcloud_that_does_not_answer_is_no_wrong_code(trips: Trips, f
 async def wrong_code(trips: Trips, cookie: str = COOKIE) -> None:
     params = trips.provider.confirm(await trips.to_nextcloud(cookie), "alice")
     back = await trips.sign_in.returned(
-        {**params, "code": ["made-up-by-somebody"]}, browser=cookie, kind="client"
+        {**params, "code": [f"made-up-{params['code'][0]}"]}, browser=cookie, kind="client"
     )
     await trips.sign_in.redeem(back, browser=cookie, keep=seen)
 
@@ -331,7 +331,7 @@ async def test_two_wrong_codes_are_enough_for_one_browser_for_half_an_hour(trips
     trips.clock.forward(30 * MINUTE + 1)
     assert await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
 
-    assert trips.provider.redeemed.count("made-up-by-somebody") == 2
+    assert sum(code.startswith("made-up-") for code in trips.provider.redeemed) == 2
 
 
 async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(trips: Trips) -> None:
@@ -348,9 +348,9 @@ async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(trips: Trips
             for _ in range(3):
                 group.start_soon(one, f"cookie-{number}")
 
-    assert outcomes.count(GrantRefused) == 5
-    assert outcomes.count(Throttled) == 7
-    assert len(trips.provider.redeemed) == 5
+    assert outcomes.count(GrantRefused) == 3
+    assert outcomes.count(Throttled) == 9
+    assert len(trips.provider.redeemed) == 3
 
 
 async def test_a_browser_that_goes_away_after_the_exchange_leaves_nothing_at_nextcloud(trips: Trips) -> None:
