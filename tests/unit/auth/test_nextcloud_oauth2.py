@@ -267,3 +267,30 @@ async def test_an_account_without_a_picture_of_its_own_has_none(office: Office, 
     tokens = await redeem(replica, office.code("alice"))
 
     assert await replica.provider.picture(tokens, uid="alice") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "listed"),
+    [
+        (200, {"bruteforce": {"delay": 0, "allow-listed": True}}, True),
+        (200, {"bruteforce": {"delay": 0, "allow-listed": False}}, False),
+        (200, {"bruteforce": {"delay": 0, "allow-listed": "true"}}, False),
+        (200, {"bruteforce": []}, False),
+        (200, {}, False),
+        (503, {}, False),
+    ],
+)
+async def test_nextcloud_is_asked_without_a_login_whether_it_counts_failures_of_ours(
+    *, status: int, told: dict[str, object], listed: bool
+) -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(status, json={"ocs": {"meta": {}, "data": {"capabilities": told}}})
+
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
+    nextcloud = Nextcloud(NextcloudUrl.parse("https://cloud.example.org"), pool)
+
+    assert await nextcloud.oauth2.is_allow_listed() is listed
+    assert all("Authorization" not in request.headers for request in asked)

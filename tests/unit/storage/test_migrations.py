@@ -175,9 +175,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     again = await open_database()
 
     came = {"accounts": {"mapped"}, "redemptions": {"source"}}
-    assert former == {
-        name: newest[name] - came.get(name, set()) for name in newest if name not in new_tables
-    }
+    assert former == {name: newest[name] - came.get(name, set()) for name in newest if name not in new_tables}
     assert kept == {name: stored[name] for name in stored if name not in new_tables}
     async with engine.connect() as connection:
         assert await connection.run_sync(columns) == newest
