@@ -108,7 +108,11 @@ async def test_who_is_signed_in_reads_the_account_page_and_disconnects_whatever_
     assert house.connected() == []
 
 
-@pytest.mark.parametrize("code", [junk_code(20), "x" * 20, junk_code(127) + "-", junk_code(600)])
+@pytest.mark.parametrize(
+    "code",
+    [junk_code(20), "x" * 20, junk_code(127) + "-", junk_code(600)],
+    ids=["short", "repeated", "with a dash", "long"],
+)
 async def test_what_cannot_be_a_code_of_nextcloud_is_not_sent_and_not_counted(
     house: House, code: str
 ) -> None:
