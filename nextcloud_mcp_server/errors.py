@@ -12,6 +12,7 @@ secret, a header, or a URL that grants something.
     ├── ConsentDeclined
     ├── NotConnected
     ├── MissingScope
+    ├── TokenTooNarrow
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
@@ -99,6 +100,10 @@ class NotConnected(NextcloudMcpError):
 
 class MissingScope(NextcloudMcpError):
     """The operator's settings do not allow what the call needs, so consent cannot help."""
+
+
+class TokenTooNarrow(NextcloudMcpError):
+    """The client's access token does not cover the call; consent cannot help, a new sign-in can."""
 
 
 class TokenRefused(NextcloudMcpError):

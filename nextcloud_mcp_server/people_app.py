@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from nextcloud_mcp_server import core as cores
@@ -159,8 +159,7 @@ def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside, li
             tokens = (await opened()).tokens
         except StorageError as error:
             raise IssuerUnavailable(str(error)) from None
-        # What a client may do is up to its person, who can allow more at any time: no new token is needed.
-        return replace(await tokens.verify(token), scopes=None)
+        return await tokens.verify(token)
 
     async def authorizations() -> Authorizations:
         return (await opened()).authorization

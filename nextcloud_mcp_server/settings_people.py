@@ -62,7 +62,8 @@ class PeopleFields(BaseSettings):
     token_scopes: Annotated[Literal["required", "ignore"], Lower] = Field(
         default="required",
         description="`required`: a client may do what its token's scopes say, within what the person allows. "
-        "`ignore`: what the person allows alone decides, for a provider that cannot issue our scopes.",
+        "`ignore`: a token that names none of our scopes is not limited by them, for a provider that cannot issue "
+        "them; one that names some is held to those.",
     )
     scope_prefix: str = Field(
         default="",

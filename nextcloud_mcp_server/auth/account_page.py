@@ -118,15 +118,15 @@ class AccountPage:
         await self._changed(who, client_id, "paused" if paused else "goes on")
 
     async def remove(self, who: SignedIn, client_id: str) -> None:
-        """End what one client may do.
+        """End what one client may do, and its tokens.
 
         Raises:
             InvalidInput: The person has no such client.
         """
-        await self._require(who, client_id)
-        await self._end_tokens(who, client_id)
-        await self._database.grants.remove_permission(who.principal, client_id)
-        await self._changed(who, client_id, "removed")
+        removed = self._entry(who, client_id, "permission", "removed")
+        if not await self._database.grants.end_client(who.principal, client_id, audit=removed):
+            raise InvalidInput("There is no such connection any more.")
+        self._on_changed()
 
     async def disconnect(self, who: SignedIn) -> bool:
         """End everything here and at Nextcloud; tell whether Nextcloud has confirmed that already."""

@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
+#: What the id of a registered client begins with; that of a document is its address.
+REGISTERED = "mcp-"
+
 AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 
 #: Why a token request got nothing: no such code or token for this client; used before, so that what

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth import strict_json
 from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
-from nextcloud_mcp_server.auth.token_scopes import asked
+from nextcloud_mcp_server.auth.token_scopes import asked, covers
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.protocol import wire
@@ -154,9 +154,9 @@ class BearerLayer:
                 return bytes(body)
 
     def _check_call(self, value: object, bearer: Bearer, version: str | None) -> None:
-        needed = {scope for name in _called(value) for scope in self._needs(name)}
-        if bearer.scopes is not None and not needed <= bearer.scopes:
-            kept = frozenset[str]() if wire.keeps_scopes(version) else bearer.scopes
+        needed = frozenset(scope for name in _called(value) for scope in self._needs(name))
+        if not covers(bearer.scopes, needed):
+            kept = frozenset[str]() if wire.keeps_scopes(version) else bearer.scopes or frozenset[str]()
             raise _Refused(self._insufficient(kept | needed))
 
     def _no_token(self) -> Response:
@@ -197,7 +197,7 @@ class BearerLayer:
 
 
 #: What is refused without a scope, and the parameter that names it.
-_NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
+_NAMED_BY = {"tools/call": "name", "resources/read": "uri", "resources/subscribe": "uri"}
 
 
 def _parsed(body: bytes) -> object:
@@ -208,7 +208,7 @@ def _parsed(body: bytes) -> object:
 
 
 def _called(value: object) -> list[str]:
-    """List the tools that a JSON-RPC message calls and the resources it reads, or each message of a batch."""
+    """List the tools that a JSON-RPC message calls and the resources it names, or each message of a batch."""
     messages = cast("list[object]", value) if isinstance(value, list) else [value]
     names: list[str] = []
     for message in messages:
