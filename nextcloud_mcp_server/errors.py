@@ -16,6 +16,7 @@ secret, a header, or a URL that grants something.
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
+    │   ├── AlreadyAnswered
     │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
@@ -123,6 +124,10 @@ class IssuerUnavailable(NextcloudMcpError):
 
 class SignInRefused(NextcloudMcpError):
     """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
+
+
+class AlreadyAnswered(SignInRefused):
+    """A client's request was answered before, on another copy of its page, and gets no second code."""
 
 
 class NotAMember(SignInRefused):

@@ -62,6 +62,7 @@ class Ground:
     outbox: Outbox
     audit: AuditLog
     accounts: SharedAccounts
+    broker: Broker
     budget: RedemptionBudget
     work: tuple[Job, ...]
 
@@ -144,6 +145,7 @@ def _ground(
         outbox=outbox,
         audit=audit,
         accounts=accounts,
+        broker=broker,
         budget=RedemptionBudget(database, clock=clock),
         work=(poller.run, outbox.run, audit.run, *cores.listening(database, pending)),
     )

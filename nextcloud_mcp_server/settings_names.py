@@ -66,6 +66,7 @@ BUILTIN = (
     "private_schemes",
     "plain_hosts",
     "refresh_grace_seconds",
+    "refresh_lifetime_days",
 )
 MANY_PEOPLE = (*BOTH_MODES, *OIDC, *BUILTIN)
 

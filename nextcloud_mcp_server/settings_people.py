@@ -127,10 +127,18 @@ class PeopleFields(BaseSettings):
         "commas.",
     )
     refresh_grace_seconds: int = Field(
-        default=600,
+        default=60,
         ge=0,
-        le=86_400,
-        description="How long a client that did not hear the answer may repeat the renewal of its access.",
+        le=60,
+        description="How long a client that did not hear the answer may repeat the renewal of its access, unless the "
+        "new access was used meanwhile.",
+    )
+    refresh_lifetime_days: int = Field(
+        default=90,
+        ge=1,
+        le=365,
+        description="How long a sign-in of a client lasts; then the person signs in again, however often the client "
+        "was used.",
     )
 
     @property

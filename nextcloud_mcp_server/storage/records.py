@@ -158,6 +158,11 @@ class Grant:
     permission: Permission | None
 
 
+#: Results in the audit where two may hold what one client was given.
+CODE_USED = "ended: a code was used twice"
+TOKEN_USED = "ended: an old refresh token was used"  # noqa: S105 - words for the audit
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One line of the append-only audit. `detail` is sealed; it may name files, never contents."""

@@ -174,11 +174,9 @@ async def test_one_address_registers_so_many_new_clients_an_hour_and_others_go_o
         await stage.register("2001:db8::1", **PUBLIC, client_name=str(number))
 
     with pytest.raises(TooManyRequests):
-        await stage.register("2001:db8::2", **PUBLIC, client_name="new")
-    known = await stage.register("2001:db8::2", **PUBLIC, client_name="0")
+        await stage.register("2001:db8::2", **PUBLIC, client_name="0")
     await stage.register("192.0.2.7", **PUBLIC, client_name="new")
 
-    assert known["client_name"] == "0"
     stage.clock.go(hours=1)
     await stage.register("2001:db8::2", **PUBLIC, client_name="newer")
 
