@@ -9,7 +9,14 @@ from nextcloud_mcp_server import settings_folder
 from nextcloud_mcp_server.auth.builtin.redirects import acceptable
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
-from nextcloud_mcp_server.settings_names import ADDRESSES, BUILTIN, MANY_PEOPLE, OIDC, env_name
+from nextcloud_mcp_server.settings_names import (
+    ADDRESSES,
+    BUILTIN,
+    MANY_PEOPLE,
+    MUTABLE_CLAIMS,
+    OIDC,
+    env_name,
+)
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_SECRET = 24
@@ -121,6 +128,11 @@ def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
     if settings.grant_provider != "oidc_refresh" and settings.nextcloud_resource:
         found.append(
             f"NEXTCLOUD_RESOURCE has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
+        )
+    if settings.oidc_identity_claim in MUTABLE_CLAIMS:
+        found.append(
+            f"OIDC_IDENTITY_CLAIM={settings.oidc_identity_claim} can change and be given to somebody else, who would "
+            "then have the former person's connection: use sub, or oid with Entra ID."
         )
     if "jwt" in {kind.lower() for kind in settings.oidc_token_types}:
         found.append(

@@ -68,6 +68,10 @@ BUILTIN = (
     "refresh_grace_seconds",
     "refresh_lifetime_days",
 )
+#: Claims whose value a person may change, or an administrator give to another one (OpenID Connect Core §5.7).
+MUTABLE_CLAIMS = frozenset(
+    {"email", "preferred_username", "username", "nickname", "name", "upn", "phone_number"}
+)
 MANY_PEOPLE = (*BOTH_MODES, *OIDC, *BUILTIN)
 
 #: Every field that a variable can set, in the order of the documentation.
