@@ -95,6 +95,11 @@ class Verifier:
             raise TokenRefused("The token is not a signed JWT.")
         return await self._opaque(token, self._introspection)
 
+    def forget(self) -> None:
+        """Ask again about the tokens that an issuer was asked about."""
+        if self._introspection is not None:
+            self._introspection.forget()
+
     async def _signed(self, token: str) -> Bearer:
         config = self._config
         header = read_header(token, algorithms=config.algorithms)

@@ -22,7 +22,7 @@ from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
-from nextcloud_mcp_server.web.lasting import lasts, run_for
+from nextcloud_mcp_server.web.lasting import OpenStreams, lasts, run_for
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class BearerLayer:
     """Lets requests for the MCP path in with a verified token, and all others through as they are.
 
     `needs` names the scopes of a tool or of a resource's address, none for one that it does not know.
-    A stream lasts no longer than the token is good that opened it.
+    A stream lasts no longer than the token is good that opened it; `streams` knows those that are open.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class BearerLayer:
         scope_prefix: str = "",
         mcp_path: str = "/mcp",
         max_body_bytes: int = 4_194_304,
+        streams: OpenStreams | None = None,
     ) -> None:
         self._app = app
         self._resource = resource
@@ -69,6 +70,7 @@ class BearerLayer:
         self._scope_prefix = scope_prefix
         self._mcp_path = mcp_path
         self._max_body_bytes = max_body_bytes
+        self._streams = streams or OpenStreams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer in the application's place, or run it."""
@@ -112,7 +114,8 @@ class BearerLayer:
             receive = _replaying(body, receive)
         if lasts(scope["method"], value):
             seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
-            await run_for(self._app, scope, receive, send, seconds=seconds)
+            with self._streams.opened(bearer.claims) as cut:
+                await run_for(self._app, scope, receive, send, seconds=seconds, cut=cut)
         else:
             await self._app(scope, receive, send)
 
