@@ -131,8 +131,7 @@ def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
         )
     if settings.oidc_identity_claim in MUTABLE_CLAIMS:
         found.append(
-            f"OIDC_IDENTITY_CLAIM={settings.oidc_identity_claim} can change and be given to somebody else, who would "
-            "then have the former person's connection: use sub, or oid with Entra ID."
+            f"OIDC_IDENTITY_CLAIM={settings.oidc_identity_claim} can change hands, connection and all: use sub (Entra ID: oid)."
         )
     if "jwt" in {kind.lower() for kind in settings.oidc_token_types}:
         found.append(

@@ -421,7 +421,7 @@ async def test_a_sign_in_for_a_visit_becomes_the_access_that_was_missing(
     async with house.client(tokens["access_token"]) as client:
         # As in Nextcloud's settings, under "Devices & sessions".
         house.sandbox.state.app_passwords.clear()
-        asked = await client.call_tool("request_nextcloud_access", {})
+        asked = await client.call_tool("nc_notes_list_notes", {})
         link = link_in(house, asked)
 
         page = await alice.person.consent(link, only=["notes:read"])

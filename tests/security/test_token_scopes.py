@@ -68,7 +68,7 @@ async def client(narrow: tuple[Crowd, str]) -> AsyncGenerator[HandshakeClient]:
 async def test_a_call_that_the_token_does_not_cover_is_refused_and_names_the_scopes(
     client: HandshakeClient,
 ) -> None:
-    asked = [
+    asked: list[tuple[str, dict[str, Any], str]] = [
         ("tools/call", {"name": "nc_notes_list_notes", "arguments": {}}, "files:read notes:read"),
         ("tools/call", {"name": "nc_files_write_file", "arguments": {}}, "files:read files:write"),
         ("resources/read", {"uri": "nc://notes/1"}, "files:read notes:read"),
@@ -144,7 +144,7 @@ async def test_asking_for_more_than_the_token_covers_asks_the_person_for_nothing
 
 
 async def test_a_wide_token_of_the_same_client_works_beside_the_narrow_one(tmp_path: Path) -> None:
-    call = ("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
+    call: tuple[str, dict[str, Any]] = ("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
     async with (
         oidc(tmp_path / "data") as (crowd, token),
         crowd.raw(crowd.token("carol")) as wide,
