@@ -13,9 +13,9 @@ from nextcloud_mcp_server.settings_names import (
     ADDRESSES,
     BUILTIN,
     MANY_PEOPLE,
-    MUTABLE_CLAIMS,
     OIDC,
     env_name,
+    mutable_identity,
 )
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -120,7 +120,7 @@ def _no_whole_names(settings: Fields) -> list[str]:
 
 
 def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
-    found: list[str] = []
+    found = mutable_identity(settings.oidc_identity_claim)
     if settings.grant_provider != "nextcloud_oauth2" and settings.nextcloud_oauth_client_id:
         found.append(
             f"NEXTCLOUD_OAUTH_CLIENT_ID has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
@@ -128,10 +128,6 @@ def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
     if settings.grant_provider != "oidc_refresh" and settings.nextcloud_resource:
         found.append(
             f"NEXTCLOUD_RESOURCE has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
-        )
-    if settings.oidc_identity_claim in MUTABLE_CLAIMS:
-        found.append(
-            f"OIDC_IDENTITY_CLAIM={settings.oidc_identity_claim} can change hands, connection and all: use sub (Entra ID: oid)."
         )
     if "jwt" in {kind.lower() for kind in settings.oidc_token_types}:
         found.append(

@@ -216,3 +216,13 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
         yield f"{name} is not read{closest(name) or '.'}"
     elif len(name) >= _SHORTEST_NEAR_MISS and get_close_matches(name, known, n=1, cutoff=_NEAR_MISS):
         yield f"{name} is not read{closest(name)}"
+
+
+def mutable_identity(claim: str) -> list[str]:
+    """Warn of a claim that may come to name somebody else."""
+    if claim not in MUTABLE_CLAIMS:
+        return []
+    return [
+        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former person's connection. "
+        "Use sub, or oid with Entra ID."
+    ]
