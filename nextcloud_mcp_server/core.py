@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts, OperatorAccounts
+from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning

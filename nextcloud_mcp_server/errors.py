@@ -17,6 +17,7 @@ secret, a header, or a URL that grants something.
     ├── IssuerUnavailable
     ├── SignInRefused
     │   ├── AlreadyAnswered
+    │   ├── OtherBrowser
     │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
@@ -36,8 +37,10 @@ secret, a header, or a URL that grants something.
         ├── TooOld
         ├── CredentialRejected
         ├── GrantRefused
+        │   └── MalformedCode
         ├── GrantDead
         ├── Forbidden
+        │   └── RouteRefused
         ├── NotFound
         ├── Conflict
         │   └── AlreadyExists
@@ -49,10 +52,12 @@ secret, a header, or a URL that grants something.
         ├── ServerFault
         ├── Unavailable
         │   ├── Maintenance
-        │   └── AccountDisabled
+        │   ├── AccountDisabled
+        │   └── StorageOffline
         ├── StorageFull
         ├── TooLarge
         └── WrongAccount
+            └── AccountTaken
 """
 
 
@@ -130,6 +135,10 @@ class AlreadyAnswered(SignInRefused):
     """A client's request was answered before, on another copy of its page, and gets no second code."""
 
 
+class OtherBrowser(SignInRefused):
+    """A sign-in came back in another browser than the one that began it; it was ended for both."""
+
+
 class NotAMember(SignInRefused):
     """Somebody signed in who is in none of the groups that the operator lets in."""
 
@@ -189,7 +198,12 @@ class Unsealable(StorageError):
 
 
 class NextcloudError(NextcloudMcpError):
-    """Nextcloud answered, or failed to, in a way the call cannot go on from."""
+    """Nextcloud answered, or failed to, in a way the call cannot go on from.
+
+    `reason` is what Nextcloud itself said, in its words; empty where it said nothing.
+    """
+
+    reason: str = ""
 
 
 class Unreachable(NextcloudError):
@@ -220,12 +234,20 @@ class GrantRefused(NextcloudError):
     """A code could not be redeemed: it is wrong, used or too old."""
 
 
+class MalformedCode(GrantRefused):
+    """A code cannot be one of this provider's; it was sent nowhere, and counts nowhere."""
+
+
 class GrantDead(NextcloudError):
     """The refresh token no longer works, for good: the person has to consent again."""
 
 
 class Forbidden(NextcloudError):
     """403: the person may not do this."""
+
+
+class RouteRefused(Forbidden):
+    """401 of one route alone: a probe with the same credential was answered. The credential stays."""
 
 
 class NotFound(NextcloudError):
@@ -284,8 +306,19 @@ class AccountDisabled(Unavailable):
     """The person's Nextcloud account is disabled."""
 
 
+class StorageOffline(Unavailable):
+    """An external storage does not answer; everything else of the person's Nextcloud does."""
+
+
 class StorageFull(NextcloudError):
-    """507: no room left for this."""
+    """507: no room left for this.
+
+    `told` says that the message holds the numbers which the server gave.
+    """
+
+    def __init__(self, message: str, *, told: bool = False) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class TooLarge(NextcloudError):
@@ -294,3 +327,7 @@ class TooLarge(NextcloudError):
 
 class WrongAccount(NextcloudError):
     """An answer named another person than the one we act for; it was thrown away."""
+
+
+class AccountTaken(WrongAccount):
+    """A Nextcloud account is connected to another principal, and does not give way."""

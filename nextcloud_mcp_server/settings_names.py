@@ -42,6 +42,7 @@ BOTH_MODES = (
     "nextcloud_oauth_client_secret",
     "elicitation_callback_url",
     "trusted_proxies",
+    "requests_per_minute",
 )
 OIDC = (
     "oidc_issuer",
@@ -223,6 +224,5 @@ def mutable_identity(claim: str) -> list[str]:
     if claim not in MUTABLE_CLAIMS:
         return []
     return [
-        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former person's connection. "
-        "Use sub, or oid with Entra ID."
+        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former user's connection. Use sub."
     ]

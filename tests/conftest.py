@@ -7,9 +7,17 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+import stamina
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.oauth_stage import Office, Replica, office_of
+
+
+@pytest.fixture(autouse=True)
+def no_pauses() -> Iterator[None]:
+    """Requests are repeated as often as they would be, and without the pauses in between."""
+    with stamina.set_testing(True, attempts=20, cap=True):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,12 @@ from mcp_types import (
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import server
-from nextcloud_mcp_server.auth.accounts import Accounts, OperatorAccounts
+from nextcloud_mcp_server.auth.accounts import Accounts
+from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.audience import Audience

@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
-from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.token_scopes import effective, require
-from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, MissingScope
+from nextcloud_mcp_server.errors import MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, NextcloudCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential, NextcloudCredential
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Principal
 
 if TYPE_CHECKING:
@@ -52,6 +51,9 @@ class Connection:
     scopes: frozenset[str]
     needs_reauth: bool
     by_operator: bool
+
+
+NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_operator=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +261,10 @@ class GrantedAccounts:
         return True
 
     async def _stop(self, caller: Caller, opened: Opened) -> None:
-        self._nextcloud.texts.drop(opened.account.uid)
-        if await self._database.grants.mark_needs_reauth(opened.credential_id, version=opened.version):
+        self._nextcloud.forget(opened.account.uid)
+        if await self._database.grants.mark_needs_reauth(
+            opened.credential_id, version=opened.version, end_after=END_AFTER
+        ):
             await self._audit.record(
                 caller, action="credential", result="refused by Nextcloud", detail="", request_id="", now=True
             )
@@ -273,14 +277,7 @@ class GrantedAccounts:
         """See `Accounts.connection`."""
         grant = await self._database.grants.find(caller.principal, caller.client_id)
         if grant is None:
-            return Connection(
-                connected=False,
-                account_name="",
-                display_name="",
-                scopes=frozenset(),
-                needs_reauth=False,
-                by_operator=False,
-            )
+            return NOT_CONNECTED
         scopes = grant.permission.scopes if grant.permission else frozenset[str]()
         return Connection(
             connected=not grant.credential.needs_reauth,
@@ -304,7 +301,7 @@ class GrantedAccounts:
         self.forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
-        self._nextcloud.texts.drop(grant.account.uid)
+        self._nextcloud.forget(grant.account.uid)
         if not grant.credential.secret:
             return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):
@@ -312,87 +309,3 @@ class GrantedAccounts:
         # What is left is the background's work, and it must learn when to try again.
         self._outbox.wake()
         return Disconnected(was_connected=True, at_nextcloud=not await self._outbox.waiting(caller.principal))
-
-
-class OperatorAccounts:
-    """The one account whose app password the operator put into the settings (personal mode only)."""
-
-    def __init__(
-        self, nextcloud: Nextcloud, *, login_name: str, secret: SecretStr, bound: frozenset[str]
-    ) -> None:
-        self._nextcloud = nextcloud
-        self._credential = BasicCredential(login_name, secret)
-        self._bound = bound
-        self._opened: Opened | None = None
-        self._name = login_name
-        self._refused = False
-        self._opening = anyio.Lock()
-
-    async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
-        """See `Accounts.open`; there is nobody to ask, so nothing elicits."""
-        if missing := scopes - self._bound:
-            raise MissingScope(
-                f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
-            )
-        async with self._opening:
-            # Asked inside: of calls that come together only the first may meet the refusal.
-            if self._refused:
-                raise CredentialRejected(_REFUSED)
-            if self._opened is None:
-                self._opened = await self._open()
-            return self._opened
-
-    async def _open(self) -> Opened:
-        try:
-            user = await self._nextcloud.whoami(self._credential)
-        except CredentialRejected:
-            self._refused = True
-            raise CredentialRejected(_REFUSED) from None
-        self._name = user.display_name or user.uid
-        account = self._nextcloud.account(self._credential, uid=user.uid)
-        return Opened(account, self._bound, "operator", 1)
-
-    async def find(self, caller: Caller) -> Opened | None:
-        """See `Accounts.find`."""
-        try:
-            return await self.open(caller, frozenset())
-        except CredentialRejected:
-            return None
-
-    async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - see `Accounts.reject`
-        """See `Accounts.reject`: stays refused until the server is started with another one."""
-        self._refused = True
-        self._nextcloud.texts.drop(opened.account.uid)
-
-    async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
-        """See `Accounts.decline`; nothing is asked for here."""
-        raise ElicitationUnknown("There is nothing to decline.")
-
-    async def connection(self, caller: Caller) -> Connection:
-        """See `Accounts.connection`."""
-        opened = await self.open(caller, frozenset())
-        return Connection(
-            connected=True,
-            account_name=opened.account.uid,
-            display_name=self._name,
-            scopes=self._bound,
-            needs_reauth=False,
-            by_operator=True,
-        )
-
-    async def disconnect(self, caller: Caller) -> Disconnected:  # noqa: ARG002 - see `Accounts.disconnect`
-        """Refuse: what the operator put into the settings only the operator can take out.
-
-        Raises:
-            MissingScope: Always.
-        """
-        raise MissingScope(
-            "The operator gave this access in the server's settings (NEXTCLOUD_APP_PASSWORD); "
-            "remove it there, and delete the app password in Nextcloud under Settings > Security."
-        )
-
-
-_REFUSED = (
-    "Nextcloud refused NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD; make a new app password in Nextcloud "
-    "under Settings > Security, put it into the settings and restart the server."
-)

@@ -17,6 +17,7 @@ from jwt.api_jws import PyJWS
 from nextcloud_mcp_server.auth import strict_json
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS
 from nextcloud_mcp_server.errors import TokenRefused
+from nextcloud_mcp_server.nextcloud import spelling
 
 #: Longer ones are refused unread.
 MAX_TOKEN_CHARS = 16_384
@@ -143,7 +144,9 @@ def check_audience(claims: Claims, audience: str) -> None:
     """
     named: object = claims.get("aud")
     audiences = cast("list[object]", named) if isinstance(named, list) else [named]
-    if audience not in audiences or not all(isinstance(item, str) for item in audiences):
+    if not all(isinstance(item, str) for item in audiences) or not any(
+        spelling.same(audience, str(item)) for item in audiences
+    ):
         raise TokenRefused("The token is for another server.")
 
 

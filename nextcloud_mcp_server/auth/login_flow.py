@@ -15,7 +15,7 @@ from uuid import uuid4
 import anyio
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import (
@@ -26,7 +26,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
 if TYPE_CHECKING:
@@ -217,25 +217,26 @@ class Poller:
         await self._database.login_flows.delete(flow.id, owner=self._owner)
 
     async def _settle(self, flow: LoginFlow, result: LoginResult) -> None:
-        stored = False
+        stored, refused = False, False
         if not flow.discard:
             try:
                 identity = await self._provider.identify(result)
                 stored = await self._provisioning.redeemed(flow, result, identity)
             except CredentialRejected:
+                refused = True
                 await self._provisioning.failed(
                     flow, "Nextcloud did not accept the access it had just given."
                 )
             except WrongAccount as error:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:
-            await self._throw_away(flow, result)
+            await self._throw_away(flow, result, after=END_AFTER if refused else timedelta())
         # What was thrown away, or replaced, is to be deleted at Nextcloud now and not in a minute.
         self._outbox.wake()
 
-    async def _throw_away(self, flow: LoginFlow, result: LoginResult) -> None:
+    async def _throw_away(self, flow: LoginFlow, result: LoginResult, *, after: timedelta) -> None:
         url = self._provisioning.nextcloud_url
-        await self._database.login_flows.throw_away(flow, result, nextcloud_url=url)
+        await self._database.login_flows.throw_away(flow, result, nextcloud_url=url, after=after)
 
     async def _postpone(self, flow: LoginFlow, seconds: float) -> None:
         next_poll_at = self._clock() + timedelta(seconds=seconds)

@@ -193,7 +193,7 @@ def read_tokens(answer: JsonAnswer, *, now: datetime) -> TokenAnswer:
             "The provider answered the exchange of a code with something else; try again."
         )
     if answer.status != _OK:
-        if body.get("error") in _OUR_FAULT:
+        if str(body.get("error")) in _OUR_FAULT:
             raise IssuerUnavailable(
                 "The provider does not accept this server's own id and secret; tell the operator."
             )

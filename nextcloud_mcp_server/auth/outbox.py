@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: When a credential that was given up is ended at Nextcloud. Not at once: it has just been refused twice, and
+#: Nextcloud slows down everybody behind an address for half an hour after some refusals.
+END_AFTER = timedelta(hours=1)
+
 LEASE = timedelta(seconds=120)
 IDLE_SECONDS = 60.0
 FIRST_RETRY_SECONDS = 5.0

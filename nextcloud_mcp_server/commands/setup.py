@@ -19,7 +19,8 @@ from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError, CredentialRejected, NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.oauth2_admin import (
     MadeClient,
     OAuth2Admin,

@@ -34,7 +34,8 @@ class Flow(Listener):
         text = "".join(self._open.pop()) if self._open else ""
         prefix = self._prefixes.pop() if self._prefixes else ""
         if self._cells:
-            self._cells[-1].append(text)
+            # In a cell it matters what is a comment or a note, and not what is a heading.
+            self._cells[-1].append(prefix + text if prefix.startswith("[") else text)
         elif text.strip():
             self.out.body(prefix + text)
 

@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 from typing import BinaryIO, Final
 
+from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.documents.flow import Flow
 from nextcloud_mcp_server.documents.output import Output
 
@@ -20,7 +21,6 @@ _BLOCKS: Final = frozenset(
 _CHARSET: Final = re.compile(
     rb"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})|encoding=["']([A-Za-z0-9_.:-]{1,40})"""
 )
-_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _SPACE: Final = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -38,16 +38,9 @@ def write(page: str, out: Output) -> None:
 
 
 def decode(data: bytes) -> str:
-    """Decode a page as a browser would: by its byte order mark, what it says itself, or as UTF-8."""
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
-            return data.decode(encoding, "replace")
+    """Decode a page as a browser would: by its byte order mark, what it says itself, or what its bytes say."""
     found = _CHARSET.search(data[:2048])
-    named = (found[1] or found[2]).decode("ascii") if found else "utf-8"
-    try:
-        return data.decode(named, "replace")
-    except (LookupError, ValueError):
-        return data.decode("utf-8", "replace")
+    return charset.decode(data, declared=(found[1] or found[2]).decode("ascii") if found else None)
 
 
 class _Page(HTMLParser):

@@ -5,7 +5,7 @@ from email.message import EmailMessage, MIMEPart
 from email.parser import BytesParser
 from typing import BinaryIO, Final, cast
 
-from nextcloud_mcp_server.documents import html_text
+from nextcloud_mcp_server.documents import charset, html_text
 from nextcloud_mcp_server.documents.output import Output, Refused
 
 _HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
@@ -27,8 +27,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 def _write(message: EmailMessage, out: Output, *, depth: int) -> None:
     for name in _HEADERS:
-        values = [" ".join(str(value).split()) for value in message.get_all(name, [])]
-        if values:
+        if values := _header(message, name):
             out.body(f"{name}: {', '.join(values)}")
     out.write("")
     body = message.get_body(("plain", "html"))
@@ -55,7 +54,20 @@ def _attached(part: MIMEPart, out: Output, *, depth: int) -> None:
 
 def _text(part: MIMEPart) -> str:
     data = cast("bytes", part.get_payload(decode=True) or b"")
-    try:
-        return data.decode(part.get_content_charset("utf-8"), "replace")
-    except (LookupError, ValueError):
-        return data.decode("utf-8", "replace")
+    return charset.decode(data, declared=part.get_content_charset())
+
+
+def _header(message: EmailMessage, name: str) -> list[str]:
+    """Give the values of a header; some programs put other bytes than ASCII there, in whatever encoding."""
+    values: list[str] = []
+    for raw_name, value in message.raw_items():
+        if raw_name.lower() == name.lower():
+            text = str(value)
+            if not text.isascii():
+                text = charset.decode(text.encode("utf-8", "surrogateescape"))
+            values.append(" ".join(str(policy.default.header_factory(name, _unfolded(text))).split()))
+    return values
+
+
+def _unfolded(text: str) -> str:
+    return " ".join(text.splitlines())

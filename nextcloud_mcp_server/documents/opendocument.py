@@ -1,5 +1,6 @@
 """Text out of OpenDocument files: texts (.odt), spreadsheets (.ods), presentations (.odp)."""
 
+import re
 from typing import BinaryIO, Final
 
 from nextcloud_mcp_server.documents.archive import Archive, Listener
@@ -14,8 +15,11 @@ _CONTENT: Final = "content.xml"
 _MANIFEST: Final = "META-INF/manifest.xml"
 #: What was deleted but is kept, and what only a layout needs.
 _LEFT_OUT: Final = frozenset({"tracked-changes", "forms", "shapes", "dde-source"})
-#: What stands before the text of a comment; elsewhere these names are fields that are part of the text.
-_ABOUT_COMMENT: Final = frozenset({"creator", "date", "date-string", "creator-initials"})
+#: What stands before the text of a comment, beside its author; elsewhere these are fields that are part of the text.
+_ABOUT_COMMENT: Final = frozenset({"date", "date-string", "creator-initials"})
+#: What holds the result of a formula.
+_VALUES: Final = ("value-type", "value", "string-value", "date-value", "time-value", "boolean-value")
+_REFERENCE: Final = re.compile(r"\[\.?([^\[\]]*)\]")
 _SIGNS: Final = {"tab": "\t", "line-break": "\n"}
 _PREFIXES: Final = {"list-item": "- ", "note-body": "[note] ", "annotation": "[comment] ", "notes": "Notes: "}
 
@@ -56,17 +60,27 @@ class _Text(Flow):
         self._repeated: list[int] = []
         self._pages = 0
         self._spreadsheet = False
+        self._style = ""
+        self._hiding: set[str] = set()
+        # Of each open paragraph or part of one: whether it is hidden.
+        self._parts: list[bool] = []
+        self._formulas: list[str] = []
+        self._author: list[str] | None = None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name in _LEFT_OUT or self._hidden or (self._comments and name in _ABOUT_COMMENT):
             self._hidden += 1
             return
+        self._author = [] if self._comments and name == "creator" else None
         self._prefix = _PREFIXES.get(name, self._prefix)
         self._comments += name == "annotation"
         self._spreadsheet = self._spreadsheet or name == "spreadsheet"
         match name:
+            case "style" | "text-properties" | "table-properties":
+                self._learn(name, attributes)
             case "table" if self._spreadsheet:
-                self.out.write(f"[Sheet: {attributes.get('name', '')}]")
+                hidden = " (hidden)" if attributes.get("style-name") in self._hiding else ""
+                self.out.write(f"[Sheet: {attributes.get('name', '')}{hidden}]")
             case "page":
                 self._pages += 1
                 self.out.write(f"[Slide {self._pages}]")
@@ -74,25 +88,62 @@ class _Text(Flow):
                 level = _count(attributes.get("outline-level"), 9) if name == "h" else 0
                 self.begin("#" * level + " " if level else self._prefix)
                 self._prefix = ""
+                self._hide(attributes)
+            case "span" | "hidden-text" | "hidden-paragraph":
+                self._hide(attributes, hidden=name != "span")
             case "table-row":
                 self.begin_row()
             case "table-cell" | "covered-table-cell":
-                self._repeated.append(_count(attributes.get("number-columns-repeated"), MAX_REPEATED) or 1)
-                self.begin_cell()
+                self._cell(attributes)
             case "s":
                 self.add(" " * (_count(attributes.get("c"), MAX_SPACES) or 1))
             case _:
                 self.add(_SIGNS.get(name, ""))
 
+    def _learn(self, name: str, attributes: dict[str, str]) -> None:
+        """Keep which styles hide: `text:display` a text, `table:display` a sheet (ODF 1.3, part 3, chapter 20)."""
+        if name == "style":
+            self._style = attributes.get("name", "")
+        elif attributes.get("display") in {"none", "false"}:
+            self._hiding.add(self._style)
+
+    def _cell(self, attributes: dict[str, str]) -> None:
+        self._repeated.append(_count(attributes.get("number-columns-repeated"), MAX_REPEATED) or 1)
+        self._formulas.append("" if _has_value(attributes) else _formula(attributes))
+        self.begin_cell()
+
+    def _hide(self, attributes: dict[str, str], *, hidden: bool = False) -> None:
+        """Mark the beginning of what is formatted as hidden."""
+        hidden = hidden or attributes.get("style-name") in self._hiding
+        self._parts.append(hidden)
+        if hidden:
+            # A hidden text may be an attribute, and what is shown of it then nothing.
+            self.add(f"[hidden: {attributes.get('string-value', '')}")
+
+    def _end_hidden(self) -> None:
+        if self._parts and self._parts.pop():
+            self.add("]")
+
     def end(self, name: str) -> None:
+        if self._author is not None and name == "creator":
+            self._prefix = f"[comment by {''.join(self._author)}] "
+            self._author = None
+            return
         if self._hidden:
             self._hidden -= 1
             return
         self._comments -= name == "annotation"
         match name:
             case "p" | "h":
+                self._end_hidden()
                 self.finish()
+            case "span" | "hidden-text" | "hidden-paragraph":
+                self._end_hidden()
             case "table-cell" | "covered-table-cell":
+                if formula := self._formulas.pop():
+                    self.begin()
+                    self.add(formula)
+                    self.finish()
                 self.finish_cell(self._repeated.pop())
             case "table-row":
                 self.finish_row()
@@ -104,9 +155,21 @@ class _Text(Flow):
                 pass
 
     def text(self, text: str) -> None:
-        if not self._hidden:
+        if self._author is not None:
+            self._author.append(text)
+        elif not self._hidden:
             self.add(" ".join(text.split("\n")))
 
 
 def _count(text: str | None, most: int) -> int:
     return min(int(text), most) if text and text.isascii() and text.isdigit() else 0
+
+
+def _has_value(attributes: dict[str, str]) -> bool:
+    return any(name in attributes for name in _VALUES)
+
+
+def _formula(attributes: dict[str, str]) -> str:
+    """Write the formula of a cell that has no result: `of:=SUM([.A1:.A3])` is `=SUM(A1:A3)` to people."""
+    formula = attributes.get("formula", "")
+    return _REFERENCE.sub(r"\1", formula[formula.find("=") :]).replace(":.", ":") if formula else ""

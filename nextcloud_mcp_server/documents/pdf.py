@@ -1,14 +1,21 @@
 """Text out of PDF, page by page, with a mark before each page."""
 
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from nextcloud_mcp_server.documents.output import Output, Refused
+
+if TYPE_CHECKING:
+    from pypdf import PageObject
 
 #: What a damaged page makes the library raise, besides its own errors; the other pages can be read all the same.
 _DAMAGE: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError,
     TypeError, ValueError,
 )  # fmt: skip
+
+
+#: Kinds of annotations that say nothing themselves: windows of others, links, and the fields of forms.
+_SILENT: Final = frozenset({"/Popup", "/Link", "/Widget"})
 
 
 def read(file: BinaryIO, out: Output) -> None:
@@ -36,6 +43,26 @@ def read(file: BinaryIO, out: Output) -> None:
             continue
         out.write(f"[Page {number} of {total}]" if text.strip() else f"[Page {number} of {total}: no text]")
         out.body(f"{text}\n")
+        for line in _comments(reader.pages[number - 1]):
+            out.body(line)
         out.progress(number, total)
     if not out.anything:
         raise Refused("empty")
+
+
+def _comments(page: "PageObject") -> list[str]:
+    """Say what people wrote on a page: notes, and words beside what they marked."""
+    found: list[str] = []
+    try:
+        for annotation in page.annotations or ():
+            about = annotation.get_object()
+            values = cast("dict[str, object]", about if isinstance(about, dict) else {})
+            if values.get("/Subtype") in _SILENT:
+                continue
+            text = " ".join(str(values.get("/Contents") or "").split())
+            if text:
+                author = " ".join(str(values.get("/T") or "").split())
+                found.append(f"[Comment by {author}] {text}" if author else f"[Comment] {text}")
+    except _DAMAGE:
+        found.append("[The other comments on this page are damaged]")
+    return found

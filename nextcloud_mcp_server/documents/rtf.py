@@ -1,9 +1,12 @@
 """Text out of RTF."""
 
+import re
 from importlib import import_module
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from nextcloud_mcp_server.documents.output import Output, Refused
+
+_CODE_PAGE: Final = re.compile(rb"\\ansicpg(\d{3,5})")
 
 
 class _ToText(Protocol):
@@ -23,7 +26,15 @@ def read(file: BinaryIO, out: Output) -> None:
         raise Refused("broken")
     try:
         # RTF is ASCII; what is not, some writers put there in the code page of the document.
-        text = to_text(data.decode("latin-1"), errors="replace")
+        text = to_text(_decoded(data), errors="replace")
     except (ValueError, LookupError):
         raise Refused("broken") from None
     out.body(text)
+
+
+def _decoded(data: bytes) -> str:
+    page = _CODE_PAGE.search(data[:2048])
+    try:
+        return data.decode(f"cp{page[1].decode()}" if page else "cp1252", "replace")
+    except LookupError:
+        return data.decode("cp1252", "replace")

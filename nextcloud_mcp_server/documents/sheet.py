@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO, Final
 
+from nextcloud_mcp_server.documents import sheet_comments, sheet_formula
 from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.output import Output, Refused
 
@@ -23,7 +24,7 @@ _LAST_DAY: Final = 2_958_466
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the rows of each sheet; of formulas, their last results.
+    """Write the rows of each sheet, then its comments; of formulas, their last results, or themselves without one.
 
     Raises:
         Refused: It cannot be read.
@@ -37,10 +38,13 @@ def read(file: BinaryIO, out: Output) -> None:
         if parts.get(kind) in archive.names:
             archive.xml(parts[kind], listener)
     cells = _Cells(shared.texts, styles.dates, _EPOCH_1904 if book.since_1904 else _EPOCH)
+    people = sheet_comments.people(archive, parts)
     for number, (name, part) in enumerate(book.sheets, 1):
-        out.write(f"[Sheet {number} of {len(book.sheets)}: {name}]")
+        hidden = " (hidden)" if part in book.hidden else ""
+        out.write(f"[Sheet {number} of {len(book.sheets)}: {name}{hidden}]")
         if parts.get(part) in archive.names:
             archive.xml(parts[part], _Rows(out, cells))
+            sheet_comments.write(archive, parts[part], people, out)
         out.write("")
         out.progress(number, len(book.sheets))
 
@@ -50,11 +54,14 @@ class _Book(Listener):
 
     def __init__(self) -> None:
         self.sheets: list[tuple[str, str]] = []
+        self.hidden: set[str] = set()
         self.since_1904 = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "sheet":
             self.sheets.append((attributes.get("name", ""), attributes.get("r:id", "")))
+            if attributes.get("state") in {"hidden", "veryHidden"}:
+                self.hidden.add(attributes.get("r:id", ""))
         elif name == "workbookPr":
             self.since_1904 = attributes.get("date1904") in {"1", "true"}
 
@@ -166,7 +173,10 @@ class _Rows(Listener):
         self._kind = ""
         self._style = 0
         self._value: list[str] = []
-        self._shown = False
+        self._shown: list[str] | None = None
+        self._place = ""
+        self._formula: list[str] = []
+        self._formulas = sheet_formula.Shared()
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         match name:
@@ -175,23 +185,30 @@ class _Rows(Listener):
             case "c":
                 self._kind = attributes.get("t", "n")
                 self._style = _number(attributes.get("s", "0"))
-                self._column = _column(attributes.get("r", ""), len(self._row))
-                self._value = []
+                self._place = attributes.get("r", "")
+                self._column = _column(self._place, len(self._row))
+                self._value, self._formula = [], []
+                self._formulas.begin("")
+            case "f":
+                self._shown = self._formula
+                self._formulas.begin(attributes.get("si", "") if attributes.get("t") == "shared" else "")
             case _:
-                self._shown = name in {"v", "t"}
+                self._shown = self._value if name in {"v", "t"} else None
 
     def end(self, name: str) -> None:
-        self._shown = False
+        self._shown = None
         if name == "c" and self._column < MAX_COLUMNS:
             self._row += [""] * (self._column - len(self._row))
-            text = self._cells.show(self._kind, self._style, "".join(self._value))
+            value, formula = "".join(self._value), self._formulas.of("".join(self._formula), self._place)
+            # A program that does not calculate writes a formula without a result, and people see one all the same.
+            text = self._cells.show(self._kind, self._style, value) if value or not formula else f"={formula}"
             self._row.append(" ".join(text.split()))
         elif name == "row":
             self._out.body("\t".join(self._row).rstrip())
 
     def text(self, text: str) -> None:
-        if self._shown:
-            self._value.append(text)
+        if self._shown is not None:
+            self._shown.append(text)
 
 
 def _column(reference: str, following: int) -> int:

@@ -24,6 +24,9 @@ def read(file: BinaryIO, out: Output) -> None:
         notes = archive.relations(slide).get("/notesSlide")
         if notes in archive.names:
             archive.xml(notes, _Text(out, "Notes: "))
+        comments = archive.relations(slide).get("/comments")
+        if comments in archive.names:
+            archive.xml(comments, _Comments(out))
         out.write("")
         out.progress(number, len(slides))
 
@@ -50,6 +53,8 @@ class _Text(Flow):
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         match name:
+            case "sld" if attributes.get("show") in {"0", "false"}:
+                self.out.write("[This slide is hidden]")
             case "p":
                 self.begin(self._prefix)
             case "t":
@@ -79,6 +84,29 @@ class _Text(Flow):
                 self.finish_row()
             case _:
                 pass
+
+    def text(self, text: str) -> None:
+        if self._shown:
+            self.add(text)
+
+
+class _Comments(Flow):
+    """Follows the comments on a slide."""
+
+    def __init__(self, out: Output) -> None:
+        super().__init__(out)
+        self._shown = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        del attributes
+        if name in {"cm", "reply"}:
+            self.begin("[Comment] ")
+        self._shown = name in {"text", "t"}
+
+    def end(self, name: str) -> None:
+        self._shown = False
+        if name in {"cm", "reply"}:
+            self.finish()
 
     def text(self, text: str) -> None:
         if self._shown:

@@ -9,6 +9,12 @@ from nextcloud_mcp_server.documents.output import Output
 
 _HEADING: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _SEPARATORS: Final = frozenset({"separator", "continuationSeparator", "continuationNotice"})
+#: What is kept of a text that is no longer there: deleted, or moved to where it stands once more; and what a text
+#: frame holds, which stands there twice, once for readers that know no such frames.
+_GONE: Final = frozenset({"del", "moveFrom", "Fallback"})
+_NO: Final = frozenset({"0", "false", "off"})
+#: Where the last paragraph of something ends.
+_CONTAINERS: Final = frozenset({"body", "tc", "txbxContent", "footnote", "endnote", "comment"})
 _SIGNS: Final = {"br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _NOTES: Final = (("/footnotes", "Footnotes"), ("/endnotes", "Endnotes"), ("/comments", "Comments"))
 
@@ -25,17 +31,18 @@ def read(file: BinaryIO, out: Output) -> None:
     styles = _Styles()
     if parts.get("/styles") in archive.names:
         archive.xml(parts["/styles"], styles)
-    archive.xml(main, _Text(out, styles.headings))
+    archive.xml(main, _Text(out, styles))
     for kind, title in _NOTES:
         if parts.get(kind) in archive.names:
-            archive.xml(parts[kind], _Text(out, styles.headings, title))
+            archive.xml(parts[kind], _Text(out, styles, title))
 
 
 class _Styles(Listener):
-    """Finds the styles of headings, whose ids are words of the writer's language."""
+    """Finds the styles of headings, whose ids are words of the writer's language, and those that hide text."""
 
     def __init__(self) -> None:
         self.headings: dict[str, int] = {}
+        self.hidden: set[str] = set()
         self._style = ""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -43,33 +50,49 @@ class _Styles(Listener):
             self._style = attributes.get("styleId", "")
         elif name == "name" and (found := _HEADING.fullmatch(attributes.get("val", ""))):
             self.headings[self._style] = int(found[1])
+        elif name == "vanish" and attributes.get("val") not in _NO:
+            self.hidden.add(self._style)
 
 
 class _Text(Flow):
-    """Follows the body of a document, or its notes. Deleted text has elements of its own, and stays out."""
+    """Follows the body of a document, or its notes, as a reader sees it: with what was inserted, without what is gone.
 
-    def __init__(self, out: Output, headings: dict[str, int], title: str = "") -> None:
+    Text that is formatted as hidden is marked as such.
+    """
+
+    def __init__(self, out: Output, styles: _Styles, title: str = "") -> None:
         super().__init__(out)
-        self._headings = headings
+        self._styles = styles
         self._title = title
         self._mark = ""
         self._shown = 0
-        self._hidden = 0
+        self._gone = 0
         self._inside: list[str] = []
+        # Whether each open run is hidden, and whether that was said.
+        self._runs: list[bool] = []
+        self._said_hidden = False
+        self._paragraph_hidden = False
+        # Whether the end of the paragraph was deleted, so that the next one goes on with it.
+        self._joined = False
+        self._going_on = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._inside.append(name)
-        # What a text frame holds stands there twice: once more for readers that know no such frames.
-        # And the lines that separate notes from the page are notes of a type.
-        if name == "Fallback" or attributes.get("type") in _SEPARATORS or self._hidden:
-            self._hidden += 1
+        if name in _GONE and self._inside[-3:-1] == ["pPr", "rPr"]:
+            self._joined = True
+        # The lines that separate notes from the page are notes of a type.
+        if name in _GONE or attributes.get("type") in _SEPARATORS or self._gone:
+            self._gone += 1
             return
         match name:
             case "p":
-                self.begin(self._mark)
-                self._mark = ""
+                self._begin()
+            case "r":
+                self._runs.append(self._paragraph_hidden)
             case "t":
                 self._shown += 1
+            case "tbl":
+                self._end_joined()
             case "tr":
                 self.begin_row()
             case "tc":
@@ -80,9 +103,15 @@ class _Text(Flow):
                 self._within_paragraph(name, attributes)
 
     def _within_paragraph(self, name: str, attributes: dict[str, str]) -> None:
+        value = attributes.get("val", "")
         match name:
-            case "pStyle" if (level := self._headings.get(attributes.get("val", ""))) is not None:
-                self.mark("#" * level + " ")
+            case "pStyle":
+                self._paragraph_hidden = value in self._styles.hidden
+                if (level := self._styles.headings.get(value)) is not None:
+                    self.mark("#" * level + " ")
+            case "rStyle" | "vanish" if self._inside[-3:-1] == ["r", "rPr"] and self._runs:
+                hidden = value in self._styles.hidden if name == "rStyle" else value not in _NO
+                self._runs[-1] = hidden or (name == "rStyle" and self._runs[-1])
             case "numPr":
                 self.mark("- ")
             # Paragraphs also name the places of their tabs, in `tabs`.
@@ -93,6 +122,33 @@ class _Text(Flow):
             case _:
                 self.add(_SIGNS.get(name, ""))
 
+    def _begin(self) -> None:
+        self._paragraph_hidden = False
+        if self._going_on:
+            self._going_on = False
+            self.mark(self._mark)
+        else:
+            self.begin(self._mark)
+        self._mark = ""
+
+    def _end(self) -> None:
+        self._say_hidden(hidden=False)
+        if self._joined:
+            self._joined, self._going_on = False, True
+        else:
+            self.finish()
+
+    def _end_joined(self) -> None:
+        """End a paragraph that was to go on where none follows."""
+        if self._going_on:
+            self._going_on = False
+            self.finish()
+
+    def _say_hidden(self, *, hidden: bool) -> None:
+        if hidden != self._said_hidden:
+            self.add("[hidden: " if hidden else "]")
+            self._said_hidden = hidden
+
     def _note(self, attributes: dict[str, str]) -> None:
         if self._title:
             self.out.write(f"\n[{self._title}]")
@@ -101,12 +157,16 @@ class _Text(Flow):
 
     def end(self, name: str) -> None:
         self._inside.pop()
-        if self._hidden:
-            self._hidden -= 1
+        if self._gone:
+            self._gone -= 1
             return
+        if name in _CONTAINERS:
+            self._end_joined()
         match name:
             case "p":
-                self.finish()
+                self._end()
+            case "r" if self._runs:
+                self._runs.pop()
             case "t":
                 self._shown -= 1
             case "tc":
@@ -117,5 +177,6 @@ class _Text(Flow):
                 pass
 
     def text(self, text: str) -> None:
-        if self._shown and not self._hidden:
+        if self._shown and not self._gone:
+            self._say_hidden(hidden=bool(self._runs) and self._runs[-1])
             self.add(text)

@@ -1,6 +1,5 @@
 """One Nextcloud, and one person's account on it: where the clients of the apps come together."""
 
-from collections import OrderedDict
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,19 +11,21 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, multistatus
+from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.finder import Finder
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.note_texts import NoteTexts, PersonalTexts
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
-from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, Turn, Turns
+from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, PersonTurns, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.upload import UploadClient
 
 _OLDEST = 28
-#: People whose last search is remembered.
-_REMEMBERED = 200
 
 
 class Account:
@@ -64,6 +63,7 @@ class Account:
         texts: PersonalTexts | None = None,
         searching: NextcloudHttp | None = None,
         providers: KnownProviders | None = None,
+        cache: PersonCache | None = None,
     ) -> None:
         self.uid = http.uid
         self.web = str(http.web)
@@ -73,6 +73,7 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+        self._cache = cache or PersonCache()
         self._searching = searching
         self._providers = providers
 
@@ -141,29 +142,23 @@ class Account:
     @cached_property
     def calendar(self) -> "CalendarClient":
         """The person's calendars."""
-        from nextcloud_mcp_server.nextcloud.calendar import (  # noqa: PLC0415 - many modules, for those who use it
-            CalendarClient,
-        )
+        from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
 
-        return CalendarClient(self._http)
+        return CalendarClient(self._http, cache=self._cache)
 
     @cached_property
     def tasks(self) -> "TasksClient":
         """The person's tasks."""
-        from nextcloud_mcp_server.nextcloud.tasks import (  # noqa: PLC0415 - many modules, for those who use it
-            TasksClient,
-        )
+        from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
 
-        return TasksClient(self._http)
+        return TasksClient(self._http, cache=self._cache)
 
     @cached_property
     def contacts(self) -> "ContactsClient":
         """Address books and contacts."""
-        from nextcloud_mcp_server.nextcloud.contacts import (  # noqa: PLC0415 - most servers do without
-            ContactsClient,
-        )
+        from nextcloud_mcp_server.nextcloud.contacts import ContactsClient  # noqa: PLC0415 - seldom used
 
-        return ContactsClient(self._http)
+        return ContactsClient(self._http, cache=self._cache)
 
     @cached_property
     def deck(self) -> "DeckClient":
@@ -265,37 +260,37 @@ class Nextcloud:
         self._url = url
         self._pool = pool
         self._public_url = public_url
+        self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
+        self._caches = PersonCaches()
         self._searches = anyio.Semaphore(ALL_SEARCHES_AT_ONCE, fast_acquire=True)
-        self._providers = OrderedDict[tuple[str, NextcloudCredential], KnownProviders]()
         #: What searches have read of people's notes.
         self.texts = NoteTexts()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
-        turns = self._turns.setdefault(uid, Turns())
+        cache = self._caches.of(uid)
+        # Remembered beyond the call, so that the next one knows whether its credential works.
+        cache.turns = turns = self._turns.setdefault(uid, Turns())
         return Account(
             self._http(credential, uid=uid, turns=turns.of(credential)),
             texts=self.texts.of(uid, credential),
             searching=self._http(credential, uid=uid, turns=turns.searching(credential, self._searches)),
-            providers=self._providers_of(uid, credential),
+            providers=cache.providers(credential),
+            cache=cache,
         )
 
-    def _providers_of(self, uid: str, credential: NextcloudCredential) -> KnownProviders:
-        """Find what a person's last searches know; only the people of the last moments are remembered."""
-        key = (uid, credential)
-        known = self._providers.pop(key, None) or KnownProviders()
-        self._providers[key] = known
-        while len(self._providers) > _REMEMBERED:
-            self._providers.popitem(last=False)
-        return known
+    def forget(self, uid: str) -> None:
+        """Drop what was read of a person's account: the access to it ends."""
+        self.texts.drop(uid)
+        self._caches.drop(uid)
 
     @property
     def login(self) -> LoginFlowClient:
         """Where people are asked to sign in."""
-        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url)
+        return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
 
     @property
     def oauth2(self) -> OAuth2Client:
@@ -304,7 +299,10 @@ class Nextcloud:
 
     async def whoami(self, credential: NextcloudCredential) -> User:
         """Ask whose credential this is."""
-        return await UserClient(self._http(credential, uid="")).get()
+        user = await UserClient(self._http(credential, uid="")).get()
+        if (turns := self._turns.get(user.uid)) is not None:
+            turns.forgive(credential)
+        return user
 
     async def home_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
         """Fetch the id of the home folder; a deleted and re-created account has another one."""
@@ -315,7 +313,7 @@ class Nextcloud:
             content=dav.propfind(["oc:id"]),
             timeout_seconds=60,
         )
-        async with asked as response, aclosing(multistatus.read(response.aiter_bytes())) as found:
+        async with asked as response, aclosing(entries.responses_of(response)) as found:
             ids = [one.text("oc:id") async for some in found for one in some]
         return ids[0] or None if ids else None
 
@@ -329,8 +327,6 @@ class Nextcloud:
             Forbidden: The secret is the account's real password.
         """
         self.texts.drop_credential(credential)
-        for key in [key for key in self._providers if key[1] == credential]:
-            del self._providers[key]
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
@@ -352,12 +348,21 @@ class Nextcloud:
             )
             status = decoded(response, TypeAdapter(_Status))
         except (
+            errors.NotNextcloud,
             errors.NotFound,
             errors.Forbidden,
             errors.CredentialRejected,
             errors.ServerFault,
             errors.TooLarge,
-        ):
+        ) as error:
+            if page := self._url.page:
+                address = str(self._url).removesuffix(page)
+                raise errors.NotNextcloud(
+                    f"NEXTCLOUD_HOST ends in {page}, which is a page of Nextcloud and not its address. Set it to "
+                    f"{address}"
+                ) from None
+            if isinstance(error, errors.NotNextcloud):
+                raise
             raise errors.NotNextcloud(
                 "Something answers at NEXTCLOUD_HOST, but it is not a Nextcloud. Check the host and whether "
                 "Nextcloud is installed below a path such as /nextcloud."
@@ -378,7 +383,7 @@ class Nextcloud:
         )
 
     def _http(
-        self, credential: NextcloudCredential | None, *, uid: str, turns: Turn | None = None
+        self, credential: NextcloudCredential | None, *, uid: str, turns: PersonTurns | None = None
     ) -> NextcloudHttp:
         return NextcloudHttp(
             self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url, turns=turns

@@ -12,7 +12,9 @@ from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
 
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-\d{1,20}/(\d{1,20}|\*)", re.ASCII)
+#: What a part of a file is answered with (RFC 9110 §15.3.7).
+PARTIAL: Final = 206
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +42,46 @@ async def take(response: httpx2.Response, path: str, *, offset: int, length: int
     """
     headers = response.headers
     version = Version.of(etags.of(headers), None, entries.http_date(headers.get("Last-Modified", "")))
-    partial = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-    if partial:
-        start, total = int(partial[1]), entries.number(partial[2])
-    else:
-        start, total = 0, entries.number(headers.get("Content-Length", ""))
-    if start > offset:
+    start, sent, total = _declared(response)
+    if start > offset or (total and sent and start + sent <= offset < total):
         raise errors.ServerFault("Nextcloud answered another part of the file than was asked for: try again.")
     data = await _cut(response, skip=offset - start, length=length)
     if not data and version.etag is None and version.seconds is None:
         # Nextcloud answers a folder with an empty page that has neither etag nor time.
         raise errors.InvalidInput(f"{quoted(path)} is a folder: list it with nc_files_list_folder.")
+    _refuse_short(len(data), min(length, max(0, start + sent - offset)) if sent is not None else 0, path)
     if not data and offset:
         raise errors.InvalidInput(f"{quoted(path)} ends before byte {offset}.")
-    if total is None and not partial and len(data) < length:
+    if total is None and sent is None and len(data) < length:
         # Nextcloud names no length of an empty file (32.0.1, nginx); what came is all there is.
         total = offset + len(data)
     sized = Version(version.etag, total, version.seconds)
     return Chunk(path, data, offset, total, headers.get("Content-Type", "").partition(";")[0].strip(), sized)
+
+
+def _declared(response: httpx2.Response) -> tuple[int, int | None, int | None]:
+    """Read which part of the file an answer says it is: its first byte, its length, and the file's.
+
+    Raises:
+        ServerFault: It is a part, and does not say which (RFC 9110 §15.3.7).
+    """
+    headers = response.headers
+    if response.status_code != PARTIAL:
+        total = entries.number(headers.get("Content-Length", ""))
+        return 0, total, total
+    partial = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
+    if partial is None or int(partial[2]) < int(partial[1]):
+        raise errors.ServerFault("Nextcloud answered a part of the file and not which: try again.")
+    first = int(partial[1])
+    return first, int(partial[2]) + 1 - first, entries.number(partial[3])
+
+
+def _refuse_short(came: int, declared: int, path: str) -> None:
+    """Refuse less than was declared: a page of it would never end, or end too early."""
+    if came < declared:
+        raise errors.Unreachable(
+            f"The connection broke after {came} of {declared} bytes of {quoted(path)}: try again."
+        )
 
 
 async def _cut(response: httpx2.Response, *, skip: int, length: int) -> bytes:

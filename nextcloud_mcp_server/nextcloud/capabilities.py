@@ -57,6 +57,7 @@ class _Data(Answer):
 
 
 _NOT_MODIFIED = 304
+_PATH = "/ocs/v2.php/cloud/capabilities"
 _DATA = TypeAdapter(ocs.Envelope[_Data])
 
 
@@ -72,25 +73,29 @@ class CapabilitiesClient:
         Raises:
             CredentialRejected: The anonymous set came back: Nextcloud did not take the credential.
         """
-        return _read(await self._ask({}))
+        return await self._checked(await self._ask({}))
 
     async def changed(self, etag: str | None) -> ServerCapabilities | None:
         """Fetch version and apps if they are others than those with this etag; raises as `get`."""
         response = await self._ask({} if etag is None else {"If-None-Match": quote(etag)})
-        return None if response.status_code == _NOT_MODIFIED else _read(response)
+        return None if response.status_code == _NOT_MODIFIED else await self._checked(response)
 
     async def _ask(self, headers: dict[str, str]) -> httpx2.Response:
-        path, params = "/ocs/v2.php/cloud/capabilities", {"format": "json"}
-        return await self._http.request("GET", path, params=params, headers=headers)
+        return await self._http.request("GET", _PATH, params={"format": "json"}, headers=headers)
+
+    async def _checked(self, response: httpx2.Response) -> ServerCapabilities:
+        """Read an answer that is of a person; what anybody is told puts the credential in doubt."""
+        data = decoded(response, _DATA).ocs.data
+        if "core" not in data.capabilities and "X-User-Id" not in response.headers:
+            refused = errors.CredentialRejected(
+                "Nextcloud no longer accepts the access that was granted. "
+                "Call request_nextcloud_access to ask for it again."
+            )
+            raise await self._http.doubted(_PATH, refused)
+        return _read(data, response)
 
 
-def _read(response: httpx2.Response) -> ServerCapabilities:
-    data = decoded(response, _DATA).ocs.data
-    if "core" not in data.capabilities and "X-User-Id" not in response.headers:
-        raise errors.CredentialRejected(
-            "Nextcloud no longer accepts the access that was granted. "
-            "Call request_nextcloud_access to ask for it again."
-        )
+def _read(data: _Data, response: httpx2.Response) -> ServerCapabilities:
     versioning = _part(_Files, data.capabilities.get("files")).versioning
     apps = frozenset(data.capabilities) | ({"files_versions"} if versioning else set[str]())
     return ServerCapabilities(

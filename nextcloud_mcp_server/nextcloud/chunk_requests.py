@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud import dav, entries, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.repeating import Kind
 from nextcloud_mcp_server.nextcloud.visible import quoted
 
 #: Nextcloud's names for chunks end at 10000.
@@ -75,7 +76,9 @@ class ChunkRequests:
         """
         upload_id = f"mcp-{secrets.token_hex(16)}"
         headers = self._about(target, total)
-        await self._http.request("MKCOL", self._uploads.url([upload_id]), headers=headers)
+        await self._http.request(
+            "MKCOL", self._uploads.url([upload_id]), headers=headers, repeat=Kind.IDEMPOTENT
+        )
         return upload_id
 
     async def put(
@@ -87,7 +90,7 @@ class ChunkRequests:
         *,
         total: int | None = None,
     ) -> None:
-        """Send a chunk, once more when the connection breaks; `number` counts from 1.
+        """Send a chunk, and again after what passes; `number` counts from 1.
 
         Raises:
             NotFound: There is no such upload.
@@ -97,23 +100,16 @@ class ChunkRequests:
             raise errors.TooLarge(f"An upload has at most {MAX_CHUNKS} parts: send larger ones.")
         url = self._uploads.url([*_checked(upload_id), f"{number:05}"])
         headers = {**self._about(target, total), "Content-Type": "application/octet-stream"}
-
-        async def send() -> None:
-            await self._http.request(
-                "PUT",
-                url,
-                headers=headers,
-                content=data,
-                timeout_seconds=_CHUNK_SECONDS,
-                patient=True,
-                sentences={404: _GONE, 507: "Nextcloud did not store this{reason}."},
-            )
-
-        try:
-            await send()
-        except errors.Unreachable:
-            # Most often only a kept connection was closed meanwhile, and a chunk replaces itself.
-            await send()
+        await self._http.request(
+            "PUT",
+            url,
+            headers=headers,
+            content=data,
+            timeout_seconds=_CHUNK_SECONDS,
+            patient=True,
+            repeat=Kind.REPLACES,
+            sentences={404: _GONE, 507: "Nextcloud did not store this{reason}."},
+        )
 
     async def parts(self, upload_id: str) -> Parts:
         """Ask what has arrived.
@@ -169,6 +165,8 @@ class ChunkRequests:
                 headers=headers,
                 timeout_seconds=_ASSEMBLY_SECONDS,
                 patient=True,
+                # Its caller knows better how long to wait, and looks for the file in between.
+                repeat=Kind.ONCE,
                 sentences={
                     400: "Nextcloud did not put the parts together{reason}.",
                     404: f"The upload, or {quoted(shown)} that it was to replace, is not there any more: begin anew.",

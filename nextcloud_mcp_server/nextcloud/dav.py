@@ -5,7 +5,7 @@ split first and each part is decoded exactly once, so a file called `a%62c.txt` 
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -25,6 +25,7 @@ _SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
 
 SERVICE: Final = "/remote.php/dav"
 _BEGINNING: Final = f"{SERVICE}/"
+_SERVICE_PARTS: Final = 2
 XML_HEADERS: Final = {"Content-Type": "application/xml; charset=utf-8"}
 
 _NAMESPACES: Final = {
@@ -33,6 +34,7 @@ _NAMESPACES: Final = {
     "nc": "http://nextcloud.org/ns",
     "cal": "urn:ietf:params:xml:ns:caldav",
     "card": "urn:ietf:params:xml:ns:carddav",
+    "trash": "http://nextcloud.com/ns",
 }
 #: The namespaces, for the first element of a body.
 DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())
@@ -130,15 +132,17 @@ class Tree:
         """Name the tree in a SEARCH, where Nextcloud takes the text as it is, without decoding."""
         return "/" + "/".join(self.root)
 
-    def locate(self, href: str, *, host: str) -> Segments | None:
+    def locate(self, href: str, *, hosts: Collection[str]) -> Segments | None:
         """Find what an href of an answer means inside this tree; None when it is not in it.
 
-        The web root before `/remote.php/dav` is Nextcloud's own idea (`overwritewebroot`) and may
-        differ from ours, so it is not compared; nothing is ever requested by following an href.
+        The one reader of hrefs, however a server spells them (RFC 3986 §6.2.2, RFC 4918 §8.3): as a path or a
+        whole URL of one of the `hosts`, escaped more or less, with a slash at the end or without. What a thing
+        is comes from its properties alone. The web root before `/remote.php/dav` is Nextcloud's own idea
+        (`overwritewebroot`) and may differ from ours, so it is not compared; nothing is ever requested by
+        following an href.
         """
-        path = _path_on(host, href)
-        _, found, inside = path.partition(_BEGINNING)
-        if not found:
+        inside = _inside(_path_on(hosts, href))
+        if inside is None:
             return None
         segments = _decode(inside)
         depth = len(self.root)
@@ -149,16 +153,34 @@ class Tree:
         return None if "%" in inside and any("/" in segment for segment in below) else below
 
 
-def _path_on(host: str, href: str) -> str:
+def _path_on(hosts: Collection[str], href: str) -> str:
     """Take the path out of an href; empty when it is on another host or more than a path."""
-    if href[:1] == "/" != href[1:2] and "?" not in href and "#" not in href:
-        return href
+    if href[:1] == "/" and "?" not in href and "#" not in href:
+        if href[1:2] != "/":
+            return href
+        if href.lstrip("/").startswith(_BEGINNING[1:]):
+            # A web root of "/" makes two slashes of one (`overwritewebroot`); no host has this name.
+            return f"/{href.lstrip('/')}"
     try:
         parts = urlsplit(href)
     except ValueError:
         return ""
-    foreign = parts.netloc and parts.hostname != host.lower()
+    name = (parts.hostname or "").removesuffix(".")
+    foreign = parts.netloc and name not in {host.lower().removesuffix(".") for host in hosts}
     return "" if foreign or parts.query or parts.fragment else parts.path
+
+
+def _inside(path: str) -> str | None:
+    """Take what follows `/remote.php/dav/`, also where that is escaped; None when it is not there."""
+    _, found, inside = path.partition(_BEGINNING)
+    if found or "%" not in path:
+        return inside if found else None
+    parts = path.split("/")
+    plain = [unquote_to_bytes(part) for part in parts]
+    for at in range(len(parts) - _SERVICE_PARTS):
+        if plain[at : at + _SERVICE_PARTS] == [b"remote.php", b"dav"]:
+            return "/".join(parts[at + _SERVICE_PARTS :])
+    return None
 
 
 def _decode(path: str) -> Segments | None:

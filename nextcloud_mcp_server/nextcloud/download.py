@@ -8,8 +8,9 @@ from typing import Final
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, sign_in_page, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
@@ -47,10 +48,11 @@ class DownloadClient:
         self._tree = dav.Tree.of("files", http.uid)
 
     @asynccontextmanager
-    async def open(self, path: str) -> AsyncGenerator[Download]:
-        """Open a file as a stream; nothing of it is kept.
+    async def open(self, path: str, *, known: Entry | None = None) -> AsyncGenerator[Download]:
+        """Open a file as a stream; nothing of it is kept. `known` is what Nextcloud says of the file.
 
         Raises:
+            NotNextcloud: A web page of something before Nextcloud came back.
             NotFound: No such file.
             Unreachable: The connection broke before all of it was there; also while it is read.
         """
@@ -68,6 +70,12 @@ class DownloadClient:
             modified_at = entries.http_date(headers.get("Last-Modified", ""))
             kind = headers.get("Content-Type", "").partition(";")[0].strip()
             version = Version.of(etags.of(headers), total, modified_at)
+            if sign_in_page.is_possible(response):
+                sign_in_page.refuse(shown, version, known)
+            if response.status_code == byte_range.PARTIAL:
+                raise errors.ServerFault(
+                    "Nextcloud answered a part of the file though all of it was asked for."
+                )
             yield Download(shown, total, kind, version, _pieces(response, shown, total))
 
     async def preview(self, file_id: str, *, max_bytes: int) -> Preview | None:
@@ -91,6 +99,8 @@ class DownloadClient:
                 continue
             except (errors.NotFound, errors.Forbidden, errors.InvalidName, errors.ServerFault):
                 return None
+            if sign_in_page.is_possible(response):
+                raise sign_in_page.not_content("the preview")
             return Preview(response.content, edge)
         return None
 

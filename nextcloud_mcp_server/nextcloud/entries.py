@@ -5,20 +5,28 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from nextcloud_mcp_server.nextcloud import dav, multistatus
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import dav, multistatus, refusal, remarks
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: Enough for a row of a folder's list. No etag, because each property costs a tenth of a long list's time, and
-#: no resource type, because Nextcloud ends the href of every folder with a slash (RFC 4918 §5.2).
-CHILD: Final = ("d:getcontenttype", "d:getlastmodified", "oc:size", "oc:favorite")
-#: The same where hrefs have no such slash: what a SEARCH finds.
-ROW: Final = ("d:resourcetype", *CHILD)
+#: Enough for a row of a list. No etag, because each property costs a tenth of a long list's time; but the
+#: resource type, because the slash behind a folder's href is only a SHOULD (RFC 4918 §5.2).
+ROW: Final = (
+    "d:resourcetype",
+    "d:getcontenttype",
+    "d:getlastmodified",
+    "oc:size",
+    "oc:favorite",
+    "nc:is-encrypted",
+)
 #: What must not have changed before something is overwritten.
 STATE: Final = (*ROW, "d:getetag")
 #: All that `info` tells.
@@ -38,6 +46,7 @@ _TYPE: Final = dav.name("d:getcontenttype")
 _MODIFIED: Final = dav.name("d:getlastmodified")
 _ETAG: Final = dav.name("d:getetag")
 _FAVORITE: Final = dav.name("oc:favorite")
+_ENCRYPTED: Final = dav.name("nc:is-encrypted")
 
 _MONTHS: Final = {
     "Jan": "01", "Feb": "02", "Mar": "03", "Apr": "04", "May": "05", "Jun": "06",
@@ -71,6 +80,8 @@ class Entry(NamedTuple):
     modified_at: datetime | None
     etag: str | None
     favourite: bool
+    #: A folder that is end-to-end encrypted: Nextcloud opens it to the apps of its owner alone.
+    encrypted: bool = False
 
     @property
     def name(self) -> str:
@@ -94,12 +105,13 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
     size = number(texts.get(_SIZE, ""))
     return Entry(
         segments,
-        response.href[-1:] == "/" or any(tag == _COLLECTION for tag, _ in response.inner.get(_KIND, ())),
+        any(tag == _COLLECTION for tag, _ in response.inner.get(_KIND, ())),
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),
-        _etag(texts.get(_ETAG, "")),
+        etags.told(texts.get(_ETAG, "")),
         texts.get(_FAVORITE) == "1",
+        texts.get(_ENCRYPTED) == "1",
     )
 
 
@@ -120,14 +132,6 @@ def details_of(response: DavResponse) -> Details:
         folders_inside=number(response.text("nc:contained-folder-count")),
         files_inside=number(response.text("nc:contained-file-count")),
     )
-
-
-def _etag(text: str) -> str | None:
-    if not text:
-        return None
-    etag = etags.normalise(text)
-    # It goes into a header later: a line break in it would begin another header.
-    return etag if etag.isascii() and etag.isprintable() and etag else None
 
 
 def number(text: str) -> int | None:
@@ -156,6 +160,17 @@ def _day(text: str) -> str:
     return f"{text[7:]}-{_MONTHS[text[3:6]]}-{text[:2]}"
 
 
+def responses_of(
+    response: httpx2.Response,
+    *,
+    sentences: Mapping[int, str] | None = None,
+    longest: int = multistatus.MAX_RESPONSE_BYTES,
+) -> AsyncGenerator[list[DavResponse]]:
+    """Read a multistatus while it arrives; an error that is written behind it is raised as its status would be."""
+    refused = partial(refusal.from_second_document, response=response, sentences=sentences or {})
+    return multistatus.read(response.aiter_bytes(), longest=longest, refused=refused)
+
+
 async def ask(
     http: NextcloudHttp,
     method: str,
@@ -169,14 +184,31 @@ async def ask(
 ) -> AsyncGenerator[list[tuple[dav.Segments, DavResponse]]]:
     """Send one DAV question and give what it answers about this tree, some at a time.
 
-    Foreign hrefs are dropped.
+    What is of another place is left out, and said in a remark. The one reader of every DAV list.
+
+    Raises:
+        NotNextcloud: The answer names things, and all of them are of another place.
     """
     sent = {**dav.XML_HEADERS, **(headers or {})}
+    named = left_out = 0
     async with (
         http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
-        aclosing(multistatus.read(response.aiter_raw(), longest=longest)) as found,
+        aclosing(responses_of(response, sentences=sentences, longest=longest)) as found,
     ):
-        host = response.url.host
+        hosts = {response.url.host, http.base.host, http.web.host}
         async for responses in found:
-            located = [(tree.locate(each.href, host=host), each) for each in responses]
-            yield [(segments, each) for segments, each in located if segments is not None]
+            located = [(tree.locate(each.href, hosts=hosts), each) for each in responses]
+            kept = [(segments, each) for segments, each in located if segments is not None]
+            named, left_out = named + len(located), left_out + len(located) - len(kept)
+            yield kept
+    if left_out and left_out == named:
+        raise errors.NotNextcloud(
+            f"Nextcloud's answer names {named} {'things' if named > 1 else 'thing'}, but under another host name "
+            "or path than it was asked for, so nothing of it can be shown. The administrator should check "
+            "overwritehost and overwritewebroot in Nextcloud's config.php, and the proxy in front of it."
+        )
+    if left_out:
+        remarks.add(
+            f"{left_out} of {named} entries of Nextcloud's answer are left out: they are named under another host "
+            "name or path than was asked for."
+        )

@@ -8,11 +8,23 @@ from nextcloud_mcp_server.errors import InvalidInput
 _BARE = re.compile(r"[\x21\x23-\x29\x2b-\x7e]{1,256}")
 
 
+#: What is put behind an etag of which the body was compressed on the way; Nextcloud never saw that name. Apache's
+#: mod_deflate and mod_brotli write `-gzip` and `-br`, others `;gzip`, Jetty `--gzip`.
+_COMPRESSED = re.compile(r"(?:--?|;)(?:gzip|br|deflate|zstd)\"?$")
+_WEAK = re.compile(r"[Ww]/")
+
+
 def normalise(text: str) -> str:
     """Strip quotes, the weak mark and what a compressing web server appends."""
-    bare = text.strip().removeprefix("W/").strip().strip('"')
-    # Apache's mod_deflate renames the etag of what it compressed; Nextcloud never saw that name.
-    return bare.removesuffix("-gzip").strip('"')
+    bare = text.strip()
+    if _WEAK.match(bare):
+        bare = bare[2:].strip()
+    return _COMPRESSED.sub("", bare).strip('"')
+
+
+def known(text: str) -> str | None:
+    """Read the etag that an answer told; None when it told none."""
+    return normalise(text) or None
 
 
 def quote(text: str) -> str:
@@ -27,7 +39,15 @@ def quote(text: str) -> str:
     return f'"{bare}"'
 
 
+def told(text: str) -> str | None:
+    """Read the `getetag` of a DAV answer; None when there is none, or none that may go into a header."""
+    if not text:
+        return None
+    bare = normalise(text)
+    # A line break in it would begin another header.
+    return bare if bare and bare.isascii() and bare.isprintable() else None
+
+
 def of(headers: Mapping[str, str]) -> str | None:
     """Find the etag of an answer. `OC-ETag` wins: proxies rewrite or drop `ETag`, but not that one."""
-    found = normalise(headers.get("OC-ETag") or headers.get("ETag") or "")
-    return found or None
+    return known(headers.get("OC-ETag", "")) or known(headers.get("ETag", ""))

@@ -3,21 +3,20 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, targets, troubles
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, sign_in_page, targets, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Details, Entry
+from nextcloud_mcp_server.nextcloud.file_order import PLACES, Order
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Place, Position, Window, cut
-
-Order = Literal["name", "modified", "size"]
+from nextcloud_mcp_server.nextcloud.window import Position, Window, cut
 
 #: Each missing parent costs a request, so a path of thousands of them is refused.
 _MAX_NEW_LEVELS: Final = 64
@@ -61,10 +60,10 @@ class FilesClient:
             InvalidInput: It is a file.
         """
         wanted = dav.split(path)
-        window = Window[Entry](_PLACES[order], limit=limit, after=after)
+        window = Window[Entry](PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
-        async with aclosing(self._propfind(wanted, entries.CHILD, depth="1")) as found:
+        async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
             async for some in found:
                 for segments, response in some:
                     # Some Nextclouds (31.0.8) answer grandchildren as well.
@@ -97,10 +96,11 @@ class FilesClient:
         return entries.entry_of(segments, response), entries.details_of(response)
 
     async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
-        """Fetch at most `length` bytes from byte `offset` on; an empty file costs a second request.
+        """Fetch at most `length` bytes from byte `offset` on; an empty file costs a second request, and a doubt too.
 
         Raises:
             NotFound: No such file.
+            NotNextcloud: A web page of something before Nextcloud came back.
             InvalidInput: It is a folder, or it ends before `offset`.
         """
         segments = await self._looked_at(targets.existing(path))
@@ -111,13 +111,17 @@ class FilesClient:
             async with self._http.stream(
                 "GET", self._tree.url(segments), headers=headers, sentences=sentences
             ) as response:
-                return await byte_range.take(response, shown, offset=offset, length=length)
+                suspicious = sign_in_page.is_possible(response)
+                chunk = await byte_range.take(response, shown, offset=offset, length=length)
         except errors.OutOfRange:
             # An empty file has no first byte, so asking for one is refused.
             entry = await self.info(path) if offset == 0 else None
             if entry is None or entry.size:
                 raise
             return byte_range.Chunk(shown, b"", 0, 0, entry.content_type, entry.version)
+        if suspicious and chunk.data:
+            sign_in_page.refuse(shown, chunk.version, await self.info(shown))
+        return chunk
 
     async def write(self, path: str, data: bytes, *, version: str | None = None) -> Written:
         """Create a file, or overwrite the one that is still in this version; two requests then.
@@ -160,6 +164,8 @@ class FilesClient:
         except errors.EtagMismatch as error:
             raise troubles.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
+            if error.told:
+                raise
             # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
 
@@ -370,27 +376,7 @@ class FilesClient:
             self._tree.url(segments),
             tree=self._tree,
             body=dav.propfind(properties),
-            headers={"Depth": depth},
+            # Not what each one lacks (RFC 7240 §4.2): of a list that would be as much again.
+            headers={"Depth": depth, "Prefer": "return=minimal"},
             sentences={404: troubles.missing(dav.join(segments))},
         )
-
-
-def _by_name(entry: Entry) -> Place:
-    name = entry.name
-    return 0 if entry.is_folder else 1, name.casefold(), name
-
-
-def _newest_first(entry: Entry) -> Place:
-    return Position.of(-(entry.version.seconds or 0), entry.name)
-
-
-def _largest_first(entry: Entry) -> Place:
-    return Position.of(-(entry.size or 0), entry.name)
-
-
-_PLACES: Final = {"name": _by_name, "modified": _newest_first, "size": _largest_first}
-
-
-def position(entry: Entry, order: Order) -> Position:
-    """Tell where an entry stands in a listing, to go on after it."""
-    return Position(*_PLACES[order](entry))

@@ -1,23 +1,23 @@
 """One person's HTTP to one Nextcloud: no cookies, no foreign hosts, limits on time and size."""
 
 import ssl
-import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import unquote
 from urllib.request import Request
 
 import anyio
 import httpx2
-from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import redirect, refusal
+from nextcloud_mcp_server.nextcloud import body, doubt, redirect, refusal, repeating
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_of
 from nextcloud_mcp_server.nextcloud.reach import unreachable
+from nextcloud_mcp_server.nextcloud.repeating import READING, Cause, Kind, Passing, PassingError
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _T = TypeVar("_T")
@@ -26,45 +26,14 @@ _MAX_ERROR_BYTES = 262_144
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
-_READING = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ASKING = {"Accept-Encoding": "gzip", "Accept": "application/json, */*;q=0.5"}
-_BODY_HEADERS = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 
 
 class Answer(BaseModel):
     """What Nextcloud answers somewhere, as a model; built when a first one arrives, not at start."""
 
     model_config = ConfigDict(defer_build=True)
-
-
-@dataclass(frozen=True, slots=True)
-class BasicCredential:
-    """A login name (never the uid) and an app password."""
-
-    login_name: str
-    secret: SecretStr
-
-
-@dataclass(frozen=True, slots=True)
-class BearerCredential:
-    """An access token of Nextcloud's own OAuth2 app, or of its identity provider."""
-
-    token: SecretStr
-
-
-NextcloudCredential = BasicCredential | BearerCredential
-
-
-class _BearerAuth(httpx2.Auth):
-    """Puts a token on one request (RFC 6750 §2.1); never into an address or a body."""
-
-    def __init__(self, token: SecretStr) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
-        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
-        yield request
 
 
 class _NoCookies(DefaultCookiePolicy):
@@ -79,14 +48,6 @@ class _NoCookies(DefaultCookiePolicy):
 
     def return_ok(self, cookie: Cookie, request: Request) -> bool:  # noqa: ARG002  # the signature is cookielib's
         return False
-
-
-class _PassingError(Exception):
-    """Carries a failure that asking again may cure to the retry loop, and no further."""
-
-    def __init__(self, error: errors.NextcloudError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 def open_pool(
@@ -138,15 +99,15 @@ class NextcloudHttp:
         credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
-        turns: AbstractAsyncContextManager[object] | None = None,
+        turns: doubt.Turns | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
         #: Where people find this Nextcloud with their browsers.
         self.web = public_url or base
         self._pool = pool
-        self._auth = _auth(credential)
-        self._turns = turns or nullcontext()
+        self._auth = auth_of(credential)
+        self._turns = turns or doubt.NoTurn()
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
@@ -161,15 +122,17 @@ class NextcloudHttp:
         content: bytes | str | None = None,
         timeout_seconds: float | None = None,
         patient: bool = False,
+        repeat: Kind | None = None,
         max_bytes: int = _MAX_BYTES,
         sentences: Mapping[int, str] | None = None,
         answers: frozenset[int] = frozenset(),
     ) -> httpx2.Response:
-        """Send one request and read its whole answer; readings are repeated when that may help.
+        """Send one request and read its whole answer; it is repeated when that may help and cannot harm.
 
         `path` is percent-encoded and starts with "/"; `sentences` replaces error wordings by status,
         and the statuses in `answers` are returned for the caller to read. `patient` waits for the answer to
-        begin as long as for all of it.
+        begin as long as for all of it. `repeat` says how it may be sent again, where that is not as `repeating`
+        tells by its method and headers.
 
         Raises:
             NextcloudError: A status ≥ 400, an answer for another person, or trouble on the way.
@@ -191,15 +154,44 @@ class NextcloudHttp:
             async with opened as response:
                 return await _answer(response, max_bytes)
 
+        repeater = repeating.Repeater(repeat or repeating.kind_of(method, path, headers or {}))
         try:
-            return await send()
-        except _PassingError as passing:
-            if method not in _READING:
-                raise passing.error from None
-        try:
-            return await _again(send)
-        except _PassingError as passing:
-            raise passing.error from None
+            return await repeater.run(send)
+        except (errors.EtagMismatch, errors.Conflict, errors.NotFound) as refused:
+            if not repeater.in_doubt:
+                raise
+            return await self._landed(refused, method, path, json=json, content=content)
+
+    async def _landed(
+        self,
+        refused: errors.NextcloudError,
+        method: str,
+        path: str,
+        *,
+        json: object,
+        content: bytes | str | None,
+    ) -> httpx2.Response:
+        """Find out whether a change that was refused when it was repeated was made by the try before.
+
+        Raises:
+            TimedOut: It may have been; that cannot be told.
+            NextcloudError: It was not.
+        """
+        landed = method == "DELETE" and isinstance(refused, errors.NotFound)
+        found = httpx2.Response(httpx2.codes.NO_CONTENT)
+        if method == "MKCOL":
+            # Its caller looks what is there.
+            raise refused
+        if method == "PUT":
+            found = await self.request("GET", path)
+            landed = repeating.holds(found, json=json, content=content)
+        if landed:
+            self.changes += 1
+            return found
+        raise errors.TimedOut(
+            "The first try of this change got no answer, and the second found things changed: perhaps by the first. "
+            f"{refusal.IN_DOUBT}"
+        ) from refused
 
     def stream(
         self,
@@ -231,11 +223,11 @@ class NextcloudHttp:
     async def _stream(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx2.Response]:  # noqa: ANN401  # passed on
         try:
             async with self._open(method, path, **options) as response:
-                if response.headers.get("Content-Encoding", "identity") != "identity":
+                if coding := body.coding_of(response):
                     # A part of a compressed body has other offsets, and no known size.
-                    raise errors.ServerFault("Nextcloud sent this compressed though it was asked not to.")
+                    raise body.unasked(coding)
                 yield response
-        except _PassingError as passing:
+        except PassingError as passing:
             raise passing.error from None
 
     @asynccontextmanager
@@ -255,19 +247,63 @@ class NextcloudHttp:
         try:
             # One limit over everything: a server that sends a byte a second never runs into the others.
             with anyio.fail_after(timeout_seconds):
-                async with self._turns:
+                async with self._turns.next() as turn:
                     response = await self._send(method, url, headers=headers, **options)
                     try:
                         self._check_person(response)
                         status = response.status_code
                         if status >= httpx2.codes.BAD_REQUEST and status not in answers:
-                            await _refuse(response, sentences)
-                        self.changes += method not in _READING
+                            await self._refuse(turn, path, response, sentences)
+                        turn.accepted()
+                        self.changes += method not in READING
                         yield response
                     finally:
                         await response.aclose()
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise _translated(error) from None
+
+    async def _refuse(
+        self, turn: doubt.Turn, path: str, response: httpx2.Response, sentences: Mapping[int, str]
+    ) -> None:
+        read = await body.read(response, _MAX_ERROR_BYTES, cut=True)
+        error = refusal.from_response(read, sentences)
+        if isinstance(error, errors.CredentialRejected) and self._auth is not None:
+            raise await turn.settled(lambda: self._answered(*doubt.probe_of(path)), error)
+        if not refusal.is_of_gateway(read):
+            turn.accepted()
+        if (shown := refusal.storage_of(read)) is not None:
+            raise await self._of_storage(shown, read, error)
+        passing = refusal.passing(read, error)
+        raise error if passing is None else PassingError(error, passing)
+
+    async def doubted(self, path: str, error: errors.CredentialRejected) -> errors.NextcloudError:
+        """Find out what it means that an answer from a path was not one for the signed-in person."""
+        async with self._turns.next() as turn:
+            return await turn.settled(lambda: self._answered(*doubt.probe_of(path)), error)
+
+    async def _answered(self, method: str, path: str) -> httpx2.Response:
+        """Send the probe of a credential; it is not repeated, and its status is all that is read."""
+        response = await self._send(method, f"{self.base}{path}", headers={"Depth": "0", **self._host})
+        await response.aclose()
+        self._check_person(response)
+        return response
+
+    async def _of_storage(
+        self, shown: str, read: httpx2.Response, error: errors.NextcloudError
+    ) -> errors.NextcloudError:
+        """Tell an external storage that is offline from maintenance, which `status.php` tells anybody."""
+        request = self._pool.build_request(
+            "GET", f"{self.base}/status.php", headers={**_ASKING, **self._host}
+        )
+        try:
+            response = await self._pool.send(request, stream=True)
+            try:
+                status = await body.read(response, _MAX_ERROR_BYTES, cut=True)
+            finally:
+                await response.aclose()
+        except (httpx2.HTTPError, errors.NextcloudError):
+            return error
+        return refusal.of_storage(shown, read, status) or error
 
     async def _send(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401  # passed on
         """Open an answer, after one redirect at most."""
@@ -291,16 +327,6 @@ class NextcloudHttp:
             )
 
 
-def _auth(credential: NextcloudCredential | None) -> httpx2.Auth | None:
-    match credential:
-        case BasicCredential(login_name, secret):
-            return httpx2.BasicAuth(login_name, secret.get_secret_value())
-        case BearerCredential(token):
-            return _BearerAuth(token)
-        case None:
-            return None
-
-
 def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
     """Read a JSON answer into a model.
 
@@ -317,15 +343,6 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
         ) from None
 
 
-async def _again(send: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeat what failed; at once first, for most often only a kept connection was closed meanwhile."""
-    import stamina  # noqa: PLC0415 - costs a twentieth of the start, and is seldom needed
-
-    return await stamina.AsyncRetryingCaller(attempts=2, timeout=10, wait_initial=0.5, wait_max=2)(
-        _PassingError, send
-    )
-
-
 def _checked(path: str) -> str:
     segments = unquote(path.partition("?")[0]).split("/")
     if (
@@ -339,44 +356,11 @@ def _checked(path: str) -> str:
     return path
 
 
-async def _refuse(response: httpx2.Response, sentences: Mapping[int, str]) -> None:
-    read = await _read(response, _MAX_ERROR_BYTES, cut=True)
-    error = refusal.from_response(read, sentences)
-    raise _PassingError(error) if refusal.is_passing(read) else error
-
-
 async def _answer(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    read = await _read(response, max_bytes)
-    if read.request.method not in _READING:
+    read = await body.read(response, max_bytes)
+    if read.request.method not in READING:
         refusal.refuse_page(read)
     return read
-
-
-async def _read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) -> httpx2.Response:
-    """Read a body of at most `max_bytes`, counted after decompression, and never hold more."""
-    encoding = response.headers.get("Content-Encoding", "identity").lower()
-    if encoding not in {"identity", "gzip"}:
-        raise errors.ServerFault("Nextcloud answered in an encoding that was not asked for.")
-    inflate = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-    body = bytearray()
-    # The undecoded stream: httpx2 would inflate a whole chunk, however much comes out of it.
-    async for chunk in cast("httpx2.AsyncByteStream", response.stream):
-        try:
-            body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))
-        except zlib.error:
-            raise errors.ServerFault(f"Nextcloud's answer arrived damaged. {refusal.IN_DOUBT}") from None
-        if len(body) > max_bytes:
-            if cut:
-                break
-            raise errors.TooLarge(
-                "Nextcloud's answer is larger than this server reads at once. Ask for less."
-            )
-    if inflate is not None and body and not cut and not inflate.eof:
-        raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {refusal.IN_DOUBT}")
-    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _BODY_HEADERS]
-    return httpx2.Response(
-        response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
-    )
 
 
 def _translated(error: Exception) -> Exception:
@@ -392,7 +376,7 @@ def _translated(error: Exception) -> Exception:
                 found = errors.Unreachable(
                     f"The connection broke before Nextcloud had answered. {refusal.IN_DOUBT}"
                 )
-            return _PassingError(found)
+            return PassingError(found, Passing(Cause.LOST))
         case httpx2.InvalidURL():
             return errors.InvalidName("A name or text is longer than any server takes: send a shorter one.")
         case _:

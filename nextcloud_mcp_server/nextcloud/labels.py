@@ -15,6 +15,8 @@ from nextcloud_mcp_server.nextcloud.visible import quoted
 _TAGS: Final = dav.Tree(("systemtags",))
 _PROPERTIES: Final = ("oc:id", "oc:display-name", "oc:can-assign")
 _NO_TAGS: Final = "This Nextcloud has no tags: their app is switched off."
+#: What `oc:permissions` has where the person may change something: a file (W), or a folder and what is in it.
+_CHANGING: Final = frozenset("WCKNV")
 #: The column holds so much, and Nextcloud cuts off the rest without a word.
 _MAX_TAG_BYTES: Final = 64
 
@@ -30,10 +32,16 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What was marked: its path and its file id."""
+    """What was marked: its path, its file id and what the person may do with it, as `oc:permissions` has it."""
 
     path: str
     file_id: str
+    permissions: str = ""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Tell whether it is known that the person may not change it, which setting a tag needs."""
+        return bool(self.permissions) and not _CHANGING & set(self.permissions)
 
 
 class LabelsClient:
@@ -93,12 +101,36 @@ class LabelsClient:
         return await _carried_out(steps)
 
     async def _add(self, item: Marked, name: str, known: Sequence[Tag]) -> None:
-        tag_id = tag.tag_id if (tag := _named(name, known)) else await self._create(name)
+        if item.is_read_only:
+            # Nextcloud would refuse it only after a new tag was made, which everybody sees and nobody can take back.
+            raise errors.Forbidden(_READ_ONLY)
+        if tag := _named(name, known):
+            await self._assign(item, tag.tag_id)
+            return
+        tag_id = await self._create(name)
+        try:
+            await self._assign(item, tag_id)
+        except errors.NextcloudError as error:
+            if troubles.perhaps(error):
+                raise
+            raise type(error)(f"{error}{await self._unmade(name, tag_id)}") from error
+
+    async def _assign(self, item: Marked, tag_id: str) -> None:
         # Somebody else may just have set it.
         with suppress(errors.Conflict), troubles.in_doubt(item.path):
             await self._http.request("PUT", _relations(item.file_id).url((tag_id,)), sentences=_NOT_YOURS)
 
+    async def _unmade(self, name: str, tag_id: str) -> str:
+        """Delete a tag that was made for nothing; says what is left where only administrators can."""
+        try:
+            await self._http.request("DELETE", _TAGS.url((tag_id,)))
+        except troubles.NOT_SEEN:
+            return f" The new tag {quoted(name)} is there, and everybody sees it; an administrator can delete it."
+        return ""
+
     async def _remove(self, item: Marked, tag: Tag) -> None:
+        if item.is_read_only:
+            raise errors.Forbidden(_READ_ONLY)
         # Somebody else may just have taken it off.
         with suppress(errors.NotFound), troubles.in_doubt(item.path):
             url = _relations(item.file_id).url((tag.tag_id,))
@@ -142,6 +174,7 @@ class LabelsClient:
         )
 
 
+_READ_ONLY: Final = "the person may only read this, and tags are for those who may change it."
 _NOT_YOURS: Final = {
     403: "the file may only be read, or the tag is one that only administrators give.",
     412: "the tag was deleted meanwhile; call again to make it anew.",
@@ -181,10 +214,13 @@ def _relations(file_id: str) -> dav.Tree:
 
 def _named(name: str, tags: Sequence[Tag]) -> Tag | None:
     """Find the tag of that name; regardless of case only where that leaves no doubt."""
-    wanted = unicodedata.normalize("NFC", name).strip()
-    exact = [tag for tag in tags if unicodedata.normalize("NFC", tag.name) == wanted]
-    folded = [tag for tag in tags if tag.name.casefold() == wanted.casefold()]
-    return exact[0] if exact else folded[0] if len(folded) == 1 else None
+    exact = unicodedata.normalize("NFC", name)
+    for wanted in (exact, exact.strip()):
+        same = [tag for tag in tags if unicodedata.normalize("NFC", tag.name) == wanted]
+        folded = [tag for tag in tags if tag.name.casefold() == wanted.casefold()]
+        if same or len(folded) == 1:
+            return same[0] if same else folded[0]
+    return None
 
 
 def _tag(response: entries.DavResponse) -> Tag:

@@ -1,5 +1,6 @@
 """Login Flow v2: a person signs in with a browser, and we get an app password."""
 
+import logging
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
@@ -8,6 +9,9 @@ from pydantic import Field, SecretStr, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.nextcloud.visible import visible
+
+logger = logging.getLogger(__name__)
 
 # Works with and without pretty URLs.
 _START = "/index.php/login/v2"
@@ -51,8 +55,11 @@ class LoginFlowClient:
     following it would hand tokens to whatever an answer names.
     """
 
-    def __init__(self, http: NextcloudHttp, *, public_url: NextcloudUrl) -> None:
+    def __init__(
+        self, http: NextcloudHttp, *, public_url: NextcloudUrl, warned: set[str] | None = None
+    ) -> None:
         self._http = http
+        self._warned = set[str]() if warned is None else warned
         self._public_url = public_url
 
     async def start(self) -> StartedFlow:
@@ -72,8 +79,21 @@ class LoginFlowClient:
             )
         if "/login/v2/flow/" not in login.path:
             raise errors.ServerFault("Nextcloud answered no page to sign in at. Try again later.")
+        self._warn_of(login.hostname or "")
         url = self._public_url.rebuild(started.login.get_secret_value())
         return StartedFlow(login_url=SecretStr(url), poll_token=started.poll.token)
+
+    def _warn_of(self, host: str) -> None:
+        """Tell the operator once that Nextcloud takes itself for another host; people are not sent there."""
+        if host in {self._public_url.host, self._http.base.host} | self._warned:
+            return
+        self._warned.add(host)
+        logger.warning(
+            "Nextcloud answers a sign-in page at %s, but is set as %s, where people are sent instead. If signing in "
+            "fails, set NEXTCLOUD_PUBLIC_URL, or overwritehost in Nextcloud's config.php.",
+            visible(host)[:100],
+            self._public_url.host,
+        )
 
     async def poll(self, poll_token: SecretStr) -> GrantedFlow | None:
         """Ask once whether the person has granted; None while pending, and for good after the end.

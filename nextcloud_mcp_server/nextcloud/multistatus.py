@@ -5,7 +5,7 @@ refused, so there are no entities to expand and nothing to load; a response that
 given up, whether it goes on in depth, in width, in a text or in a tag.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -16,6 +16,8 @@ MAX_BYTES: Final = 33_554_432
 #: The most bytes without the end of a response; a file shared with a thousand people takes a third.
 MAX_RESPONSE_BYTES: Final = 262_144
 _SLICE: Final = 65_536
+#: What is kept of the end of an answer, to find an error that was written behind it.
+_TAIL_BYTES: Final = 4_096
 
 _MULTISTATUS: Final = dav.name("d:multistatus")
 _RESPONSE: Final = dav.name("d:response")
@@ -106,24 +108,36 @@ class DavResponse(NamedTuple):
         return [text for tag, text in self.inner.get(dav.name(qualified), ()) if tag == wanted]
 
 
-async def read(
-    chunks: AsyncIterable[bytes], *, longest: int = MAX_RESPONSE_BYTES
+#: Finds the refusal at the end of an answer that is no valid XML; None when there is none.
+Refused = Callable[[bytes], errors.NextcloudError | None]
+
+
+def _nothing(_: bytes) -> None:
+    """Find no refusal."""
+
+
+async def read(  # noqa: C901 - one loop, and what may end it
+    chunks: AsyncIterable[bytes], *, longest: int = MAX_RESPONSE_BYTES, refused: Refused = _nothing
 ) -> AsyncGenerator[list[DavResponse]]:
     """Give the responses of a multistatus some at a time while its bytes arrive.
 
-    `longest` is the most bytes without the end of a response.
+    `longest` is the most bytes without the end of a response. A server that streams its answer sends the
+    status 207 before it knows whether the thing is there, and then writes the error as a second document
+    behind the first (nextcloud/server#63415); `refused` reads it.
 
     Raises:
+        NextcloudError: What `refused` finds.
         ServerFault: It is not XML, ends early, or holds a document type.
         NotNextcloud: It is XML of another kind.
         TooLarge: It, or one response of it, is larger than any honest one.
     """
     growing: _Growing | None = None
-    beginning = b""
+    beginning = tail = b""
     total = unfinished = 0
     try:
         async for received in chunks:
             chunk = received
+            tail = (tail + received)[-_TAIL_BYTES:]
             if growing is None:
                 chunk = beginning = beginning + received
                 if len(chunk) <= _SLICE:
@@ -143,7 +157,19 @@ async def read(
         if responses := _whole(beginning) if growing is None else growing.close():
             yield responses
     except _etree().XMLSyntaxError as error:
+        if (found := refused(await _end(chunks, tail))) is not None:
+            raise found from None
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error
+
+
+async def _end(chunks: AsyncIterable[bytes], tail: bytes) -> bytes:
+    """Read what follows where the parser gave up, which may be the beginning of a second document."""
+    rest = 0
+    async for received in chunks:
+        tail, rest = (tail + received)[-_TAIL_BYTES:], rest + len(received)
+        if rest > _SLICE:
+            break
+    return tail
 
 
 def _whole(document: bytes) -> list[DavResponse]:
@@ -202,8 +228,8 @@ def _response(element: _Element) -> DavResponse:
     for child in element:
         if parts := child[:]:
             for each in _found(child, parts):
-                # A property has a text or elements; the white space around elements is not a text.
-                if (text := each.text) and (text := text.strip()):
+                # A text is exact: a name may begin or end with a space. White space around elements is none.
+                if (text := each.text) and not text.isspace():
                     texts[each.tag] = text
                 elif len(each):
                     # `<cal:comp name="VTODO"/>` says what it has to say in its name (RFC 4791 §5.2.3).
@@ -211,6 +237,8 @@ def _response(element: _Element) -> DavResponse:
                         (inside.tag, inside.text or inside.get("name") or "")
                         for inside in each.iterdescendants()
                     ]
+                elif text:
+                    texts[each.tag] = text
         elif child.tag == _HREF:
             href = (child.text or "").strip()
     return DavResponse(href, texts, inner)

@@ -9,6 +9,7 @@ import httpx2
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
@@ -22,7 +23,9 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-_CHANGE_ATTEMPTS = 3
+_CHANGE_ATTEMPTS = 6
+#: What a lock that stays costs of them.
+_LOCK_ATTEMPTS = 2
 #: Notes a search looks at; what is beyond is said.
 MOST_SEARCHED: Final = 5000
 #: Several servers behind one address may not agree on the second.
@@ -37,6 +40,9 @@ _SENTENCES = {404: _NO_NOTE}
 
 
 class _BareId(Answer):
+    # With anything beside its id it is a note, and one that cannot be read is no reason to leave it out.
+    model_config = ConfigDict(extra="forbid")
+
     id: Id
 
 
@@ -89,7 +95,11 @@ class NotesClient:
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
     ) -> NotePage:
-        """Fetch up to `size` notes; an empty category means those without one."""
+        """Fetch up to `size` notes; an empty category means those without one.
+
+        Raises:
+            ServerFault: The next part would be this one again, so the list would never end.
+        """
         found = await self._page(size=size, cursor=cursor, category=category, with_content=with_content)
         return replace(found, notes=_visible(found.notes))
 
@@ -105,9 +115,14 @@ class NotesClient:
             params["category"] = category
         response = await self._http.request("GET", _BASE, params=params)
         pending = response.headers.get("X-Notes-Chunk-Pending", "0")
+        following = response.headers.get("X-Notes-Chunk-Cursor")
+        if following is not None and following == cursor:
+            raise errors.ServerFault(
+                "Nextcloud's list of notes does not go on, so it was left. Try again later."
+            )
         return NotePage(
             notes=_notes(decoded(response, _NOTES)),
-            cursor=response.headers.get("X-Notes-Chunk-Cursor"),
+            cursor=following,
             pending=int(pending) if pending.isdecimal() else 0,
             listed_at=_listed_at(response),
         )
@@ -258,7 +273,7 @@ class NotesClient:
     ) -> tuple[Note, Note]:
         """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
 
-        Without `if_match` the edit is made anew on what someone else wrote in between.
+        Without `if_match` the edit is made anew on what someone else wrote in between, or is writing.
 
         Raises:
             EtagMismatch: It is not what `if_match` names, or was changed again and again.
@@ -278,6 +293,11 @@ class NotesClient:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
             except errors.EtagMismatch:
                 if not attempts:
+                    raise
+            except errors.Locked:
+                # Nothing was written, though it was tried for seconds; what is under way may be the next text to edit.
+                attempts -= _LOCK_ATTEMPTS
+                if attempts <= 0:
                     raise
 
     async def delete(self, note_id: Id) -> None:
@@ -304,6 +324,9 @@ class NotesClient:
                 404: "The note has no such attachment. Use the path exactly as the note's text has it.",
             },
         )
+        # Notes gives a page as plain text, so this is none of its own (`getSecureMimeType`).
+        if sign_in_page.is_possible(response):
+            raise sign_in_page.not_content(path)
         media_type = (
             response.headers.get("Content-Type", "application/octet-stream").partition(";")[0].strip()
         )

@@ -18,7 +18,8 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import refusal
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudCredential, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.reach import unreachable
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 

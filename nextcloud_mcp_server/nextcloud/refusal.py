@@ -15,6 +15,8 @@ import httpx2
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import etag
+from nextcloud_mcp_server.nextcloud.repeating import Cause, Passing
+from nextcloud_mcp_server.nextcloud.visible import quoted
 
 #: Said wherever a request was sent and its answer did not arrive.
 IN_DOUBT = "If this was a change, read again before repeating it: it may have happened."
@@ -36,7 +38,7 @@ _SENTENCES: Mapping[int, str] = {
         "Nextcloud holds off this server's address after too many failed logins{wait}. Do not retry now; the "
         "administrator can add the address to Nextcloud's brute-force allow-list."
     ),
-    507: "The storage is full or its quota is used up, so nothing was written. Free some space first.",
+    507: "The storage is full or its quota is used up, so nothing was written{reason}. Free some space first.",
 }
 _TOO_OFTEN = (
     "Nextcloud allows this only so many times within some minutes, and did not do it now. Do not retry now; "
@@ -56,18 +58,40 @@ _KINDS: Mapping[int, type[errors.NextcloudError]] = {
     423: errors.Locked,
     507: errors.StorageFull,
 }
+#: The status of an exception of Sabre's or Nextcloud's by its class, as `getHTTPCode` of that class has it.
+_OF_EXCEPTION: Mapping[str, int] = {
+    "BadRequest": 400,
+    "Forbidden": 403,
+    "NotFound": 404,
+    "FileLocked": 423,
+    "Locked": 423,
+    "InsufficientStorage": 507,
+    "ServerMaintenanceMode": 503,
+    "ServiceUnavailable": 503,
+}
 _BAD_REQUESTS = (415, 422)
 _GATEWAYS = (502, 504)
 _UNAVAILABLE = 503
+#: The names of exceptions and their messages; Nextcloud words all of them in the language that we ask for.
+_STORAGE = re.compile(r"StorageNotAvailable|<s:message>[^<]*(?:Storage|Mount|mount)[^<]*</s:message>")
+_OF_FILES = re.compile(r"/remote\.php/dav/(?:files|trashbin|versions)/[^/]+(/.*)?$")
+#: How Nextcloud words a quota that is used up (`QuotaPlugin` of its app `dav`).
+_ROOM = re.compile(r"(\d+) required, (\d+) available")
 _APP_ROUTE = re.compile(r"/index\.php/apps/([a-z][a-z0-9_]*)/")
 
 
 def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
     """Say what a status ≥ 400 means; its body has been read. `sentences` replaces wordings by status."""
-    status = response.status_code
     special = _special(response, sentences)
     if special is not None:
         return special
+    error = _by_status(response, sentences)
+    error.reason = _words(response)
+    return error
+
+
+def _by_status(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    status = response.status_code
     kind = _KINDS.get(status)
     if kind is None:
         return errors.ServerFault(
@@ -76,6 +100,25 @@ def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> er
     sentence = sentences.get(status) or _SENTENCES[400 if status in _BAD_REQUESTS else status]
     # Not `format`: a sentence may hold the name of a file, and that may hold braces.
     return kind(sentence.replace("{reason}", _reason(response)))
+
+
+def from_second_document(
+    tail: bytes, response: httpx2.Response, sentences: Mapping[int, str]
+) -> errors.NextcloudError | None:
+    """Say what an error means that was written behind a multistatus, when its status had been sent already.
+
+    It means what the status would have meant that the server could not send any more. None when the end of
+    the answer holds no such error.
+    """
+    document = tail[tail.rfind(b"<?xml") :]
+    found = re.search(rb"<s:exception>([^<]{1,200})</s:exception>", document)
+    status = (
+        None if found is None else _OF_EXCEPTION.get(found[1].decode(errors="replace").rpartition("\\")[2])
+    )
+    if status is None:
+        return None
+    read = httpx2.Response(status, content=document, request=response.request)
+    return from_response(read, sentences)
 
 
 def refuse_page(response: httpx2.Response) -> None:
@@ -90,16 +133,63 @@ def refuse_page(response: httpx2.Response) -> None:
         )
 
 
-def is_passing(response: httpx2.Response) -> bool:
-    """Tell whether asking again at once may help: a proxy's hiccup, not maintenance or a stated wait."""
-    if response.status_code in _GATEWAYS:
-        return True
-    return response.status_code == _UNAVAILABLE and (
-        type(_unavailable(response)) is errors.Unavailable and "Retry-After" not in response.headers
+def passing(response: httpx2.Response, error: errors.NextcloudError) -> Passing | None:
+    """Tell whether asking again may help: a lock, a proxy's hiccup, a short wait; not maintenance."""
+    wait = _retry_after(response)
+    if isinstance(error, errors.Locked):
+        return Passing(Cause.REFUSED, wait)
+    match response.status_code:
+        case 502:
+            return Passing(Cause.GATEWAY, wait)
+        case 503 if type(error) is errors.Unavailable:
+            # Who says when to come back has refused it, and done nothing.
+            return Passing(Cause.GATEWAY if wait is None else Cause.REFUSED, wait)
+        case 504:
+            return Passing(Cause.LOST, wait)
+        case _:
+            return None
+
+
+def is_of_gateway(response: httpx2.Response) -> bool:
+    """Tell whether an answer may be of something before Nextcloud, and so says nothing about a credential."""
+    return response.status_code in {429, *_GATEWAYS, _UNAVAILABLE}
+
+
+def storage_of(response: httpx2.Response) -> str | None:
+    """Name what was asked for when a storage behind it may be offline; "" for all files, None for other refusals.
+
+    Nextcloud answers so for everything on an external storage that it cannot reach (`Storage is temporarily not
+    available`, lib/private of its app `dav`), and for maintenance with the same status.
+    """
+    if response.status_code != _UNAVAILABLE or not _STORAGE.search(response.text):
+        return None
+    found = _OF_FILES.search(response.request.url.path)
+    return None if found is None else (found[1] or "").strip("/")
+
+
+def of_storage(
+    shown: str, response: httpx2.Response, status: httpx2.Response
+) -> errors.NextcloudError | None:
+    """Say that a storage is offline, or that all of Nextcloud is not there; None when `status.php` tells nothing."""
+    told = _json(status)
+    if "maintenance" not in told:
+        return None
+    if told["maintenance"] or told.get("needsDbUpgrade"):
+        return _maintenance()
+    what = (
+        "An external storage of this account"
+        if not shown
+        else f"The external storage {quoted(shown)}"
+        if "/" not in shown
+        else f"The external storage that holds {quoted(shown)}"
+    )
+    return errors.StorageOffline(
+        f"{what} is offline{_reason(response)}. Nextcloud itself works, and so do all other folders. Try this one "
+        "again later; whoever set up the storage can look at it."
     )
 
 
-def _special(  # noqa: PLR0911  # a table, one row per meaning
+def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
     response: httpx2.Response, sentences: Mapping[int, str]
 ) -> errors.NextcloudError | None:
     """Handle the statuses whose meaning depends on the body or the request."""
@@ -109,6 +199,10 @@ def _special(  # noqa: PLR0911  # a table, one row per meaning
             return errors.NotNextcloud(
                 "Nextcloud does not know itself by the configured name. Ask the administrator to add that "
                 "host to trusted_domains in Nextcloud's config.php, or to correct NEXTCLOUD_HOST."
+            )
+        case 400 | 497 if "plain HTTP request" in text or "speaking plain HTTP" in text:
+            return errors.NotNextcloud(
+                "NEXTCLOUD_HOST begins with http://, but https:// is spoken there: correct the address."
             )
         case 401 if "Account disabled" in text:
             return _disabled()
@@ -123,6 +217,12 @@ def _special(  # noqa: PLR0911  # a table, one row per meaning
             return _precondition(response, sentences)
         case 429:
             return _throttled(response)
+        case 507 if room := _ROOM.search(text):
+            return errors.StorageFull(
+                f"This needs {room[1]} bytes and the quota leaves {room[2]}, so nothing was written: free some space "
+                "first.",
+                told=True,
+            )
         case 500 if "LockedException" in text:
             return errors.Locked(_SENTENCES[423])
         case 502 | 503 | 504:
@@ -168,7 +268,7 @@ def changed_since(current_etag: str | None) -> str:
 def _current_etag(response: httpx2.Response) -> str | None:
     """Find the etag to read against: in a header, or (Notes answers the current note) in the body."""
     found = etag.of(response.headers) or _json(response).get("etag")
-    return etag.normalise(found) if isinstance(found, str) else None
+    return etag.known(found) if isinstance(found, str) else None
 
 
 def _unavailable(response: httpx2.Response) -> errors.Unavailable:
@@ -178,9 +278,7 @@ def _unavailable(response: httpx2.Response) -> errors.Unavailable:
         response.headers.get("X-Nextcloud-Maintenance-Mode") == "1"
         or "ServerMaintenanceMode" in response.text
     ):
-        return errors.Maintenance(
-            "Nextcloud is in maintenance mode. Nothing is lost; try again in some minutes."
-        )
+        return _maintenance()
     if response.status_code in _GATEWAYS:
         return errors.Unavailable(
             f"The proxy in front of Nextcloud got no answer from it. Try again in a minute. {IN_DOUBT}"
@@ -188,6 +286,10 @@ def _unavailable(response: httpx2.Response) -> errors.Unavailable:
     wait = _retry_after(response)
     when = "in a minute" if wait is None else f"in {wait:.0f} seconds"
     return errors.Unavailable(f"Nextcloud cannot answer right now. Try again {when}.")
+
+
+def _maintenance() -> errors.Maintenance:
+    return errors.Maintenance("Nextcloud is in maintenance mode. Nothing is lost; try again in some minutes.")
 
 
 def _disabled() -> errors.AccountDisabled:
@@ -203,6 +305,12 @@ def _is_page(response: httpx2.Response) -> bool:
 
 def _reason(response: httpx2.Response) -> str:
     """Quote why Nextcloud refused, as a clause; empty when it gave no reason or one with a URL in it."""
+    words = _words(response)
+    return f" (it says: {words[:200]})" if words and "://" not in words else ""
+
+
+def _words(response: httpx2.Response) -> str:
+    """Give why Nextcloud refused, in its words; empty when it gave no reason."""
     document = _json(response)
     ocs = document.get("ocs")
     meta = cast("dict[str, object]", ocs).get("meta") if isinstance(ocs, dict) else None
@@ -211,8 +319,7 @@ def _reason(response: httpx2.Response) -> str:
     if not isinstance(found, str):
         match = re.search(r"<s:message>([^<]*)</s:message>", response.text)
         found = html.unescape(match[1]) if match else ""
-    words = " ".join(found.split()).rstrip(".")
-    return f" (it says: {words[:200]})" if words and "://" not in words else ""
+    return " ".join(found.split()).rstrip(".")
 
 
 def _json(response: httpx2.Response) -> dict[str, object]:

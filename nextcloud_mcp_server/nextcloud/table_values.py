@@ -5,6 +5,7 @@ a date in another form. So a value is checked against its column before it is se
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -21,6 +22,8 @@ _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MOST_STARS: Final = 5
 _WHOLE: Final = 100
 _LISTED: Final = 30
+#: Up to here a floating-point number holds every whole number.
+_EXACT: Final = 2**53
 _PREFIXES: Final = {0: "", 1: "group:", 2: "team:"}
 
 
@@ -76,7 +79,30 @@ def stored(column: Column, value: object) -> object:
     writer = _WRITERS.get(column.kind)
     if writer is None:
         raise _unfit(column, f"is of the type {column.kind}, which can only be read here")
-    return writer(column, value)
+    ready = writer(column, value)
+    _refuse_beyond(column, ready)
+    return ready
+
+
+def _refuse_beyond(column: Column, ready: object) -> None:
+    """Hold a value to the limits of its column, each of which may be absent; Tables asks them of every type."""
+    longest, low, high = column.longest, column.minimum, column.maximum
+    if isinstance(ready, str):
+        if longest is not None and len(ready) > longest:
+            raise _unfit(column, f"cannot be longer than {max(longest, 0)} characters")
+    elif isinstance(ready, int | float):
+        limits: list[str] = []
+        if low is not None:
+            limits.append(f"at least {_plain(low)}")
+        if high is not None:
+            limits.append(f"at most {_plain(high)}")
+        if (low is not None and ready < low) or (high is not None and ready > high):
+            raise _unfit(column, f"must be {' and '.join(limits)}")
+
+
+def _plain(number: float) -> str:
+    """Write a limit with all its digits."""
+    return str(int(number)) if number.is_integer() and abs(number) < _EXACT else str(number)
 
 
 def _unfit(column: Column, what: str) -> errors.InvalidInput:
@@ -131,8 +157,6 @@ def _person(value: object) -> object:
 def _text(column: Column, value: object) -> str:
     if not isinstance(value, str):
         raise _unfit(column, "must be text")
-    if column.longest and len(value) > column.longest:
-        raise _unfit(column, f"cannot be longer than {column.longest} characters")
     return value
 
 
@@ -145,13 +169,17 @@ def _stored_link(column: Column, value: object) -> str:
 
 
 def _number(column: Column, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
         raise _unfit(column, "must be a number")
-    low, high = column.minimum, column.maximum
-    if (low is not None and value < low) or (high is not None and value > high):
-        limits = [f"at least {low:g}"] * (low is not None) + [f"at most {high:g}"] * (high is not None)
-        raise _unfit(column, f"must be {' and '.join(limits)}")
     return value
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # A whole number that no floating-point number can hold, which is how Tables stores it.
+        return False
 
 
 def _integer(most: int, column: Column, value: object) -> int:

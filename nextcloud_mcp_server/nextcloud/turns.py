@@ -1,12 +1,15 @@
 """Whose turn it is: how many requests a person may have under way, and that none is sent with what was refused."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Self
 
 import anyio
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.http import NextcloudCredential
+from nextcloud_mcp_server.nextcloud import doubt
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 
 #: How many requests one person may have under way. Debian's PHP answers five at once unless it is told otherwise, and
 #: one of those is to be left for everybody else; and when Nextcloud is slow for somebody, be it for an external storage
@@ -22,11 +25,22 @@ SEARCHES_AT_ONCE = 20
 ALL_SEARCHES_AT_ONCE = 60
 
 
+@dataclass(eq=False, slots=True)
+class _Doubt:
+    """A credential of which nobody knows now whether it works; `dead` is what came out, None as long as nothing."""
+
+    credential: NextcloudCredential
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    dead: bool | None = None
+
+
 class Turns:
     """One person's turns; whoever asks for more waits for their own requests, not for others'.
 
     A credential that was refused is remembered: calls, looks for changes and the parts of one call run side by
     side, each with the account it has opened, and Nextcloud counts every refusal against everybody's address.
+    For the same reason the first request with a credential goes alone, and while a refusal is being
+    confirmed no other is sent.
     """
 
     def __init__(self) -> None:
@@ -34,21 +48,28 @@ class Turns:
         self.semaphore = anyio.Semaphore(REQUESTS_AT_ONCE, fast_acquire=True)
         self.searches = anyio.Semaphore(SEARCHES_AT_ONCE, fast_acquire=True)
         self.refused: NextcloudCredential | None = None
+        self.proven: NextcloudCredential | None = None
+        self.doubt: _Doubt | None = None
 
-    def of(self, credential: NextcloudCredential) -> "Turn":
+    def of(self, credential: NextcloudCredential) -> "PersonTurns":
         """Take turns with one of the person's credentials."""
-        return Turn(self, credential, (self.semaphore,))
+        return PersonTurns(self, credential, (self.semaphore,))
 
-    def searching(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "Turn":
+    def searching(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "PersonTurns":
         """Take turns for a search, among one's own and those of everybody.
 
         More at once than else, so only with a credential that Nextcloud has just accepted.
         """
-        return Turn(self, credential, (self.searches, everybody))
+        return PersonTurns(self, credential, (self.searches, everybody))
+
+    def forgive(self, credential: NextcloudCredential) -> None:
+        """Let a credential be sent again that Nextcloud takes by now."""
+        if self.refused == credential:
+            self.refused = None
 
 
-class Turn:
-    """Surrounds each request that is sent with a credential."""
+class PersonTurns:
+    """Gives out the turns of one credential, one for each request."""
 
     def __init__(
         self, turns: Turns, credential: NextcloudCredential, semaphores: tuple[anyio.Semaphore, ...]
@@ -57,29 +78,91 @@ class Turn:
         self._credential = credential
         self._semaphores = semaphores
 
-    async def __aenter__(self) -> None:
-        taken: list[anyio.Semaphore] = []
-        try:
-            for semaphore in self._semaphores:
-                await semaphore.acquire()
-                taken.append(semaphore)
-        except BaseException:
-            _release(taken)
-            raise
-        # Asked after the wait, in which it may have been refused.
-        if self._turns.refused == self._credential:
-            _release(taken)
-            raise errors.CredentialRejected(
-                "Nextcloud no longer accepts the access that was granted, so nothing more was sent with it. "
-                "Call request_nextcloud_access to ask for it again."
-            )
+    def next(self) -> "PersonTurn":
+        """Begin a request."""
+        return PersonTurn(self._turns, self._credential, self._semaphores)
+
+
+class PersonTurn:
+    """Surrounds one request that is sent with a credential; see `doubt.Turn`."""
+
+    def __init__(
+        self, turns: Turns, credential: NextcloudCredential, semaphores: tuple[anyio.Semaphore, ...]
+    ) -> None:
+        self._turns = turns
+        self._credential = credential
+        self._semaphores = semaphores
+        self._doubt: _Doubt | None = None
+
+    async def __aenter__(self) -> Self:
+        """See `doubt.Turn`."""
+        turns = self._turns
+        while True:
+            await _acquire(self._semaphores)
+            # Asked after the wait, in which it may have been refused.
+            if turns.refused == self._credential:
+                _release(self._semaphores)
+                raise errors.CredentialRejected(
+                    "Nextcloud no longer accepts the access that was granted, so nothing more was sent with it. "
+                    "Call request_nextcloud_access to ask for it again."
+                )
+            current = turns.doubt
+            if current is None or current.credential != self._credential:
+                break
+            _release(self._semaphores)
+            await current.settled.wait()
+        if turns.proven != self._credential:
+            self._doubt = turns.doubt = _Doubt(self._credential)
+        return self
 
     async def __aexit__(
-        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, errors.CredentialRejected):
-            self._turns.refused = self._credential
+        """See `doubt.Turn`."""
+        self._settle()
         _release(self._semaphores)
+
+    def accepted(self) -> None:
+        """See `doubt.Turn`."""
+        self._turns.proven = self._credential
+        self._settle()
+
+    async def settled(self, probe: doubt.Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
+        """See `doubt.Turn`. Of requests that are refused together only one is followed by a probe."""
+        turns = self._turns
+        current = turns.doubt
+        if turns.refused == self._credential:
+            return error
+        if self._doubt is None and current is not None and current.credential == self._credential:
+            await current.settled.wait()
+            return doubt.said(current.dead, error)
+        mine = self._doubt = self._doubt or _Doubt(self._credential)
+        turns.doubt, turns.proven = mine, None
+        mine.dead = await doubt.is_dead(probe)
+        if mine.dead:
+            turns.refused = self._credential
+        elif mine.dead is False:
+            turns.proven = self._credential
+        self._settle()
+        return doubt.said(mine.dead, error)
+
+    def _settle(self) -> None:
+        mine, self._doubt = self._doubt, None
+        if mine is not None:
+            if self._turns.doubt is mine:
+                self._turns.doubt = None
+            mine.settled.set()
+
+
+async def _acquire(semaphores: Iterable[anyio.Semaphore]) -> None:
+    taken: list[anyio.Semaphore] = []
+    try:
+        for semaphore in semaphores:
+            await semaphore.acquire()
+            taken.append(semaphore)
+    except BaseException:
+        _release(taken)
+        raise
 
 
 def _release(semaphores: Iterable[anyio.Semaphore]) -> None:

@@ -27,7 +27,9 @@ _CLEARING_SECONDS: Final = 15.0
 
 #: The assembly may go on though its answer did not come; but of these it is known.
 _IN_DOUBT: Final = (errors.Unreachable, errors.Unavailable)
-_CERTAIN: Final = (errors.TlsFailed, errors.Maintenance, errors.AccountDisabled)
+_CERTAIN: Final = (errors.TlsFailed, errors.Maintenance, errors.AccountDisabled, errors.StorageOffline)
+#: Waited before a chunk is tried again that was refused again and again: all that was sent before would be lost.
+_PATIENCE: Final = (5.0, 15.0, 30.0)
 #: What a later call with the same upload may get past.
 _PASSING: Final = (errors.AlreadyExists, errors.EtagMismatch, errors.Locked, errors.StorageFull, *_CERTAIN)
 _KEPT: Final = "What was sent is still there: call again with its upload_id, which sends none of it again."
@@ -115,12 +117,27 @@ class UploadClient:
                 data = await read(min(CHUNK_BYTES, total - sent))
                 number += 1
                 try:
-                    await self.requests.put(upload_id, number, data, target, total=total)
+                    await self._put(upload_id, number, data, target, total=total)
                 except errors.StorageFull as error:
-                    raise await self._full(error, target, total) from error
+                    raise await self._full(error, target, total) from None
                 sent += len(data)
                 await report(sent, total + _assembly(total))
         return await self.finish(upload_id, target, total=total, report=report)
+
+    async def _put(self, upload_id: str, number: int, data: bytes, target: Target, *, total: int) -> None:
+        """Send a chunk, and wait for what passes: it replaces itself, however often it is sent."""
+        for seconds in _PATIENCE:
+            try:
+                await self.requests.put(upload_id, number, data, target, total=total)
+            except errors.TlsFailed:
+                raise
+            except (errors.Locked, errors.Unavailable, errors.Unreachable) as error:
+                if isinstance(error, errors.AccountDisabled):
+                    raise
+                await self._pause(seconds)
+            else:
+                return
+        await self.requests.put(upload_id, number, data, target, total=total)
 
     @asynccontextmanager
     async def cleared(self, upload_id: str) -> AsyncGenerator[None]:
@@ -196,12 +213,14 @@ class UploadClient:
             async with self._heartbeat(total, report):
                 response = await self.requests.assemble(upload_id, target, total=total)
         except errors.StorageFull as error:
-            raise await self._full(error, target, total) from error
+            raise await self._full(error, target, total) from None
         etag = etags.of(response.headers)
         written = None if etag else await self._arrived(target, total)
         return written or Written(target.path, Version(etag, total), created=target.replaced is None)
 
     async def _full(self, error: errors.StorageFull, target: Target, total: int) -> errors.StorageFull:
+        if error.told:
+            return error
         # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
         return errors.StorageFull(f"{error} {await self._files.room(target.segments[:-1], total)}")
 

@@ -8,6 +8,10 @@ from nextcloud_mcp_server.errors import ConfigurationError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ENTRY_POINTS = re.compile(r"/(?:index\.php|remote\.php|public\.php|status\.php|ocs)(?:/.*)?$")
+#: What stands behind a Nextcloud's address when it was copied from a browser.
+_PAGES = re.compile(
+    r"/(?:apps/[a-z][a-z0-9_]*|login|settings|dashboard|s/[A-Za-z0-9]+|f/[0-9]+|call/[a-z0-9]+)(?:/.*)?$"
+)
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*")
 _ROUTES = ("/index.php/", "/login/", "/apps/")
 
@@ -63,6 +67,12 @@ class NextcloudUrl:
     def origin(self) -> str:
         """Scheme, host and port."""
         return f"{self.scheme}://{self.netloc}"
+
+    @property
+    def page(self) -> str:
+        """Name the part of the path that looks like a page of Nextcloud's; empty when none does."""
+        found = _PAGES.search(self.prefix)
+        return found[0] if found else ""
 
     def rebuild(self, url: str) -> str:
         """Put a URL that Nextcloud answered onto this base.

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from nextcloud_mcp_server.documents import kinds
+from nextcloud_mcp_server.documents import charset, kinds
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
-from nextcloud_mcp_server.nextcloud.files import position
+from nextcloud_mcp_server.nextcloud.file_order import position
 from nextcloud_mcp_server.resources.kind import (
     MAX_BYTES,
     MAX_VALUES,
@@ -105,10 +105,13 @@ async def _shown(nc: Account, path: str, chunk: Chunk, reader: Reader) -> Conten
     if not chunk.is_last:
         raise _too_large()
     mime_type = chunk.content_type.partition(";")[0].strip() or "application/octet-stream"
-    try:
-        return Contents(chunk.data.decode(), mime_type)
-    except UnicodeDecodeError:
+    found = charset.of_file(chunk.data)
+    if found is None:
         return Contents(chunk.data, mime_type)
+    text = found.decode(chunk.data)
+    if len(text.encode()) > MAX_BYTES:
+        raise _too_large()
+    return Contents(text, mime_type)
 
 
 async def _document(nc: Account, path: str, kind: kinds.Kind, reader: Reader) -> Contents:

@@ -93,7 +93,13 @@ class FilesRequest:
         wanted = parse_wanted(await read_body(self.request))
         node = self.node
         depth = self.request.headers.get("depth", "1")
-        found = [find_properties(self.place, item, wanted) for item in nodes_to_depth(node, depth)]
+        if node.encrypted:
+            agent = self.request.headers.get("user-agent", "")
+            raise forbidden(f'Client "{agent}" is not allowed to access end-to-end encrypted content')
+        minimal = self.request.headers.get("prefer") == "return=minimal"
+        found = [
+            find_properties(self.place, item, wanted, minimal=minimal) for item in nodes_to_depth(node, depth)
+        ]
         return multistatus(found, headers=self.headers)
 
     async def proppatch(self) -> Response:

@@ -133,6 +133,8 @@ class Node:
     favorite: bool = False
     checksum: str | None = None
     readonly: bool = False
+    #: End-to-end encrypted, a folder alone.
+    encrypted: bool = False
     tags: set[int] = field(default_factory=set[int])
     comments: list[Comment] = field(default_factory=list[Comment])
     # What it held before, by the time at which it was written.

@@ -49,8 +49,10 @@ class Place:
         return escape_href(f"{self.base}{node.path}{tail}")
 
 
-def find_properties(place: Place, node: Node, wanted: Sequence[str] | None) -> Found:
-    """Collect the wanted properties of one resource; None wants the usual ones."""
+def find_properties(
+    place: Place, node: Node, wanted: Sequence[str] | None, *, minimal: bool = False
+) -> Found:
+    """Collect the wanted properties of one resource; None wants the usual ones, `minimal` not what is missing."""
     properties: dict[str, Value] = {}
     missing: list[str] = []
     for name in _usual(node) if wanted is None else wanted:
@@ -58,7 +60,7 @@ def find_properties(place: Place, node: Node, wanted: Sequence[str] | None) -> F
             properties[name] = _value(place, node, name)
         except Absent:
             missing.append(name)
-    return Found(place.href(node), properties, {404: missing} if missing else {})
+    return Found(place.href(node), properties, {404: missing} if missing and not minimal else {})
 
 
 def nodes_to_depth(node: Node, depth: str) -> Iterator[Node]:
@@ -189,6 +191,13 @@ def _of_folder(read: Callable[[Place, Node], Value]) -> Callable[[Place, Node], 
     return reader
 
 
+def _encrypted(_: Place, node: Node) -> Value:
+    """Answer as PropFindPlugin.php of the app end_to_end_encryption does; without the app there is no such property."""
+    if not node.encrypted:
+        raise Absent
+    return "1"
+
+
 def _checksums(_: Place, node: Node) -> Value:
     if node.checksum is None:
         raise Absent
@@ -252,6 +261,7 @@ _READERS: dict[str, Callable[[Place, Node], Value]] = {
     f"{{{NC}}}mount-type": lambda _, __: "",
     f"{{{NC}}}contained-folder-count": _of_folder(lambda _, node: _count(node, folders=True)),
     f"{{{NC}}}contained-file-count": _of_folder(lambda _, node: _count(node, folders=False)),
+    f"{{{NC}}}is-encrypted": _of_folder(_encrypted),
     f"{{{NC}}}creation_time": lambda _, node: node.extra.get(f"{{{NC}}}creation_time", "0"),
     f"{{{NC}}}upload_time": _of_file(lambda node: str(node.uploaded_at)),
     f"{{{NC}}}sharees": _sharees,

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, select, true, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
@@ -33,7 +34,7 @@ from nextcloud_mcp_server.storage.records import (
     Principal,
     Tokens,
 )
-from nextcloud_mcp_server.storage.renewal import Renewal
+from nextcloud_mcp_server.storage.renewal import Renewal, revoke
 from nextcloud_mcp_server.storage.token_families import end_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -124,16 +125,35 @@ class GrantRepository:
             consent = Consent(connection, self._transactions.keys, self._transactions.now())
             return await consent.meet(principal, home_id, audit)
 
-    async def mark_needs_reauth(self, credential_id: str, *, version: int) -> bool:
-        """Stop all use of a credential that Nextcloud refused; False when it has changed since."""
+    async def mark_needs_reauth(
+        self, credential_id: str, *, version: int, end_after: timedelta | None = None
+    ) -> bool:
+        """Stop all use of a credential that Nextcloud refused; False when it has changed since.
+
+        With `end_after` it goes to the outbox, to be ended at Nextcloud after that time: what is given up here
+        must not go on opening the account there, in case Nextcloud refused it by mistake.
+        """
         async with self._transactions.writing() as connection:
+            given_up = None if end_after is None else await self._opened(connection, credential_id)
             marked = await connection.execute(
                 update(credentials)
                 .where(credentials.c.id == credential_id, credentials.c.version == version)
                 # The other tokens were tried before, and are as dead.
                 .values(needs_reauth=True, alternate=None, version=credentials.c.version + 1)
             )
+            if given_up is not None and end_after is not None and marked.rowcount:
+                due_at = self._transactions.now() + end_after
+                await revoke(
+                    connection, self._transactions.keys, given_up.account, given_up.credential, due_at
+                )
         return marked.rowcount == 1
+
+    async def _opened(self, connection: AsyncConnection, credential_id: str) -> Grant | None:
+        query = select_grants(false()).where(credentials.c.id == credential_id)
+        row = (await connection.execute(query)).one_or_none()
+        with contextlib.suppress(Unsealable):
+            return None if row is None else open_grant(self._transactions.keys, row)
+        return None
 
     async def credential(self, credential_id: str) -> Credential | None:
         """Read a credential as it is now, for whoever waits for another's refresh; None when it is gone.

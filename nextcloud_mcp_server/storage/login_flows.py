@@ -21,6 +21,8 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 _UNWANTED = (ElicitationState.DECLINED, ElicitationState.FAILED, ElicitationState.EXPIRED)
 
+_AT_ONCE = timedelta()
+
 
 class LoginFlowRepository:
     """Keeps each flow until Nextcloud ended it and its result is used or deleted there."""
@@ -156,8 +158,10 @@ class LoginFlowRepository:
                 .values(result=seal.seal("result", text))
             )
 
-    async def throw_away(self, flow: LoginFlow, result: LoginResult, *, nextcloud_url: str) -> bool:
-        """Forget a flow, and have what it brought deleted at Nextcloud, in one transaction.
+    async def throw_away(
+        self, flow: LoginFlow, result: LoginResult, *, nextcloud_url: str, after: timedelta = _AT_ONCE
+    ) -> bool:
+        """Forget a flow, and have what it brought deleted at Nextcloud `after` a time, in one transaction.
 
         False, and nothing changed, when the flow is not stored any more: another process used its
         result in the meantime, and deleting it would end a connection that works.
@@ -174,7 +178,7 @@ class LoginFlowRepository:
                 nextcloud_url=nextcloud_url,
                 login_name=result.login_name,
                 secret=result.app_password,
-                due_at=self._transactions.now(),
+                due_at=self._transactions.now() + after,
             )
         return True
 

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -89,8 +90,8 @@ def holds_defanged(value: object) -> bool:
     return isinstance(value, str) and DEFANGED in value
 
 
-def result(value: Result) -> CallToolResult:
-    """Shape a tool's return value.
+def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
+    """Shape a tool's return value; `remarks` are sentences about the answer as a whole.
 
     Raises:
         TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
@@ -99,6 +100,9 @@ def result(value: Result) -> CallToolResult:
     data = cast("dict[str, Any]", from_json(written))
     if _may_hold_link(written):
         data = cast("dict[str, Any]", _clean(data))
+        written = compact(data)
+    if remarks:
+        data["remarks"] = [defang(visible(remark)) for remark in remarks]
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]

@@ -16,6 +16,7 @@ from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import PrivateAttr
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
+from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer, output_schema
 from nextcloud_mcp_server.tools.access import Access
@@ -134,7 +135,8 @@ class GuardedTool(Tool):
         spec = self._spec
         if spec.guarded.scopes is None:
             access = Access(call.core, call.caller, call.form, self._state, call.context)
-            return answer.result(await spec.guarded.body(access, **arguments))
+            with remarks.collected() as said:
+                return answer.result(await spec.guarded.body(access, **arguments), remarks=said)
         ours = {name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours}
         job = Job(
             name=self.name,
@@ -144,7 +146,8 @@ class GuardedTool(Tool):
             detail=_object(arguments),
             body=lambda account: spec.guarded.body(account, **arguments, **ours),
         )
-        return answer.result(await self._guard.run(call, job))
+        with remarks.collected() as said:
+            return answer.result(await self._guard.run(call, job), remarks=said)
 
     def _refuse_defanged(self, arguments: dict[str, Any]) -> None:
         if not self._spec.read_only and any(answer.holds_defanged(value) for value in arguments.values()):

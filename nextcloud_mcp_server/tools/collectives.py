@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nextcloud_mcp_server.documents import charset
+from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import timestamp, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -13,6 +15,7 @@ from nextcloud_mcp_server.nextcloud.collectives import FIRST_PAGE, Collective, P
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page, file_text
+from nextcloud_mcp_server.tools.files_read import charset_of
 from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.result import Document, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -111,8 +114,9 @@ async def nc_collectives_get_page(
 ) -> PageText:
     """Read a page's Markdown; go on at next_offset, and change it with nc_files_edit_file by its path and etag."""
     page = await nc.collectives.page(collective_id, page_id)
-    length = _LIMIT + file_text.LOOKAHEAD
-    return _page_text(page, await nc.files.read(page.path, offset=offset, length=length))
+    length = max(_LIMIT + file_text.LOOKAHEAD, charset.SAMPLE_BYTES)
+    chunk = await nc.files.read(page.path, offset=offset, length=length)
+    return _page_text(page, chunk, await charset_of(nc, chunk) or charset.UTF8)
 
 
 @collectives.tool("Create a page")
@@ -156,8 +160,8 @@ async def _fill(nc: Account, page: Page, content: str) -> Written | None:
     return await nc.files.write(page.path, content.encode(), version=str(empty.version))
 
 
-def _page_text(page: Page, chunk: Chunk) -> PageText:
-    part = file_text.page(chunk.data, limit=_LIMIT, inside=chunk.offset > 0, is_last=chunk.is_last)
+def _page_text(page: Page, chunk: Chunk, found: Charset) -> PageText:
+    part = file_text.page(chunk.data, limit=_LIMIT, offset=chunk.offset, is_last=chunk.is_last, charset=found)
     more = not chunk.is_last or part.end < len(chunk.data)
     return PageText(
         content=part.text,
@@ -167,7 +171,7 @@ def _page_text(page: Page, chunk: Chunk) -> PageText:
         etag=str(chunk.version),
         offset=chunk.offset + part.start,
         next_offset=chunk.offset + part.end if more else None,
-        note=None if part.exact else "Bytes that are not UTF-8 are shown as \ufffd; editing would lose them.",
+        note=None if part.exact else f"Bytes that are not {found.label} are shown as \ufffd.",
     )
 
 

@@ -59,7 +59,7 @@ class ContactInfo(Result):
 
     book: str
     id: str
-    etag: str
+    etag: str | None = None
     name: str
     uid: str | None = None
     given_name: str | None = None
@@ -160,7 +160,7 @@ def written(card: Card) -> ContactWritten:
     return ContactWritten(
         book=card.book,
         id=card.id,
-        etag=card.etag or None,
+        etag=card.etag,
         name=contact.name,
         given_name=contact.given_name or None,
         family_name=contact.family_name or None,

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools.progress import Progress
@@ -132,7 +133,7 @@ class Documents:
             if known := self._known(key):
                 return known
             async with self._limit:
-                found = await self._fetch(nc, path, kind, progress)
+                found = await self._fetch(nc, entry, kind, progress)
             # By the state that was read: it may have changed since it was looked at.
             self._keep((nc.uid, entry.path, str(found.version), kind), found)
             return found
@@ -153,11 +154,11 @@ class Documents:
         why = f"It {known[extract.end]}." if extract.end in known else _CUT.get(extract.end)
         return extract.text.decode(), why or cut
 
-    async def _fetch(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
+    async def _fetch(self, nc: Account, entry: Entry, kind: Kind, progress: Progress) -> DocumentText:
         async def report(done: int, total: int) -> None:
             await progress.report(done, total, f"Read {done} of {total} parts")
 
-        async with nc.download.open(path) as download:
+        async with nc.download.open(entry.path, known=entry) as download:
             extract = await self._read(kind, download.pieces, report=report)
         return DocumentText(download.path, download.content_type, download.version, kind, extract)
 

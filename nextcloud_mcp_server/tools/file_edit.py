@@ -1,8 +1,55 @@
-"""Replaces exact text in a file's text; line ends and a byte order mark stay what they are."""
+"""Replaces exact text in a file's text; encoding, line ends and a byte order mark stay what they are."""
 
 import re
+from dataclasses import dataclass
 
+from nextcloud_mcp_server.documents import charset
+from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a file, and how its bytes make it."""
+
+    text: str
+    charset: Charset
+
+    @classmethod
+    def of(cls, data: bytes) -> "Text":
+        """Read a file.
+
+        Raises:
+            InvalidInput: It is not text, or holds bytes that could not be written back as they are.
+        """
+        found = charset.of_file(data)
+        if found is None:
+            raise InvalidInput("The file is not text, so it cannot be edited here.")
+        try:
+            return cls(found.open(data), found)
+        except UnicodeError:
+            raise InvalidInput(
+                f"The file holds bytes that are not {found.label}, which editing would lose. Write it as a whole "
+                "with nc_files_write_file."
+            ) from None
+
+    def replace(self, old: str, new: str, *, every: bool) -> tuple[bytes, int]:
+        """Replace as `replace`, and give the file's new bytes.
+
+        Raises:
+            InvalidInput: As `replace`; or the file's encoding lacks a character of `new`.
+        """
+        edited, count = replace(self.text, old, new, every=every)
+        try:
+            new.encode(self.charset.codec)
+        except UnicodeEncodeError as error:
+            lacking = new[error.start]
+            raise InvalidInput(
+                f"The file is encoded as {self.charset.label}, which has no '{lacking}' (U+{ord(lacking):04X}, "
+                f"character {error.start + 1} of 'new_text'), so nothing was changed. Leave it out, or write the "
+                "whole file with nc_files_write_file, which makes it UTF-8."
+            ) from None
+        return self.charset.close(edited), count
 
 
 def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
@@ -36,5 +83,8 @@ def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
 
 
 def _with_line_ends_of(text: str, passage: str) -> str:
-    windows = text.count("\r\n") * 2 > text.count("\n")
-    return re.sub(r"\r?\n", "\r\n", passage) if windows else passage
+    newlines, windows = text.count("\n"), text.count("\r\n")
+    if not newlines and "\r" in text:
+        # As on a Mac of before 2001.
+        return re.sub(r"\r?\n", "\r", passage)
+    return re.sub(r"\r?\n", "\r\n", passage) if windows * 2 > newlines else passage

@@ -9,19 +9,19 @@ from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.visible import named
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 NO_ETAG = "The storage gives no etag: only size and time are compared before this is overwritten."
 
 
 #: A row without its texts: the names of what it has, a size of twenty digits, a time with its zone.
-_ROW_BYTES = 140
+_ROW_BYTES = 160
 
 
 def shown_as(name: str) -> str | None:
-    """Show a name that holds hidden characters without them; None for honest names."""
-    shown = visible(name)
+    """Show a name that holds hidden characters without them, or spaces at an end; None for honest names."""
+    shown = named(name)
     return None if shown == name else shown
 
 
@@ -32,7 +32,10 @@ def kind(entry: Entry) -> str:
 
 @dataclass(slots=True)
 class Row:
-    """One item of a list. `shown_as` warns of hidden characters in the name."""
+    """One item of a list. `shown_as` warns of hidden characters, and of spaces around the name.
+
+    `encrypted`: end-to-end encrypted, so only the owner's own apps can look inside.
+    """
 
     # Neither frozen nor a model, and made without keywords: a page is made of hundreds, and each of the
     # three makes one two to three times as costly.
@@ -43,6 +46,7 @@ class Row:
     modified: datetime | None = None
     favorite: Literal[True] | None = None
     shown_as: str | None = None
+    encrypted: Literal[True] | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -62,6 +66,7 @@ class Row:
             entry.modified_at,
             True if entry.favourite else None,
             shown_as(name or path or ""),
+            True if entry.encrypted else None,
         )
 
 
@@ -79,6 +84,7 @@ class FoundPage(Result):
 
     items: list[Row]
     cursor: str | None = None
+    note: str | None = None
 
 
 class Quota(Result):
@@ -104,6 +110,7 @@ class ItemInfo(Result):
     shared_with: list[str] | None = None
     tags: list[str] | None = None
     favorite: bool
+    encrypted: Literal[True] | None = None
     folders_inside: int | None = None
     files_inside: int | None = None
     quota: Quota | None = None
@@ -112,10 +119,14 @@ class ItemInfo(Result):
 
 
 class FileText(Document):
-    """A file's text, or a page of it; sizes and offsets are bytes, those of `text_size` if it is there."""
+    """A file's text, or a page of it; sizes and offsets are bytes, those of `text_size` if it is there.
+
+    `encoding` is that of the file, and editing keeps it; text out of a document has none.
+    """
 
     path: str
     type: str
+    encoding: str | None = None
     size: int | None = None
     text_size: int | None = None
     modified: datetime | None = None

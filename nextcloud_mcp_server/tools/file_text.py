@@ -1,25 +1,30 @@
 """Text out of a part of a file: whole characters, whole lines where possible, within the budget."""
 
+import codecs
 import json
 from dataclasses import dataclass
 from typing import Final
 
+from nextcloud_mcp_server.documents.charset import UTF8, Charset
+
 #: The most bytes of text one page holds.
 MAX_TEXT_BYTES: Final = 30_000
-#: Bytes to fetch beyond a page, so that its last character is whole.
-LOOKAHEAD: Final = 4
+#: Bytes to fetch beyond a page, so that its last character is whole: in some encodings it has four, and the
+#: first ones may belong to the character before.
+LOOKAHEAD: Final = 8
 
 # A page goes out twice, once of it as JSON, and a result may have 80,000 bytes.
 _MAX_SENT_BYTES: Final = 72_000
 _LONGEST_CHARACTER: Final = 4
 _CONTINUATION: Final = 0b10
-#: Above this share of bytes that are no UTF-8, a page is not text.
+_LOW_SURROGATE: Final = 0b110111
+#: Above this share of bytes that are in no way characters, a page is not text.
 _MAX_BROKEN: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A page of text: which bytes of the data it is, and whether all of them were UTF-8."""
+    """A page of text: which bytes of the data it is, and whether all of them are characters."""
 
     text: str
     start: int
@@ -27,64 +32,80 @@ class Part:
     exact: bool
 
 
-def cut(data: bytes, *, limit: int, inside: bool, is_last: bool) -> Part | None:
+def cut(data: bytes, *, limit: int, offset: int, is_last: bool, charset: Charset = UTF8) -> Part | None:
     """Take up to `limit` bytes of text; None when the data is not text.
 
-    `inside`: the file begins before the data, so its first bytes may be the rest of a character.
+    `offset`: where in the file the data begins; if that is not 0, its first bytes may be the rest of a character.
     `is_last`: the file ends with the data.
     """
-    part = page(data, limit=limit, inside=inside, is_last=is_last)
+    part = page(data, limit=limit, offset=offset, is_last=is_last, charset=charset)
     broken = not part.exact and part.text.count("\ufffd") > _MAX_BROKEN * len(part.text)
     return None if broken or "\0" in part.text else part
 
 
-def page(data: bytes, *, limit: int, inside: bool, is_last: bool) -> Part:
+def page(data: bytes, *, limit: int, offset: int, is_last: bool, charset: Charset = UTF8) -> Part:
     """Take up to `limit` bytes of what is known to be text; see `cut`."""
-    start = _rest_of_a_character(data) if inside else 0
+    start = _rest_of_a_character(data, charset, offset)
+    mark = len(charset.bom) if offset == 0 else 0
     while True:
-        end = _end(data, start, limit, is_last=is_last)
-        part = data[start:end]
-        text = part.decode("utf-8", "replace")
+        end = _end(data, max(start, mark), limit, is_last=is_last, charset=charset)
+        part = data[max(start, mark) : end]
+        text = part.decode(charset.codec, "replace")
         if len(text.encode()) + len(json.dumps(text, ensure_ascii=False).encode()) <= _MAX_SENT_BYTES:
             break
         limit //= 2
-    return Part(text, start, end, exact=text.encode() == part)
+    return Part(text, start, end, exact=_is_exact(part, charset))
 
 
-def _rest_of_a_character(data: bytes) -> int:
-    start = 0
-    while start < min(len(data), _LONGEST_CHARACTER - 1) and _continues(data[start]):
-        start += 1
+def _is_exact(part: bytes, charset: Charset) -> bool:
+    try:
+        part.decode(charset.codec)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _rest_of_a_character(data: bytes, charset: Charset, offset: int) -> int:
+    """Skip to where a character begins; where only the text before could tell that, the data begins with one."""
+    if offset == 0:
+        return 0
+    start = -offset % charset.unit
+    if charset.codec == "utf-8":
+        while start < min(len(data), _LONGEST_CHARACTER - 1) and data[start] >> 6 == _CONTINUATION:
+            start += 1
+    elif "-16-" in charset.codec:
+        high = start + charset.codec.endswith("le")
+        start += 2 if data[high : high + 1] and data[high] >> 2 == _LOW_SURROGATE else 0
     return start
 
 
-def _end(data: bytes, start: int, limit: int, *, is_last: bool) -> int:
+def _end(data: bytes, start: int, limit: int, *, is_last: bool, charset: Charset) -> int:
     end = min(start + limit, len(data))
     if end == len(data) and is_last:
         return end
-    line = data.rfind(b"\n", start, end) + 1
+    line = _after_last_line(data, start, end, charset)
     # A very long line is cut rather than answered in tiny parts.
     if line > start + (end - start) // 2:
         return line
-    whole = _without_a_begun_character(data, start, end)
-    # Less than one character was asked for: give that one.
-    return whole if whole > start else min(len(data), start + _length(data[start : start + 1]))
+    whole = end - _begun(data[start:end], charset)
+    while whole == start and end < len(data):
+        # Less than one character was asked for: give that one.
+        end += 1
+        whole = end - _begun(data[start:end], charset)
+    return whole if whole > start else len(data)
 
 
-def _without_a_begun_character(data: bytes, start: int, end: int) -> int:
-    for back in range(1, min(_LONGEST_CHARACTER, end - start + 1)):
-        at = end - back
-        if not _continues(data[at]):
-            return at if _length(data[at : at + 1]) > back else end
-    return end
+def _after_last_line(data: bytes, start: int, end: int, charset: Charset) -> int:
+    """Find where the last whole line ends; 0 when there is none. No encoding has this byte inside a character."""
+    newline = "\n".encode(charset.codec)
+    at = data.rfind(newline, start, end)
+    while at > 0 and (at - start) % charset.unit:
+        at = data.rfind(newline, start, at + len(newline) - 1)
+    return at + len(newline) if at >= 0 else 0
 
 
-def _continues(byte: int) -> bool:
-    return byte >> 6 == _CONTINUATION
-
-
-def _length(lead: bytes) -> int:
-    """Say how long the character is that begins with this byte."""
-    if lead < b"\xc0":
-        return 1
-    return 2 if lead < b"\xe0" else 3 if lead < b"\xf0" else 4
+def _begun(data: bytes, charset: Charset) -> int:
+    """Count the bytes at the end that are the beginning of a character."""
+    decoder = codecs.getincrementaldecoder(charset.codec)("replace")
+    decoder.decode(data, final=False)
+    return len(decoder.getstate()[0])

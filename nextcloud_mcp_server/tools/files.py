@@ -7,8 +7,9 @@ from pydantic import Field
 
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Details
+from nextcloud_mcp_server.nextcloud.file_order import Order, position
 from nextcloud_mcp_server.nextcloud.file_query import Kind, Query
-from nextcloud_mcp_server.nextcloud.files import Order, position
+from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools import file_page, file_words, moment
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
@@ -77,14 +78,18 @@ async def nc_files_get_info(nc: Account, path: str) -> ItemInfo:
         shared_with=list(details.shared_with[:_LISTED]) or None,
         tags=list(details.tags[:_LISTED]) or None,
         favorite=entry.favourite,
+        encrypted=True if entry.encrypted else None,
         folders_inside=details.folders_inside,
         files_inside=details.files_inside,
         quota=_quota(details) if entry.is_folder else None,
         shown_as=shown_as(entry.path),
-        note=None if entry.etag else NO_ETAG,
+        note=_ENCRYPTED if entry.encrypted else None if entry.etag else NO_ETAG,
     )
 
 
+_ENCRYPTED: Final = (
+    "End-to-end encrypted: Nextcloud opens it to its owner's own apps alone, and searches nothing in it."
+)
 #: Names of people and tags that are told; a folder may be shared with thousands.
 _LISTED: Final = 50
 
@@ -135,8 +140,13 @@ async def nc_files_search_items(
     found, rest = await nc.finder.find(query, limit=limit, after=after)
     rows = file_page.fit([Row.of(each.entry, in_folder=False) for each in found])
     following = found[len(rows) - 1].position if len(rows) < len(found) else rest
+    locked = [quoted(each.entry.path) for each in found[: len(rows)] if each.entry.encrypted]
     return FoundPage(
-        items=rows, cursor=file_page.seal(following, "search", query) if following is not None else None
+        items=rows,
+        cursor=file_page.seal(following, "search", query) if following is not None else None,
+        note=f"End-to-end encrypted, so not searched inside: {', '.join(locked[:_LISTED])}."
+        if locked
+        else None,
     )
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from nextcloud_mcp_server.documents import kinds
+from nextcloud_mcp_server.documents import charset, kinds
+from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -47,6 +48,8 @@ async def nc_files_read_file(
     if kind := _document_kind(kinds.by_name(path), raw=raw):
         return await text_of(kind)
     length = limit + file_text.LOOKAHEAD
+    if offset == 0:
+        length = max(length, charset.SAMPLE_BYTES)
     if offset == 0 and path.lower().endswith(file_words.IMAGE_NAMES):
         length = MAX_IMAGE_BYTES
     chunk = await nc.files.read(path, offset=offset, length=length)
@@ -72,12 +75,26 @@ async def _shown(
         return _picture(chunk, picture) if chunk.is_last else await _preview(nc, chunk)
     if kind := _document_kind(kinds.by_content(chunk.content_type, start), raw=raw):
         return await text_of(kind)
-    part = file_text.cut(chunk.data, limit=limit, inside=chunk.offset > 0, is_last=chunk.is_last)
-    if part is not None:
-        return _text(chunk, part)
+    if found := await charset_of(nc, chunk):
+        part = file_text.cut(
+            chunk.data, limit=limit, offset=chunk.offset, is_last=chunk.is_last, charset=found
+        )
+        if part is not None:
+            return _text(chunk, part, found)
     if chunk.content_type.startswith("image/"):
         return await _preview(nc, chunk)
     return FileFacts.of(chunk, _unreadable(chunk))
+
+
+async def charset_of(nc: Account, chunk: Chunk) -> Charset | None:
+    """Tell the encoding of a file of which this is a part, if need be by its beginning: a second request."""
+    if chunk.offset == 0:
+        whole = chunk.is_last and len(chunk.data) <= charset.SAMPLE_BYTES
+        return charset.detect(chunk.data[: charset.SAMPLE_BYTES], whole=whole)
+    if charset.is_certain(chunk.data):
+        return charset.UTF8
+    head = await nc.files.read(chunk.path, length=charset.SAMPLE_BYTES)
+    return charset.of_part(head.data, chunk.data)
 
 
 def _unreadable(chunk: Chunk) -> str:
@@ -136,7 +153,7 @@ def _document(found: DocumentText, *, offset: int, limit: int) -> FileText | Fil
         raise InvalidInput(f"The text of {quoted(found.path)} ends before byte {offset}.")
     data = text[offset : offset + limit + file_text.LOOKAHEAD]
     rest = offset + len(data) == len(text)
-    part = file_text.page(data, limit=limit, inside=offset > 0, is_last=rest)
+    part = file_text.page(data, limit=limit, offset=offset, is_last=rest)
     end = offset + part.end
     return FileText(
         content=part.text,
@@ -154,17 +171,18 @@ def _document(found: DocumentText, *, offset: int, limit: int) -> FileText | Fil
     )
 
 
-def _text(chunk: Chunk, part: file_text.Part) -> FileText:
+def _text(chunk: Chunk, part: file_text.Part, found: Charset) -> FileText:
     end = chunk.offset + part.end
     truncated = not chunk.is_last or part.end < len(chunk.data)
     notes = (
-        "" if part.exact else "Bytes that are not UTF-8 are shown as \ufffd; editing would lose them.",
+        "" if part.exact else f"Bytes that are not {found.label} are shown as \ufffd.",
         "" if chunk.version.etag else NO_ETAG,
     )
     return FileText(
         content=part.text,
         path=chunk.path,
         type=chunk.content_type or "text/plain",
+        encoding=found.label,
         size=chunk.total,
         modified=chunk.version.modified_at,
         etag=str(chunk.version),

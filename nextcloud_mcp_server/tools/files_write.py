@@ -44,7 +44,10 @@ async def nc_files_write_file(
 async def nc_files_edit_file(
     nc: Account, path: str, *, old_text: str, new_text: str, replace_all: bool = False, etag: Etag = None
 ) -> Changed:
-    """Replace an exact passage of a text file, which must be there once (or set replace_all)."""
+    """Replace an exact passage of a text file, which must be there once (or set replace_all).
+
+    The file keeps its encoding and line ends.
+    """
     chunk = await nc.files.read(path, length=MAX_EDITED_BYTES + 1)
     if len(chunk.data) > MAX_EDITED_BYTES or not chunk.is_last:
         raise InvalidInput(f"The file is larger than {MAX_EDITED_BYTES} bytes, too large to edit here.")
@@ -53,12 +56,9 @@ async def nc_files_edit_file(
             f"The file changed since it was read. Read it again; its etag is now {chunk.version}.",
             current_etag=str(chunk.version),
         )
-    try:
-        text = chunk.data.decode()
-    except UnicodeDecodeError:
-        raise InvalidInput("The file is not UTF-8 text, so it cannot be edited here.") from None
-    edited, count = file_edit.replace(text, old_text, new_text, every=replace_all)
-    written = await nc.files.write(path, edited.encode(), version=str(chunk.version))
+    text = file_edit.Text.of(chunk.data)
+    edited, count = text.replace(old_text, new_text, every=replace_all)
+    written = await nc.files.write(path, edited, version=str(chunk.version))
     return Changed.by_writing(written, replaced=count)
 
 

@@ -133,7 +133,7 @@ async def nc_files_set_labels(
     if not add_tags and not remove_tags and favorite is None:
         raise InvalidInput("Say what to change: add_tags, remove_tags or favorite.")
     entry, details = await nc.files.details(path)
-    item = Marked(entry.path, details.file_id)
+    item = Marked(entry.path, details.file_id, details.permissions)
     failed = await nc.labels.change(item, add=add_tags or (), remove=remove_tags or (), favourite=favorite)
     try:
         now, marks = await nc.files.details(entry.path)

@@ -203,7 +203,7 @@ async def nc_files_download_file(
     name = local_file or entry.name
     done = told = 0
     with computer.writing(name) as file:
-        async with nc.download.open(path) as download:
+        async with nc.download.open(path, known=entry) as download:
             async for piece in download.pieces:
                 await anyio.to_thread.run_sync(file.write, piece)
                 done += len(piece)

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
+import anyio
 from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
+from nextcloud_mcp_server.nextcloud import spelling
+from nextcloud_mcp_server.web.callback_result import keep_gone, keep_problem
 from nextcloud_mcp_server.web.problem import (
     PERSONAL,
     Problem,
@@ -29,6 +32,7 @@ from nextcloud_mcp_server.web.proxies import TrustedProxies, names_proxy
 
 logger = logging.getLogger(__name__)
 
+_PROBED = frozenset({"/healthz", "/readyz"})
 # Python refuses to read numbers of thousands of digits; this many are absurd already.
 _LONGEST_LENGTH = 18
 _ALWAYS = {
@@ -63,6 +67,7 @@ class WebConfig:
     secure_cookies: bool
     mcp_path: str = "/mcp"
     max_body_bytes: int = 4_194_304
+    body_seconds: float = 60.0
     any_origin: tuple[str, ...] = ()
     refuse_forwarded: bool = True
     proxies: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -94,6 +99,9 @@ _FORWARDED = Refusal(
     "In personal mode this server works for one person and only answers directly.",
 )
 _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is larger than this server takes.")
+_TOO_SLOW = Refusal(
+    Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
+)
 _UNAUTHORIZED_MESSAGE = (
     "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
     "'nextcloud-mcp-server config claude-code --http' prints what to put into your client; it also knows "
@@ -149,10 +157,39 @@ class KeepsOpener:
         await self._app(scope, receive, send_with_header)
 
 
+class _TimedBody:
+    """Gives the parts of a body for so many seconds, and after its end whatever comes.
+
+    The time begins when the application first asks: what it waits for itself does not count.
+    """
+
+    def __init__(self, receive: Receive, seconds: float) -> None:
+        self._receive = receive
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._whole = False
+
+    async def receive(self) -> Message | None:
+        """Give the next part; None when the time is over."""
+        if self._whole:
+            return await self._receive()
+        self._deadline = self._deadline or anyio.current_time() + self._seconds
+        with anyio.CancelScope(deadline=self._deadline):
+            message = await self._receive()
+            self._whole = not message.get("more_body", False)
+            return message
+        return None
+
+
 class _Gate:
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
         self._app = app
         self._config = config
+        self._origins = {spelling.canonical(origin) for origin in config.allowed_origins}
+        self._hosts = {
+            scheme: {spelling.host(name, scheme) for name in config.allowed_hosts}
+            for scheme in ("http", "https")
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -173,8 +210,11 @@ class _Gate:
             await self._capped({**scope, "scheme": scheme}, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
+        scheme = "https" if self._config.secure_cookies else scope["scheme"]
         hosts = [host.lower() for host in headers.getlist("host")]
-        if len(hosts) != 1 or hosts[0] not in self._config.allowed_hosts:
+        if len(hosts) != 1 or not (
+            spelling.host(hosts[0], scheme) in self._hosts[scheme] or _is_probe(scope, headers, hosts[0])
+        ):
             return _HOST
         own = f"{scope['scheme']}://{hosts[0]}"
         if not self._for_any_origin(scope) and not self._may_come_from(headers, own=own):
@@ -194,7 +234,9 @@ class _Gate:
             # Under Referrer-Policy no-referrer browsers send this with our own forms. They set
             # Sec-Fetch-Site themselves, so no other page can claim to be ours.
             return headers.getlist("sec-fetch-site") == ["same-origin"]
-        return all(origin in self._config.allowed_origins or origin == own for origin in origins)
+        return all(
+            spelling.canonical(origin) in {*self._origins, spelling.canonical(own)} for origin in origins
+        )
 
     def _for_any_origin(self, scope: Scope) -> bool:
         return any(_is_below(scope["path"], path) for path in self._config.any_origin)
@@ -220,23 +262,28 @@ class _Gate:
         return JSONResponse(body, refusal.problem.status)
 
     async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, but answer 413 in its place once the body passes the cap.
+        """Run the application, but answer in its place once the body is too large or takes too long.
 
         Raising from `receive` would not do: whatever sits in between might make a 500 of it.
         """
         taken = 0
         started = cut_off = False
+        timed = _TimedBody(receive, self._config.body_seconds)
 
         async def receive_capped() -> Message:
             nonlocal taken, cut_off
             if cut_off:
                 return {"type": "http.disconnect"}
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken <= self._config.max_body_bytes:
-                return message
+            message = await timed.receive()
+            if message is not None:
+                taken += len(message.get("body", b""))
+                if taken <= self._config.max_body_bytes:
+                    return message
             if not started:
-                await self._refuse(_TOO_LARGE, scope)(scope, receive, send)
+                refusal = _TOO_SLOW if message is None else _TOO_LARGE
+                response = self._refuse(refusal, scope)
+                response.headers["Connection"] = "close"
+                await response(scope, receive, send)
             cut_off = True
             return {"type": "http.disconnect"}
 
@@ -252,6 +299,16 @@ class _Gate:
             # After the cap the application sees its client leave; what it says to that is of no interest.
             if not cut_off or started:
                 raise
+
+
+def _is_probe(scope: Scope, headers: Headers, host: str) -> bool:
+    """Tell whether something asks only whether the process serves; it names the pod by its address.
+
+    No page can ask so: a browser says where the request comes from, and the answer tells nothing.
+    """
+    asks = scope["method"] in {"GET", "HEAD"} and scope["path"] in _PROBED
+    by_browser = "origin" in headers or "sec-fetch-site" in headers
+    return asks and not by_browser and spelling.is_address(host)
 
 
 def _is_below(path: str, prefix: str) -> bool:
@@ -278,6 +335,7 @@ class PageErrors:
         try:
             await self._app(scope, receive, send)
         except ElicitationUnknown:
+            keep_gone(scope)
             await gone_page(Headers(scope=scope))(scope, receive, send)
         except NextcloudMcpError as error:
             reference = new_reference()
@@ -291,6 +349,7 @@ class PageErrors:
     def _answer(self, error: Exception, reference: str, scope: Scope) -> Response:
         retry: str = scope.get("state", {}).get("retry", "")
         problem = problem_of(error, self._problems)
+        keep_problem(scope, problem, reference=reference, retry=retry)
         page = problem_page(Headers(scope=scope), problem, reference=reference, retry=retry)
         if isinstance(error, TooManyRequests):
             page.headers["Retry-After"] = str(error.retry_after_seconds)

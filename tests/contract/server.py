@@ -10,7 +10,7 @@ import httpx2
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.profile import NAMES, ProfileName
 

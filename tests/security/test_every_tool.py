@@ -35,7 +35,9 @@ VALUES: dict[str, tuple[object, ...]] = {
 }
 ODD = (None, 10**30)
 PAGE = httpx2.Response(200, headers={"Content-Type": "text/html"}, content=b"<html>Sign in</html>")
-READING = [name for name, spec in SPECS.items() if spec.read_only]
+#: Nobody recorded what these apps answer, so their writing tools are tried here, with the sandbox's answers.
+UNRECORDED = frozenset({"talk", "news", "mail", "status"})
+ANSWERED = [name for name, spec in SPECS.items() if spec.read_only or spec.toolset in UNRECORDED]
 
 
 async def outcome(nc: Account, tool: str, arguments: dict[str, Any]) -> str:
@@ -81,7 +83,7 @@ async def test_no_argument_is_too_odd_for_a_clear_sentence(
             assert_clear(await outcome(alice, tool, {**arguments, name: value}))
 
 
-@pytest.mark.parametrize("tool", READING)
+@pytest.mark.parametrize("tool", ANSWERED)
 async def test_no_answer_is_too_odd_for_a_clear_sentence(tool: str, every: dict[str, dict[str, Any]]) -> None:
     network, alice = tampered(Sandbox.demo())
     arguments = every[tool]

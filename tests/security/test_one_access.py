@@ -18,8 +18,8 @@ from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, WrongAccount
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, Told
@@ -81,8 +81,8 @@ async def test_what_runs_side_by_side_sends_a_refused_access_no_more_and_a_new_o
     again = await _look(refusing.account("new"))
 
     assert ended == [CredentialRejected] * 21
-    # Those that were under way when the first was refused.
-    assert refused <= REQUESTS_AT_ONCE
+    # The first, which goes alone while nobody knows whether the access works, and its probe.
+    assert refused == 2
     assert again == {}
 
 
@@ -94,7 +94,8 @@ async def test_an_upload_whose_access_is_refused_is_not_cleared_away_with_it() -
         async with upload.cleared(upload_id):
             await upload.requests.put(upload_id, 1, b"x")
 
-    assert refusing.asked == ["PUT"]
+    # The chunk, and the probe; nothing is cleared away with a credential that is dead.
+    assert refusing.asked == ["PUT", "GET"]
 
 
 PAGE = (
@@ -133,7 +134,8 @@ async def test_no_note_about_a_half_that_failed_hides_what_is_wrong_with_the_acc
     arguments, done = HALVES[tool]
 
     with pytest.raises(expected):
-        await call(account_over(network(*done, answer)), tool, **arguments)
+        # Twice: a refusal is confirmed by a probe.
+        await call(account_over(network(*done, answer, answer)), tool, **arguments)
 
 
 @pytest.fixture

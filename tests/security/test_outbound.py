@@ -22,7 +22,8 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.auth_stage import READ, Process, Stage
 
@@ -137,7 +138,7 @@ async def test_addresses_in_nextclouds_answers_are_put_onto_the_configured_one(a
     assert {request.url.host for request in wire.asked} == {"cloud.example.org"}
 
 
-async def test_a_revoked_credential_is_refused_once_and_not_sent_again(
+async def test_a_revoked_credential_is_refused_twice_and_not_sent_again(
     stage: Stage, process: Process
 ) -> None:
     stage.sandbox.state.app_passwords.pop(await stage.connect(process))
@@ -155,7 +156,8 @@ async def test_a_revoked_credential_is_refused_once_and_not_sent_again(
         await process.accounts.reject(stage.caller, opened)
         ended.append(CredentialRejected)
 
-    assert stage.refusals() - refused == 1
+    # The request, and the probe that confirms what it was told.
+    assert stage.refusals() - refused == 2
     assert ended == [CredentialRejected, *[ElicitationRequired] * 49]
 
 

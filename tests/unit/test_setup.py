@@ -22,7 +22,8 @@ from nextcloud_mcp_server.errors import (
     NotFound,
     Unreachable,
 )
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.oauth2_admin import RegisteredClient, SecurityPage, registered_redirect
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox

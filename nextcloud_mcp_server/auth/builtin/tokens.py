@@ -31,6 +31,7 @@ from nextcloud_mcp_server.errors import (
     StorageError,
     TokenRefused,
 )
+from nextcloud_mcp_server.nextcloud import spelling
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.oauth_records import CameBack, CodeGrant, Fresh, Given, Holder, Refused
 from nextcloud_mcp_server.storage.records import Principal
@@ -126,8 +127,7 @@ class Tokens:
         Raises:
             OAuthRefusal: It is not for us to give (`invalid_target`).
         """
-        # Some clients write the address of a folder where a path ends.
-        if resource is not None and resource.removesuffix("/") != self._resource.removesuffix("/"):
+        if resource is not None and not spelling.same(resource, self._resource):
             raise OAuthRefusal(
                 "invalid_target", "The resource is not the one that this server gives tokens for."
             )

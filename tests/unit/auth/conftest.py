@@ -1,17 +1,9 @@
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-import stamina
 
 from tests import visits_stage
-
-
-@pytest.fixture(autouse=True)
-def no_pauses() -> Generator[None]:
-    """Readings are repeated without pauses."""
-    with stamina.set_testing(True, attempts=2, cap=True):
-        yield
 
 
 @pytest.fixture

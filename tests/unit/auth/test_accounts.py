@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -7,7 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth import accounts as module
-from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, OperatorAccounts
+from nextcloud_mcp_server.auth.accounts import Connection, Disconnected
+from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
@@ -152,6 +154,24 @@ async def test_a_refused_credential_is_never_used_again(stage: Stage, process: P
     assert (known.connected, known.needs_reauth) == (False, True)
 
 
+async def test_an_app_password_that_is_given_up_is_deleted_at_nextcloud_an_hour_later(
+    stage: Stage, process: Process
+) -> None:
+    """What Nextcloud refused by mistake would otherwise open the account for ever, known to nobody."""
+    app_password = await stage.connect(process)
+    opened = await process.accounts.open(stage.caller, READ)
+    await process.accounts.reject(stage.caller, opened)
+
+    await process.outbox.turn()
+    soon = set(stage.app_passwords)
+    stage.clock.forward(3601)
+    await process.outbox.turn()
+
+    assert soon == {app_password}
+    assert stage.app_passwords == set()
+    assert not await process.outbox.waiting(stage.caller.principal)
+
+
 async def test_a_refusal_is_audited_once_however_many_calls_met_it(stage: Stage, process: Process) -> None:
     await stage.connect(process)
     opened = await process.accounts.open(stage.caller, READ)
@@ -280,8 +300,12 @@ async def test_a_connection_whose_key_is_lost_can_be_ended_and_made_anew(
     assert (await other.accounts.open(stage.caller, READ)).account.uid == "alice"
 
 
-def operator(stage: Stage, process: Process, secret: str) -> OperatorAccounts:
-    return OperatorAccounts(process.nextcloud, login_name="alice", secret=SecretStr(secret), bound=READ)
+def operator(
+    stage: Stage, process: Process, secret: str, *, monotonic: Callable[[], float] = anyio.current_time
+) -> OperatorAccounts:
+    return OperatorAccounts(
+        process.nextcloud, login_name="alice", secret=SecretStr(secret), bound=READ, monotonic=monotonic
+    )
 
 
 @pytest.fixture
@@ -318,7 +342,7 @@ async def test_the_operators_account_is_bound_by_the_settings(
     assert stage.network.asked == []
 
 
-async def test_a_refused_operator_credential_is_sent_once_even_by_calls_that_come_together(
+async def test_a_refused_operator_credential_is_sent_twice_even_by_calls_that_come_together(
     stage: Stage, process: Process
 ) -> None:
     accounts = operator(stage, process, "wrong")
@@ -332,12 +356,12 @@ async def test_a_refused_operator_credential_is_sent_once_even_by_calls_that_com
     await together(*[call] * 10)
     await call()
 
-    assert stage.refusals() == 1
+    assert stage.refusals() == 2
     assert len(refused) == 11
     assert "NEXTCLOUD_APP_PASSWORD" in refused[0]
 
 
-async def test_an_operator_credential_that_is_refused_later_is_never_sent_again(
+async def test_an_operator_credential_that_is_refused_later_is_left_alone(
     stage: Stage, process: Process, app_password: str
 ) -> None:
     accounts = operator(stage, process, app_password)
@@ -352,6 +376,50 @@ async def test_an_operator_credential_that_is_refused_later_is_never_sent_again(
     with pytest.raises(CredentialRejected):
         await accounts.connection(stage.caller)
     assert len(stage.network.to("/cloud/user")) == 1
+
+
+async def test_an_operator_credential_that_was_refused_by_mistake_works_again_without_a_restart(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    """Asked again after a minute, and less and less often while it stays refused."""
+    now = 100.0
+    accounts = operator(stage, process, app_password, monotonic=lambda: now)
+    opened = await accounts.open(stage.caller, READ)
+    known = stage.sandbox.state.app_passwords.pop(app_password)
+    with pytest.raises(CredentialRejected):
+        await opened.account.user.get()
+    await accounts.reject(stage.caller, opened)
+
+    asked: list[float] = []
+    while now < 800:
+        now += 1
+        before = stage.refusals()
+        with pytest.raises(CredentialRejected):
+            await accounts.open(stage.caller, READ)
+        if stage.refusals() != before:
+            asked.append(now)
+    stage.sandbox.state.app_passwords[app_password] = known
+    now += 1000
+    again = await accounts.open(stage.caller, READ)
+
+    assert asked == [160, 280, 520]
+    assert (await again.account.user.get()).uid == "alice"
+    assert (await opened.account.user.get()).uid == "alice"
+
+
+async def test_a_second_call_that_met_the_same_refusal_does_not_prolong_the_pause(
+    stage: Stage, process: Process, app_password: str
+) -> None:
+    now = 100.0
+    accounts = operator(stage, process, app_password, monotonic=lambda: now)
+    opened = await accounts.open(stage.caller, READ)
+    await accounts.reject(stage.caller, opened)
+
+    now = 130.0
+    await accounts.reject(stage.caller, opened)
+    now = 160.0
+
+    assert (await accounts.open(stage.caller, READ)).account.uid == "alice"
 
 
 async def test_an_operators_nextcloud_that_was_down_is_asked_again(

@@ -228,3 +228,9 @@ def test_secrets_are_long_and_differ() -> None:
 
     assert len(secrets) == 100
     assert {len(one) for one in secrets} == {43}
+
+
+@pytest.mark.parametrize("error", [["invalid_client"], {"x": 1}, None, 1])
+async def test_an_error_that_is_no_text_is_a_refusal_like_any_other(error: object) -> None:
+    with pytest.raises(GrantRefused):
+        await exchange(answering({"error": error}, 400))

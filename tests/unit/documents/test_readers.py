@@ -141,7 +141,7 @@ def test_an_opendocument_text_is_read_without_what_was_deleted() -> None:
     text, end = read("opendocument", odf(body))
 
     assert end == "ok"
-    assert text == "# Title\n- one\ttwo   three four\nfive\n[note] by whom\n[comment] hm\nSaid1.\n"
+    assert text == "# Title\n- one\ttwo   three four\nfive\n[note] by whom\n[comment by Bob] hm\nSaid1.\n"
 
 
 def test_opendocument_rows_and_slides_are_read() -> None:

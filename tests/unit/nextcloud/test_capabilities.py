@@ -16,6 +16,9 @@ def client(capabilities: dict[str, Any], *, uid: str | None = "alice") -> Capabi
     def answer(request: httpx2.Request) -> httpx2.Response:
         body = {"ocs": {"meta": {}, "data": {"version": VERSION, "capabilities": capabilities}}}
         headers = {"ETag": '"e1"', **({"X-User-Id": uid} if uid else {})}
+        if request.method == "PROPFIND":
+            # The probe, where the anonymous set puts the credential in doubt.
+            return httpx2.Response(401)
         if request.headers.get("If-None-Match") == '"e1"':
             return httpx2.Response(304, headers=headers)
         return httpx2.Response(200, headers=headers, json=body)

@@ -251,7 +251,7 @@ async def test_an_edit_is_made_anew_on_what_someone_wrote_in_between() -> None:
 
 
 async def test_an_edit_gives_up_when_the_note_changes_again_and_again() -> None:
-    notes = Notes(*[ok(NOTE), httpx2.Response(412, json=NOTE)] * 3)
+    notes = Notes(*[ok(NOTE), httpx2.Response(412, json=NOTE)] * 6)
 
     with pytest.raises(errors.EtagMismatch):
         await notes.client.change("318", upper, if_match=None)
@@ -295,10 +295,13 @@ async def test_a_locked_or_read_only_note_is_never_written_back(
 
 async def test_a_note_locked_while_writing_is_said_to_be_locked() -> None:
     """U46."""
-    notes = Notes(ok(NOTE), httpx2.Response(423, json={"errorType": "OCP\\Lock\\LockedException"}))
+    locked = httpx2.Response(423, json={"errorType": "OCP\\Lock\\LockedException"})
+    notes = Notes(*[ok(NOTE), *[locked] * 4] * 2)
 
     with pytest.raises(errors.Locked):
         await notes.client.change("318", upper, if_match=None)
+
+    assert notes.answers == []
 
 
 async def test_deleting_is_one_request() -> None:
@@ -339,3 +342,20 @@ async def test_a_notes_app_that_is_not_installed_is_named() -> None:
 
     with pytest.raises(errors.NotFound, match="“notes” is not installed"):
         await notes.client.page(size=1)
+
+
+async def test_a_list_that_would_begin_again_for_ever_is_left() -> None:
+    parts = [ok([{"id": 1, "title": "x"}], **{"X-Notes-Chunk-Cursor": "1-1"}) for _ in range(3)]
+    notes = Notes(*parts)
+
+    with pytest.raises(errors.ServerFault, match="does not go on"):
+        [note async for note in notes.client.list_all()]
+
+    assert len(notes.asked) == 2
+
+
+async def test_a_note_that_cannot_be_read_is_no_reason_to_leave_it_out_of_a_list() -> None:
+    notes = Notes(ok([{"id": 1, "title": None}]))
+
+    with pytest.raises(errors.ServerFault, match="unreadable"):
+        await notes.client.page(size=10)

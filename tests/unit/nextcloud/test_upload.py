@@ -1,5 +1,6 @@
 """Uploads in chunks: against the sandbox, and against a network that loses answers."""
 
+import re
 from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -23,8 +24,9 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
 )
 from nextcloud_mcp_server.nextcloud.chunk_requests import MAX_CHUNKS, ChunkRequests, Parts, Target
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.files import FilesClient, Written
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.upload import CHUNK_BYTES, UploadClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -301,7 +303,7 @@ async def test_a_chunk_whose_connection_breaks_is_sent_once_more() -> None:
 @pytest.mark.parametrize(
     ("answers", "error"),
     [
-        ([httpx2.RemoteProtocolError("x")] * 2, Unreachable),
+        ([httpx2.RemoteProtocolError("x")] * 8, Unreachable),
         ([httpx2.Response(413)], TooLarge),
         ([recorded("webdav/chunked_10_put_missing_session")], NotFound),
     ],
@@ -318,7 +320,7 @@ async def test_a_chunk_that_cannot_be_sent_ends_the_upload_and_clears_it_away(
 
 
 async def test_what_cannot_be_cleared_away_hides_nothing() -> None:
-    net = network(MADE, httpx2.Response(413), httpx2.Response(503))
+    net = network(MADE, httpx2.Response(413), *[httpx2.Response(503)] * 3)
 
     with pytest.raises(TooLarge):
         await send(client_over(net))
@@ -356,19 +358,51 @@ async def test_the_quota_is_told_before_anything_is_sent() -> None:
 
 @pytest.mark.parametrize("at_assembly", [False, True])
 async def test_a_refusal_for_room_blames_the_quota_only_if_it_is_used_up(at_assembly: bool) -> None:  # noqa: FBT001 - a parameter
-    """B25: 507 while the quota is free must not say that the quota is full."""
+    """B25: what the server does not say is looked at, and 507 while the quota is free is not put down to it."""
     room = multistatus(
         [entry("Rec", folder=True, extra="<d:quota-available-bytes>-3</d:quota-available-bytes>")]
     )
-    refused = recorded("webdav/chunked_put_quota_507")
+    refused = httpx2.Response(507, text="<s:message>Not allowed here</s:message>")
     net = network(MADE, *[MADE] * at_assembly, refused, room, DELETED)
 
     with pytest.raises(StorageFull) as caught:
         await send(client_over(net))
 
-    assert "Insufficient space in /" in str(caught.value)
+    assert "Not allowed here" in str(caught.value)
     assert "The quota is not the reason" in str(caught.value)
     assert net.methods[-1] == "DELETE"
+
+
+@pytest.mark.parametrize("at_assembly", [False, True])
+async def test_the_numbers_that_nextcloud_gives_are_told_and_nothing_else_is_said(at_assembly: bool) -> None:  # noqa: FBT001 - a parameter
+    refused = recorded("webdav/chunked_put_quota_507")
+    found = re.search(r"(\d+) required, (\d+) available", refused.text)
+    assert found is not None
+    net = network(MADE, *[MADE] * at_assembly, refused, DELETED)
+
+    with pytest.raises(StorageFull) as caught:
+        await send(client_over(net))
+
+    assert f"needs {found[1]} bytes and the quota leaves {found[2]}" in str(caught.value)
+    assert "not the reason" not in str(caught.value)
+    assert net.methods[-1] == "DELETE"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [httpx2.Response(423), httpx2.Response(502), httpx2.Response(503, headers={"Retry-After": "5"})],
+)
+async def test_one_refused_chunk_throws_away_nothing_that_was_sent(refusal: httpx2.Response) -> None:
+    """Refused eight times in a row, which is longer than a proxy takes to restart."""
+    net = network(MADE, MADE, *[refusal] * 8, MADE, httpx2.Response(201, headers={"ETag": '"e"'}))
+    pauses = Pauses()
+
+    data = bytes(CHUNK_BYTES + 1)
+    written = await client_over(net, pauses).send(TARGET, reader(data), total=len(data), report=unheard)
+
+    assert written.version.etag == "e"
+    assert net.methods.count("DELETE") == 0
+    assert pauses.seconds[0] == 5.0
 
 
 async def test_chunks_that_do_not_add_up_are_not_taken() -> None:
@@ -389,7 +423,8 @@ async def test_what_is_known_to_be_refused_is_not_waited_for(
     answer: httpx2.Response, error: type[Exception]
 ) -> None:
     pauses = Pauses()
-    net = network(MADE, MADE, answer, DELETED)
+    # A refused access is confirmed by a probe.
+    net = network(MADE, MADE, answer, answer, DELETED)
 
     with pytest.raises(error):
         await send(client_over(net, pauses))

@@ -308,6 +308,34 @@ async def test_a_refused_credential_is_marked_once_and_only_in_the_version_that_
     assert grant.credential.version == 2
 
 
+@pytest.mark.parametrize("version", [1, 7])
+async def test_a_credential_that_is_given_up_is_ended_later_if_it_is_still_the_one(
+    database: Database, ask: Ask, complete: Complete, alice: Principal, version: int
+) -> None:
+    await complete(await ask())
+
+    marked = await database.grants.mark_needs_reauth(
+        "credential-1", version=version, end_after=timedelta(hours=1)
+    )
+
+    assert marked == (version == 1)
+    assert await outbox_of(database) == []
+    assert await database.outbox.holds(alice) == (version == 1)
+
+
+async def test_what_is_not_there_or_cannot_be_opened_is_not_ended(
+    database: Database, ask: Ask, complete: Complete, open_database: Open, alice: Principal
+) -> None:
+    await complete(await ask())
+    stranger = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
+
+    nothing = await database.grants.mark_needs_reauth("other", version=1, end_after=timedelta(hours=1))
+    marked = await stranger.grants.mark_needs_reauth("credential-1", version=1, end_after=timedelta(hours=1))
+
+    assert (nothing, marked) == (False, True)
+    assert not await database.outbox.holds(alice)
+
+
 async def test_a_refused_credential_is_not_sent_to_nextcloud_again(
     database: Database, ask: Ask, start: Start, complete: Complete, alice: Principal
 ) -> None:

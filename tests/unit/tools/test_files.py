@@ -218,6 +218,7 @@ async def test_a_text_is_read_with_one_request() -> None:
         "content": "# Hello\n",
         "path": "a.md",
         "type": "text/markdown",
+        "encoding": "UTF-8",
         "size": 8,
         "modified": "2026-11-27T21:03:53Z",
         "etag": f"e1~8~{SECONDS}",
@@ -269,11 +270,11 @@ async def test_an_empty_file_is_an_empty_text() -> None:
 
 
 async def test_broken_text_is_shown_with_a_warning() -> None:
-    account = account_over(network(answered(b"caf\xe9, and more text than that\n")))
+    account = account_over(network(answered("café, and more text than thät\n".encode() + b"\xff")))
 
     read = await call(account, "nc_files_read_file", path="a.txt")
 
-    assert read.content.startswith("caf\ufffd")
+    assert read.content == "café, and more text than thät\n\ufffd"
     assert "not UTF-8" in read.note
 
 

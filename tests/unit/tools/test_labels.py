@@ -1,7 +1,7 @@
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.errors import Forbidden, InvalidInput, NotFound
+from nextcloud_mcp_server.errors import Forbidden, InvalidInput, NotFound, TimedOut
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
 from tests.dav_fakes import account_in, account_over, call, entry, multistatus, network
@@ -199,3 +199,58 @@ async def test_a_nextcloud_without_tags_or_comments_says_so() -> None:
     with pytest.raises(NotFound, match="has no comments"):
         await call(bare, "nc_files_add_comment", path="Readme.md", text="x")
     assert (await call(bare, "nc_files_set_labels", path="Readme.md", favorite=True)).favorite
+
+
+async def test_tags_of_what_may_only_be_read_are_refused_before_a_new_one_is_made(
+    sandbox: Sandbox, alice: Account
+) -> None:
+    file = sandbox.state.users["alice"].files.get("/Readme.md")
+    file.readonly = True
+    file.tags.add(sandbox.state.add_tag("held").id)
+
+    with pytest.raises(Forbidden, match=r"'new' was not set: .* may only read this"):
+        await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["new"])
+    with pytest.raises(Forbidden, match="may only read"):
+        await call(alice, "nc_files_set_labels", path="Readme.md", remove_tags=["held"])
+    marked = await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["new"], favorite=True)
+
+    assert [tag.name for tag in sandbox.state.tags.values()] == ["held"]
+    assert (marked.favorite, len(marked.failed)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [(httpx2.Response(204), 0), (httpx2.Response(403), 1)],
+)
+async def test_a_tag_made_for_nothing_is_deleted_or_named(answer: httpx2.Response, left: int) -> None:
+    file = entry("a", extra="<oc:fileid>7</oc:fileid>")
+    created = httpx2.Response(201, headers={"Content-Location": "/remote.php/dav/systemtags/9"})
+    net = network(
+        multistatus([file]), multistatus([]), multistatus([]), created, httpx2.Response(403), answer
+    )
+
+    with pytest.raises(Forbidden) as caught:
+        await call(account_over(net), "nc_files_set_labels", path="a", add_tags=["new"])
+
+    assert net.methods[-1] == "DELETE"
+    assert str(net.seen[-1].url).endswith("/systemtags/9")
+    assert str(caught.value).count("everybody sees it; an administrator can delete it") == left
+
+
+async def test_a_tag_that_may_have_been_set_is_not_deleted_again() -> None:
+    file = entry("a", extra="<oc:fileid>7</oc:fileid>")
+    created = httpx2.Response(201, headers={"Content-Location": "/remote.php/dav/systemtags/9"})
+    net = network(multistatus([file]), multistatus([]), multistatus([]), created, httpx2.ReadError("broken"))
+
+    with pytest.raises(TimedOut, match="as far as is known"):
+        await call(account_over(net), "nc_files_set_labels", path="a", add_tags=["new"])
+
+
+async def test_a_tag_whose_name_ends_in_a_space_is_another_one(sandbox: Sandbox, alice: Account) -> None:
+    """N13."""
+    sandbox.state.add_tag("todo")
+    sandbox.state.add_tag("todo ")
+
+    done = await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["todo "])
+
+    assert done.tags == ["todo "]

@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.tools import notes as tools
 from nextcloud_mcp_server.tools.toolset import Guarded

@@ -11,7 +11,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import CredentialRejected, InvalidInput, ServerFault
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.search import SearchClient, path_of
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
@@ -34,6 +35,9 @@ def answering(**pages: dict[str, Any] | int) -> Any:  # noqa: ANN401 - a handler
     """Answer for these providers: a page, or a status."""
 
     def handler(request: httpx2.Request) -> httpx2.Response:
+        if "/providers" not in request.url.path:
+            # The probe after a refusal.
+            return httpx2.Response(401)
         parts = request.url.path.split("/providers")[1].strip("/").split("/")
         data: object = [{"id": name, "name": name.title()} for name in pages]
         if parts != [""]:
@@ -313,4 +317,4 @@ async def test_all_providers_are_asked_at_once_but_none_with_a_credential_that_i
 
     assert most == 20
     assert known == 1
-    assert asked == [""]
+    assert asked == ["", "/remote.php/dav/"]

@@ -76,13 +76,27 @@ async def test_a_path_that_only_begins_like_the_mcp_path_is_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1", "127.0.0.1:8000.evil.example", "evil@127.0.0.1:8000", ""]
+    "host", ["evil.example", "127.0.0.1:8000.evil.example", "evil@127.0.0.1:8000", "[::1", "127.0.0.1/", ""]
 )
-async def test_an_unknown_host_is_misdirected(host: str) -> None:
+@pytest.mark.parametrize("path", ["/healthz", "/account"])
+async def test_an_unknown_host_is_misdirected(path: str, host: str) -> None:
     async with client() as program:
-        response = await program.get("/healthz", headers={"Host": host})
+        response = await program.get(path, headers={"Host": host})
 
     assert (response.status_code, response.json()["error"]) == (421, "unknown_host")
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3:8000", "10.1.2.3", "[fd00::7]:8000", "127.0.0.1"])
+async def test_a_health_check_may_name_the_pod_by_its_address(host: str) -> None:
+    """Kubernetes and load balancers do, and know no name to send."""
+    async with client() as program:
+        healthy = await program.get("/healthz", headers={"Host": host})
+        page = await program.get("/account", headers={"Host": host})
+        posted = await program.post("/healthz", headers={"Host": host})
+        browsed = await program.get("/healthz", headers={"Host": host, "Sec-Fetch-Site": "cross-site"})
+
+    assert healthy.status_code == 200
+    assert {page.status_code, posted.status_code, browsed.status_code} == {421}
 
 
 async def test_two_host_headers_are_one_too_many() -> None:

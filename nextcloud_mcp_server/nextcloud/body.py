@@ -1,0 +1,61 @@
+"""Reads the body of an answer within a limit, counted after decompression."""
+
+import zlib
+from typing import cast
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud.visible import visible
+
+_ABOUT_THE_BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+#: RFC 9110 §8.4.1.3: a recipient takes both names for the same.
+_GZIP = frozenset({"gzip", "x-gzip"})
+
+
+def coding_of(response: httpx2.Response) -> str:
+    """Name how the body is compressed; empty when it is not."""
+    written = response.headers.get("Content-Encoding", "").lower().split(",")
+    codings = [coding for word in written if (coding := word.strip()) not in ("", "identity")]
+    return ", ".join("gzip" if coding in _GZIP else coding for coding in codings)
+
+
+def unasked(coding: str) -> errors.ServerFault:
+    """Say that an answer is compressed in a way that was not asked for."""
+    return errors.ServerFault(
+        f"The answer is compressed with “{visible(coding)[:20]}”, which was not asked for and cannot be read here. "
+        "The administrator should look at the compression settings of the proxy in front of Nextcloud."
+    )
+
+
+async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) -> httpx2.Response:
+    """Read a body of at most `max_bytes`, and never hold more; `cut` keeps the beginning of a longer one.
+
+    Raises:
+        ServerFault: It is damaged, incomplete, or compressed in a way that was not asked for.
+        TooLarge: It is longer.
+    """
+    coding = coding_of(response)
+    if coding not in ("", "gzip"):
+        raise unasked(coding)
+    inflate = zlib.decompressobj(wbits=31) if coding else None
+    body = bytearray()
+    # The undecoded stream: httpx2 would inflate a whole chunk, however much comes out of it.
+    async for chunk in cast("httpx2.AsyncByteStream", response.stream):
+        try:
+            body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))
+        except zlib.error:
+            raise errors.ServerFault(f"Nextcloud's answer arrived damaged. {refusal.IN_DOUBT}") from None
+        if len(body) > max_bytes:
+            if cut:
+                break
+            raise errors.TooLarge(
+                "Nextcloud's answer is larger than this server reads at once. Ask for less."
+            )
+    if inflate is not None and body and not cut and not inflate.eof:
+        raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {refusal.IN_DOUBT}")
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _ABOUT_THE_BODY]
+    return httpx2.Response(
+        response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
+    )

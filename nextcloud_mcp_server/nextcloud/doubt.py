@@ -1,0 +1,111 @@
+"""What one refusal of a credential is worth: nothing, before a probe of another kind is refused as well.
+
+A proxy, one app's route, or a user back end that hiccups answers 401 too. So the refused request is
+followed by one probe, elsewhere and with the same credential: refused as well, the credential is
+dead; answered, only the route refuses. These are the two requests that a doubtful credential is
+sent with (Nextcloud counts every refusal against everybody behind our address).
+"""
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+
+Probe = Callable[[], Awaitable[httpx2.Response]]
+
+_OF_USER: Final = ("GET", "/ocs/v2.php/cloud/user?format=json")
+#: DAV asks for a credential in a way of its own, and its root needs no uid.
+_OF_DAV: Final = ("PROPFIND", "/remote.php/dav/")
+_OCS: Final = "/ocs/"
+
+
+class Turn(Protocol):
+    """Surrounds one request with a credential; others with it wait while it is in doubt."""
+
+    async def __aenter__(self) -> Self:
+        """Wait for the turn.
+
+        Raises:
+            CredentialRejected: The credential is dead by now.
+        """
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the turn back."""
+        ...
+
+    def accepted(self) -> None:
+        """Note that Nextcloud has taken the credential."""
+        ...
+
+    async def settled(self, probe: Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
+        """Answer what a refusal is to be raised as: `error` when the probe is refused as well."""
+        ...
+
+
+class Turns(Protocol):
+    """Gives out turns, one for each request."""
+
+    def next(self) -> Turn:
+        """Begin a request."""
+        ...
+
+
+class NoTurn:
+    """Surrounds requests that nothing else runs beside: without a credential, or before it is stored."""
+
+    def next(self) -> Self:
+        """See `Turns`."""
+        return self
+
+    async def __aenter__(self) -> Self:
+        """See `Turn`."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See `Turn`."""
+
+    def accepted(self) -> None:
+        """See `Turn`."""
+
+    async def settled(self, probe: Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
+        """See `Turn`."""
+        return said(await is_dead(probe), error)
+
+
+def probe_of(path: str) -> tuple[str, str]:
+    """Choose what is asked to confirm the refusal of a path: another kind of route."""
+    return _OF_DAV if path.startswith(_OCS) else _OF_USER
+
+
+async def is_dead(probe: Probe) -> bool | None:
+    """Ask once; None when the answer says nothing about the credential."""
+    try:
+        status = (await probe()).status_code
+    except (errors.NotNextcloud, httpx2.HTTPError):
+        return None
+    if status == int(httpx2.codes.UNAUTHORIZED):
+        return True
+    return False if status < int(httpx2.codes.BAD_REQUEST) else None
+
+
+def said(dead: bool | None, error: errors.CredentialRejected) -> errors.NextcloudError:  # noqa: FBT001 - what `is_dead` answers
+    """Word what a refusal turned out to be."""
+    if dead:
+        return error
+    if dead is None:
+        return errors.Unavailable(
+            "Nextcloud refused the access once and could not be asked again whether it still holds. Nothing has "
+            "ended; try again in a minute."
+        )
+    return errors.RouteRefused(
+        "Nextcloud refuses the access for this one request, though it takes it elsewhere, so the access stays. Try "
+        "once more; if it stays, the administrator should look at the app or at the proxy in front of Nextcloud."
+    )

@@ -1,0 +1,46 @@
+"""Tells the web page of something before Nextcloud, such as a proxy's sign-in, from the content of a file."""
+
+from typing import Final
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.version import Version
+from nextcloud_mcp_server.nextcloud.visible import quoted
+
+_PAGES: Final = ("text/html", "application/xhtml+xml")
+#: Of 32.0.1 every file has both; the second is missing where Nextcloud's debug mode is on.
+_OF_NEXTCLOUD: Final = ("OC-ETag", "Content-Disposition")
+
+
+def is_possible(response: httpx2.Response) -> bool:
+    """Tell whether this may be a page of something else: it is one, and no header says that it is a file."""
+    headers = response.headers
+    return headers.get("Content-Type", "").startswith(_PAGES) and not any(
+        name in headers for name in _OF_NEXTCLOUD
+    )
+
+
+def refuse(path: str, version: Version, known: Entry | None) -> None:
+    """Refuse a possible page unless the file is a page in this very version.
+
+    Raises:
+        NotNextcloud: It is not what Nextcloud says of the file.
+    """
+    is_file = (
+        known is not None
+        and known.content_type.startswith(_PAGES)
+        and version.etag is not None
+        and version.agrees_with(known.version)
+    )
+    if not is_file:
+        raise not_content(path)
+
+
+def not_content(path: str) -> errors.NotNextcloud:
+    """Say that a page came instead of what was asked for."""
+    return errors.NotNextcloud(
+        f"A web page came back instead of {quoted(path)}, such as the sign-in page of a proxy; it was not taken "
+        "for the content. The administrator should let this server through the proxy in front of Nextcloud."
+    )

@@ -1,0 +1,73 @@
+"""Spellings of the same address: default ports, letter case, escapes, a slash at the end (RFC 3986 §6.2)."""
+
+import re
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+#: RFC 3986 §2.3: escaped or not, these mean the same.
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
+
+
+def canonical(url: str) -> str:
+    """Write an http(s) address in one way, so that two spellings of it compare as equal; others as they are.
+
+    Only what RFC 3986 §6.2.2 and §6.2.3 call equivalent is brought together, and a slash at the end.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return url
+    scheme = parts.scheme
+    # `urlsplit` drops some control characters: what holds them is no spelling of anything else.
+    if scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc or not _is_plain(url):
+        return url
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    path = _ESCAPE.sub(_escape, parts.path).removesuffix("/")
+    return f"{scheme}://{_authority(parts, port, scheme)}{path}{query}{fragment}"
+
+
+def same(left: str, right: str) -> bool:
+    """Tell whether two addresses, or two other names, mean the same."""
+    return left == right or canonical(left) == canonical(right)
+
+
+def host(value: str, scheme: str) -> str:
+    """Write a Host header in one way (RFC 9110 §7.2), without the port that goes without saying."""
+    if not _is_plain(value) or re.search(r"[/\\@?#%]", value):
+        return value
+    try:
+        parts = urlsplit(f"//{value}")
+        port = parts.port
+    except ValueError:
+        return value
+    return _authority(parts, port, scheme) if parts.hostname else value
+
+
+def is_address(value: str) -> bool:
+    """Tell whether a Host header names a machine by its IP address."""
+    name, _, port = value.rpartition("]") if value.startswith("[") else value.partition(":")
+    try:
+        ip_address(name.removeprefix("["))
+    except ValueError:
+        return False
+    return re.fullmatch(r":?[0-9]{0,5}", port) is not None
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _authority(parts: SplitResult, port: int | None, scheme: str) -> str:
+    name = (parts.hostname or "").removesuffix(".")
+    name = f"[{name}]" if ":" in name else name
+    return name if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = chr(int(match[0][1:], 16))
+    return character if _UNRESERVED.fullmatch(character) else match[0].upper()

@@ -1,0 +1,56 @@
+"""End-to-end encrypted folders are recognised: only their owner's own apps can open them (item 13)."""
+
+import pytest
+
+from nextcloud_mcp_server.errors import Forbidden
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.dav_fakes import account_in, account_over, call, entry, multistatus, network
+
+
+@pytest.fixture
+async def alice() -> Account:
+    sandbox = Sandbox.demo()
+    account = account_in(sandbox)
+    await call(account, "nc_files_create_folder", path="Private things")
+    sandbox.state.users["alice"].files.get("/Private things").encrypted = True
+    return account
+
+
+async def test_a_list_marks_the_folders_that_cannot_be_opened(alice: Account) -> None:
+    listed = await call(alice, "nc_files_list_folder")
+
+    assert [row.name for row in listed.items if row.encrypted] == ["Private things"]
+
+
+async def test_opening_one_says_that_it_is_encrypted(alice: Account) -> None:
+    with pytest.raises(Forbidden, match="end-to-end encrypted content"):
+        await call(alice, "nc_files_list_folder", path="Private things")
+
+
+async def test_a_search_says_what_it_left_out(alice: Account) -> None:
+    found = await call(alice, "nc_files_search_items", name="Private")
+    other = await call(alice, "nc_files_search_items", name="Readme")
+
+    assert found.note == "End-to-end encrypted, so not searched inside: 'Private things'."
+    assert other.note is None
+
+
+async def test_the_details_of_one_say_what_that_means() -> None:
+    folder = entry("Private", folder=True, extra="<nc:is-encrypted>1</nc:is-encrypted>")
+
+    info = await call(account_over(network(multistatus([folder]))), "nc_files_get_info", path="Private")
+
+    assert (info.encrypted, info.permissions) == (True, [])
+    assert info.note.startswith("End-to-end encrypted")
+
+
+async def test_a_list_asks_once_and_not_for_what_each_lacks() -> None:
+    """A list costs one PROPFIND, whatever the folder holds."""
+    body = [entry("", folder=True), *(entry(f"{n:04}") for n in range(1_000))]
+    net = network(multistatus(body))
+
+    listed = await call(account_over(net), "nc_files_list_folder", limit=100)
+
+    assert (net.methods, net.seen[0].headers["Prefer"]) == (["PROPFIND"], "return=minimal")
+    assert (len(listed.items), listed.total) == (100, 1_000)
