@@ -19,6 +19,7 @@ from nextcloud_mcp_server.auth.builtin.page_sign_in import PageSignIn
 from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
+from nextcloud_mcp_server.auth.builtin.upstream_check import UpstreamCheck
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -71,15 +72,7 @@ async def open_core(
 
 def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClient) -> BuiltinCore:
     settings, database, clock = ground.settings, ground.database, ground.clock
-    keys, grace = cores.keys(settings), timedelta(seconds=settings.refresh_grace_seconds)
-    tokens = Tokens(
-        database,
-        issuer=settings.server_url,
-        resource=settings.resource_url,
-        keys=keys,
-        clock=clock,
-        grace=grace,
-    )
+    tokens = _tokens(ground)
     sign_in = NextcloudSignIn(
         database,
         provider,
@@ -110,6 +103,22 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
         clients,
         registration if settings.client_registration else None,
         tokens,
+    )
+
+
+def _tokens(ground: Ground) -> Tokens:
+    settings, database = ground.settings, ground.database
+    groups = frozenset(settings.allowed_groups)
+    check = UpstreamCheck(database, ground.nextcloud, ground.broker, groups=groups)
+    return Tokens(
+        database,
+        issuer=settings.server_url,
+        resource=settings.resource_url,
+        keys=cores.keys(settings),
+        clock=ground.clock,
+        grace=timedelta(seconds=settings.refresh_grace_seconds),
+        lifetime=timedelta(days=settings.refresh_lifetime_days),
+        still_allowed=check.still_allowed,
     )
 
 

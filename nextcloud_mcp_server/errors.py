@@ -12,9 +12,11 @@ secret, a header, or a URL that grants something.
     ├── ConsentDeclined
     ├── NotConnected
     ├── MissingScope
+    ├── TokenTooNarrow
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
+    │   ├── AlreadyAnswered
     │   ├── OtherBrowser
     │   └── NotAMember
     ├── OtherPerson
@@ -106,6 +108,10 @@ class MissingScope(NextcloudMcpError):
     """The operator's settings do not allow what the call needs, so consent cannot help."""
 
 
+class TokenTooNarrow(NextcloudMcpError):
+    """The client's access token does not cover the call; consent cannot help, a new sign-in can."""
+
+
 class TokenRefused(NextcloudMcpError):
     """The bearer token of an MCP request is not one for us, or not valid any more."""
 
@@ -123,6 +129,10 @@ class IssuerUnavailable(NextcloudMcpError):
 
 class SignInRefused(NextcloudMcpError):
     """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
+
+
+class AlreadyAnswered(SignInRefused):
+    """A client's request was answered before, on another copy of its page, and gets no second code."""
 
 
 class OtherBrowser(SignInRefused):

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nextcloud_mcp_server import core as cores
+from nextcloud_mcp_server.auth.backchannel_logout import BackChannelLogout, OnLogout
 from nextcloud_mcp_server.auth.discovery import Discovery, refuse_pairwise
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.jwks import KeySet
@@ -79,6 +80,13 @@ async def meet_issuer(settings: Settings, outside: Outside) -> None:
     refuse_pairwise(metadata, identity_claim=settings.oidc_identity_claim)
 
 
+@dataclass(frozen=True, slots=True)
+class OidcCore(PeopleCore):
+    """The core of a server whose identity provider may tell it of logouts."""
+
+    logout: BackChannelLogout
+
+
 @asynccontextmanager
 async def open_core(
     settings: Settings,
@@ -87,7 +95,8 @@ async def open_core(
     page_url: Callable[[str], str],
     pending: Pending,
     outside: Outside,
-) -> AsyncGenerator[PeopleCore]:
+    on_logout: OnLogout,
+) -> AsyncGenerator[OidcCore]:
     """Open everything, and close it again.
 
     Raises:
@@ -102,15 +111,28 @@ async def open_core(
         settings, provider_of, page_url=page_url, pending=pending, outside=outside
     ) as ground:
         visits = ground.visits(_sign_in(settings, issuer, ground.database, clock=ground.clock))
-        yield PeopleCore(
+        logout = BackChannelLogout(
+            ground.database,
+            issuer.keyset,
+            issuer=issuer.discovery.issuer,
+            client_id=settings.oidc_client_id or "",
+            clock=ground.clock,
+            on_logout=on_logout,
+        )
+        yield OidcCore(
             ground.database,
             ground.nextcloud,
             ground.accounts,
             ground.provisioning,
             ground.audit,
             ground.policy.bound,
-            (*ground.work, lambda: again_and_again(visits.tidy)),
+            (
+                *ground.work,
+                logout.run,
+                lambda: again_and_again(visits.tidy, ground.database.logouts.purge),
+            ),
             visits,
+            logout,
         )
 
 

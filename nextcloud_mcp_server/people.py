@@ -12,7 +12,6 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server.auth.account_page import ClientTokens
-from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
@@ -21,6 +20,7 @@ from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import Policy
+from nextcloud_mcp_server.auth.shared_accounts import SharedAccounts
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
 from nextcloud_mcp_server.auth.sign_in import SignInLeg
 from nextcloud_mcp_server.auth.visits import Visits
@@ -61,7 +61,8 @@ class Ground:
     provisioning: SharedProvisioning
     outbox: Outbox
     audit: AuditLog
-    accounts: GrantedAccounts
+    accounts: SharedAccounts
+    broker: Broker
     budget: RedemptionBudget
     work: tuple[Job, ...]
 
@@ -127,7 +128,7 @@ def _ground(
     outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
     audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
     url = f"{settings.server_url}/account"
-    accounts = GrantedAccounts(
+    accounts = SharedAccounts(
         database, nextcloud, provisioning, outbox, audit, broker=broker, account_url=url
     )
     # Also where the settings name another way now: a flow of before them is taken to its end.
@@ -144,6 +145,7 @@ def _ground(
         outbox=outbox,
         audit=audit,
         accounts=accounts,
+        broker=broker,
         budget=_budget(database, nextcloud, provider, clock=clock),
         work=(poller.run, outbox.run, audit.run, *cores.listening(database, pending)),
     )

@@ -1,8 +1,8 @@
 """The HTTP application of a server for many people: bearer tokens at the MCP endpoint, people on the pages."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from nextcloud_mcp_server import core as cores
@@ -20,6 +20,7 @@ from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
+from nextcloud_mcp_server.web.lasting import OpenStreams
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
@@ -49,6 +50,7 @@ class Way:
     routes: "Sequence[BaseRoute]" = ()
     any_origin: tuple[str, ...] = ()
     authorizations: Callable[[], Awaitable[Authorizations]] | None = None
+    streams: OpenStreams | None = None
 
 
 #: Gives the opened core; opens it at the first call.
@@ -65,7 +67,7 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     way = (
         _builtin(settings, site, core, outside, limits)
         if settings.mode == "builtin"
-        else _oidc(settings, site, outside)
+        else _oidc(settings, site, core, outside)
     )
 
     async def visits() -> Visits:
@@ -103,6 +105,7 @@ def _bearer(app: "ASGIApp", settings: Settings, way: Way, outside: Outside) -> B
         clock=outside.clock,
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
+        streams=way.streams,
         limiter=RequestLimiter(RequestRates(per_minute=settings.requests_per_minute)),
     )
 
@@ -120,26 +123,47 @@ def _config(settings: Settings, site: Site, way: Way) -> WebConfig:
     )
 
 
-def _oidc(settings: Settings, site: Site, outside: Outside) -> Way:
+def _oidc(settings: Settings, site: Site, core: GetCore, outside: Outside) -> Way:
     """Leave signing in, and tokens, to the operator's identity provider."""
     from nextcloud_mcp_server import oidc  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.auth.outgoing import Outgoing  # noqa: PLC0415 - this mode only
+    from nextcloud_mcp_server.web.backchannel import logout_route  # noqa: PLC0415 - this mode only
 
     pool = cores.open_pool_of(settings, outside)
-    issuer = oidc.Issuer.of(settings, Outgoing(pool))
+    issuer, streams = oidc.Issuer.of(settings, Outgoing(pool)), OpenStreams()
+    verifier = issuer.verifier(settings, clock=outside.clock)
+
+    def on_logout(ends: Callable[[Mapping[str, object]], bool]) -> None:
+        verifier.forget()
+        streams.end(ends)
 
     def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
-        return oidc.open_core(settings, issuer, page_url=site.page_url, pending=pending, outside=outside)
+        return oidc.open_core(
+            settings, issuer, page_url=site.page_url, pending=pending, outside=outside, on_logout=on_logout
+        )
+
+    async def logout() -> oidc.BackChannelLogout:
+        return cast("oidc.OidcCore", await core()).logout
+
+    async def verify(token: str) -> Bearer:
+        bearer = await verifier.verify(token)
+        try:
+            await (await logout()).check(bearer.claims)
+        except StorageError as error:
+            raise IssuerUnavailable(str(error)) from None
+        return bearer
 
     # Where tokens need not name our scopes, asking an issuer for them would only fail.
     limited = settings.token_scopes != "ignore"  # noqa: S105 - the setting's value is no password
     scopes = asked(_bound(settings), prefix=settings.scope_prefix) if limited else NO_SCOPES
     return Way(
         open_core=open_core,
-        verify=issuer.verifier(settings, clock=outside.clock).verify,
+        verify=verify,
         resource=Resource(settings.resource_url, (settings.oidc_issuer or "",), scopes),
         open=lambda: pool,
         scope_prefix=settings.scope_prefix,
+        routes=[logout_route(logout)],
+        streams=streams,
     )
 
 
@@ -164,8 +188,7 @@ def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside, li
             tokens = (await opened()).tokens
         except StorageError as error:
             raise IssuerUnavailable(str(error)) from None
-        # What a client may do is up to its person, who can allow more at any time: no new token is needed.
-        return replace(await tokens.verify(token), scopes=None)
+        return await tokens.verify(token)
 
     async def authorizations() -> Authorizations:
         return (await opened()).authorization

@@ -23,6 +23,7 @@ from mcp_types import (
     TextContent,
 )
 
+from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, is_writing
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Typed
@@ -157,8 +158,14 @@ class Prompts:
 
 
 def _facts(starter: Starter) -> Facts:
-    """A prompt only names tools: whoever may not call them is told so then."""
-    return Facts(toolset=starter.toolset, app=TOOLSETS[starter.toolset].app, read_only=True, always=False)
+    """Tell what a prompt depends on: the client must be able to read in its toolset at least."""
+    return Facts(
+        toolset=starter.toolset,
+        app=TOOLSETS[starter.toolset].app,
+        read_only=True,
+        always=False,
+        scopes=frozenset(scope for scope in TOOLSET_SCOPES[starter.toolset] if not is_writing(scope)),
+    )
 
 
 def _listed(starter: Starter) -> Prompt:

@@ -9,7 +9,14 @@ from nextcloud_mcp_server import settings_folder
 from nextcloud_mcp_server.auth.builtin.redirects import acceptable
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
-from nextcloud_mcp_server.settings_names import ADDRESSES, BUILTIN, MANY_PEOPLE, OIDC, env_name
+from nextcloud_mcp_server.settings_names import (
+    ADDRESSES,
+    BUILTIN,
+    MANY_PEOPLE,
+    OIDC,
+    env_name,
+    mutable_identity,
+)
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_SECRET = 24
@@ -113,7 +120,7 @@ def _no_whole_names(settings: Fields) -> list[str]:
 
 
 def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
-    found: list[str] = []
+    found = mutable_identity(settings.oidc_identity_claim)
     if settings.grant_provider != "nextcloud_oauth2" and settings.nextcloud_oauth_client_id:
         found.append(
             f"NEXTCLOUD_OAUTH_CLIENT_ID has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."

@@ -67,6 +67,11 @@ BUILTIN = (
     "private_schemes",
     "plain_hosts",
     "refresh_grace_seconds",
+    "refresh_lifetime_days",
+)
+#: Claims whose value a person may change, or an administrator give to another one (OpenID Connect Core §5.7).
+MUTABLE_CLAIMS = frozenset(
+    {"email", "preferred_username", "username", "nickname", "name", "upn", "phone_number"}
 )
 MANY_PEOPLE = (*BOTH_MODES, *OIDC, *BUILTIN)
 
@@ -212,3 +217,12 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
         yield f"{name} is not read{closest(name) or '.'}"
     elif len(name) >= _SHORTEST_NEAR_MISS and get_close_matches(name, known, n=1, cutoff=_NEAR_MISS):
         yield f"{name} is not read{closest(name)}"
+
+
+def mutable_identity(claim: str) -> list[str]:
+    """Warn of a claim that may come to name somebody else."""
+    if claim not in MUTABLE_CLAIMS:
+        return []
+    return [
+        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former user's connection. Use sub."
+    ]

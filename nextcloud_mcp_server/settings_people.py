@@ -69,7 +69,8 @@ class PeopleFields(BaseSettings):
     token_scopes: Annotated[Literal["required", "ignore"], Lower] = Field(
         default="required",
         description="`required`: a client may do what its token's scopes say, within what the person allows. "
-        "`ignore`: what the person allows alone decides, for a provider that cannot issue our scopes.",
+        "`ignore`: a token that names none of our scopes is not limited by them, for a provider that cannot issue "
+        "them; one that names some is held to those.",
     )
     scope_prefix: str = Field(
         default="",
@@ -134,10 +135,18 @@ class PeopleFields(BaseSettings):
         "commas.",
     )
     refresh_grace_seconds: int = Field(
-        default=600,
+        default=60,
         ge=0,
-        le=86_400,
-        description="How long a client that did not hear the answer may repeat the renewal of its access.",
+        le=60,
+        description="How long a client that did not hear the answer may repeat the renewal of its access, unless the "
+        "new access was used meanwhile.",
+    )
+    refresh_lifetime_days: int = Field(
+        default=90,
+        ge=1,
+        le=365,
+        description="How long a sign-in of a client lasts; then the person signs in again, however often the client "
+        "was used.",
     )
 
     @property

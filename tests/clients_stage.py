@@ -69,13 +69,16 @@ class MemoryClients:
         self.writes += 1
         self.rows[client_id] = replace(self.rows[client_id], last_used_at=at)
 
-    async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
+    async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
         gone = [
             client.client_id
             for client in self.rows.values()
             if client.created_at < (unused_before if client.last_used_at is None else idle_before)
             and (client.last_used_at is None or client.last_used_at < idle_before)
         ]
+        unused = [one for one in self.rows.values() if one.last_used_at is None and one.client_id not in gone]
+        unused.sort(key=lambda one: one.created_at, reverse=True)
+        gone += [client.client_id for client in unused[most_unused:]]
         for client_id in gone:
             del self.rows[client_id]
         return len(gone)

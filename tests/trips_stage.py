@@ -116,6 +116,7 @@ class Trips:
     visits: Visits
     file: Path
     changes: list[None]
+    requests: int = 0
 
     async def register(
         self,
@@ -145,8 +146,10 @@ class Trips:
         return await self.authorization.read(asks(**changes))
 
     async def to_nextcloud(self, cookie: str = COOKIE, scopes: frozenset[str] = READ) -> str:
-        """Allow the client, as far as Nextcloud's page."""
-        return await self.authorization.approve(await self.asked(), scopes, browser=cookie)
+        """Allow the client, as far as Nextcloud's page. Each time it asks anew, as each request gets one code."""
+        changes = {"state": f"state-{self.requests}"} if self.requests else {}
+        self.requests += 1
+        return await self.authorization.approve(await self.asked(**changes), scopes, browser=cookie)
 
     async def back(self, uid: str = "alice", cookie: str = COOKIE) -> str:
         """Go there and come back as somebody; the answer is the id of the arrival."""

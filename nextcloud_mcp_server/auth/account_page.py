@@ -1,17 +1,30 @@
 """What a person sees and changes of their own connection, once they signed in at the browser."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provisioning import Policy
-from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction, SignedInClient
+from nextcloud_mcp_server.auth.visit import (
+    AccountView,
+    ClientView,
+    RecentAction,
+    ReusedToken,
+    SignedInClient,
+)
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.storage.oauth_records import Holder
-from nextcloud_mcp_server.storage.records import AuditEntry, Permission, Principal, SignedIn
+from nextcloud_mcp_server.storage.records import (
+    CODE_USED,
+    TOKEN_USED,
+    AuditEntry,
+    Permission,
+    Principal,
+    SignedIn,
+)
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -22,6 +35,7 @@ REVOKE_SECONDS = 5.0
 
 _ENTRIES_READ = 300
 _ACTIONS_SHOWN = 10
+_ALERT_SHOWN = timedelta(days=30)
 
 
 class ClientTokens(Protocol):
@@ -75,11 +89,16 @@ class AccountPage:
             needs_reauth=grant is not None and grant.credential.needs_reauth,
             clients=tuple(self._client(permission, entries) for permission in permissions),
             signed_in=tuple(self._signed_in(holder, permissions) for holder in holders),
+            alerts=tuple(
+                ReusedToken(_name_of(entry.client_id, permissions), entry.at)
+                for entry in entries
+                if entry.result in (CODE_USED, TOKEN_USED) and self._clock() - entry.at < _ALERT_SHOWN
+            ),
         )
 
     def _signed_in(self, holder: Holder, permissions: Sequence[Permission]) -> SignedInClient:
-        names = (one.client_name for one in permissions if one.client_id == holder.client_id)
-        return SignedInClient(holder.client_id, next(names, ""), holder.since, holder.last_used_at)
+        name = _name_of(holder.client_id, permissions)
+        return SignedInClient(holder.client_id, name, holder.since, holder.last_used_at)
 
     def _client(self, permission: Permission, entries: list[AuditEntry]) -> ClientView:
         own = [entry for entry in entries if entry.client_id == permission.client_id]
@@ -118,15 +137,15 @@ class AccountPage:
         await self._changed(who, client_id, "paused" if paused else "goes on")
 
     async def remove(self, who: SignedIn, client_id: str) -> None:
-        """End what one client may do.
+        """End what one client may do, and its tokens.
 
         Raises:
             InvalidInput: The person has no such client.
         """
-        await self._require(who, client_id)
-        await self._end_tokens(who, client_id)
-        await self._database.grants.remove_permission(who.principal, client_id)
-        await self._changed(who, client_id, "removed")
+        removed = self._entry(who, client_id, "permission", "removed")
+        if not await self._database.grants.end_client(who.principal, client_id, audit=removed):
+            raise InvalidInput("There is no such connection any more.")
+        self._on_changed()
 
     async def disconnect(self, who: SignedIn) -> bool:
         """End everything here and at Nextcloud; tell whether Nextcloud has confirmed that already."""
@@ -173,3 +192,7 @@ class AccountPage:
             result=result,
             detail=detail,
         )
+
+
+def _name_of(client_id: str, permissions: Sequence[Permission]) -> str:
+    return next((one.client_name for one in permissions if one.client_id == client_id), "")

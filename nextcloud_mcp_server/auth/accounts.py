@@ -11,6 +11,7 @@ from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
+from nextcloud_mcp_server.auth.token_scopes import effective, require
 from nextcloud_mcp_server.errors import MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential, NextcloudCredential
@@ -60,11 +61,13 @@ class Disconnected:
     """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already.
 
     `by_hand` says that it never will: the credential cannot be opened, so only the person can delete it.
+    With an `account_url` only this client's permission has ended; the person ends the rest on that page.
     """
 
     was_connected: bool
     at_nextcloud: bool
     by_hand: bool = False
+    account_url: str = ""
 
 
 class Accounts(Protocol):
@@ -76,6 +79,7 @@ class Accounts(Protocol):
         Raises:
             ElicitationRequired: The person has to visit a page first.
             MissingScope: The operator's settings rule it out.
+            TokenTooNarrow: The caller's access token does not cover it.
             NextcloudError: A visit could not be prepared.
         """
         ...
@@ -105,7 +109,7 @@ class Accounts(Protocol):
         ...
 
     async def disconnect(self, caller: Caller) -> Disconnected:
-        """End the connection here and at Nextcloud."""
+        """End the caller's connection: all of it for one person's server, else this client's part of it."""
         ...
 
 
@@ -148,6 +152,7 @@ class GrantedAccounts:
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
+        require(scopes, token=caller.token_scopes)
         opened, grant = await self._open(caller, scopes)
         if opened is None or not scopes <= opened.scopes:
             raise await self._provisioning.ask(caller, scopes, grant=grant)
@@ -162,7 +167,15 @@ class GrantedAccounts:
             return None
 
     async def _open(self, caller: Caller, scopes: frozenset[str]) -> tuple[Opened | None, Grant | None]:
-        """Open what there is, and give the grant it stands on when that was read anew."""
+        """Open what there is for this token, and give the grant it stands on when that was read anew."""
+        opened, grant = await self._for_client(caller, scopes)
+        if opened is None:
+            return None, grant
+        allowed = effective(opened.scopes, token=caller.token_scopes, bound=self._provisioning.bound)
+        return (opened if allowed == opened.scopes else replace(opened, scopes=allowed)), grant
+
+    async def _for_client(self, caller: Caller, scopes: frozenset[str]) -> tuple[Opened | None, Grant | None]:
+        """Open what the person allowed the client, whatever the token covers: that is not kept."""
         key = (caller.principal, caller.client_id)
         until, opened = self._cache.get(key, (0.0, None))
         if opened is not None and until >= self._monotonic() and scopes <= opened.scopes:
@@ -215,8 +228,7 @@ class GrantedAccounts:
             return None
         credential = grant.credential
         account = self._nextcloud.account(opening(credential), uid=grant.account.uid)
-        scopes = grant.permission.scopes & self._provisioning.bound
-        return Opened(account, scopes, credential.id, credential.version)
+        return Opened(account, grant.permission.scopes, credential.id, credential.version)
 
     async def reject(self, caller: Caller, opened: Opened) -> None:
         """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
@@ -271,7 +283,7 @@ class GrantedAccounts:
             connected=not grant.credential.needs_reauth,
             account_name=grant.account.uid,
             display_name=grant.account.display_name,
-            scopes=scopes & self._provisioning.bound,
+            scopes=effective(scopes, token=caller.token_scopes, bound=self._provisioning.bound),
             needs_reauth=grant.credential.needs_reauth,
             by_operator=False,
         )

@@ -61,6 +61,10 @@ class Introspection:
         self._keep(key, claims)
         return claims
 
+    def forget(self) -> None:
+        """Ask about every token again: some may have been ended."""
+        self._kept.clear()
+
     async def _ask(self, token: str) -> Claims:
         endpoint = (await self._discovery.get()).introspection_endpoint
         if endpoint is None:

@@ -13,11 +13,15 @@ PERSONAL_CLIENT_ID = "local"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A person and the client that speaks for them. `client_name` is what the client says of itself."""
+    """A person and the client that speaks for them. `client_name` is what the client says of itself.
+
+    `token_scopes` are what the access token of this request covers; None where no token limits anything.
+    """
 
     principal: Principal
     client_id: str
     client_name: str
+    token_scopes: frozenset[str] | None = None
 
 
 def personal(nextcloud_url: str) -> Principal:

@@ -83,11 +83,16 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who signed in. `uid` is the Nextcloud account that the operator's mapping gives them."""
+    """Who signed in. `uid` is the Nextcloud account that the operator's mapping gives them.
+
+    `sub` and `sid` are what the issuer calls them and their session there, where it says so.
+    """
 
     principal: Principal
     display_name: str
     uid: str | None
+    sub: str | None = None
+    sid: str | None = None
 
 
 class Back(Protocol):
@@ -366,6 +371,8 @@ class SignIn:
             principal=Principal(issuer=issuer, subject=identity),
             display_name=_name(claims, identity),
             uid=self._uid(claims),
+            sub=_said(claims, "sub"),
+            sid=_said(claims, "sid"),
         )
 
     def _uid(self, claims: Mapping[str, object]) -> str | None:
@@ -373,6 +380,11 @@ class SignIn:
         if is_unverified(claims, self._mapping_claim or "", unsaid=False):
             return None
         return uid if isinstance(uid, str) and 0 < len(uid) <= _LONGEST_UID else None
+
+
+def _said(claims: Mapping[str, object], claim: str) -> str | None:
+    value = claims.get(claim)
+    return value if isinstance(value, str) and value else None
 
 
 def _name(claims: Mapping[str, object], identity: str) -> str:

@@ -95,6 +95,11 @@ class Verifier:
             raise TokenRefused("The token is not a signed JWT.")
         return await self._opaque(token, self._introspection)
 
+    def forget(self) -> None:
+        """Ask again about the tokens that an issuer was asked about."""
+        if self._introspection is not None:
+            self._introspection.forget()
+
     async def _signed(self, token: str) -> Bearer:
         config = self._config
         header = read_header(token, algorithms=config.algorithms)
@@ -130,11 +135,13 @@ class Verifier:
         _text(claims, "sub")
         if is_unverified(claims, config.identity_claim, unsaid=True):
             raise TokenRefused("The token's e-mail address, by which people are known, is not verified.")
-        limited = config.token_scopes == "required"  # noqa: S105 - see above
+        named = token_scopes.granted(claims, prefix=config.scope_prefix)
+        # Where tokens need not name our scopes, one that names some is still held to them.
+        limited = bool(named) or config.token_scopes == "required"  # noqa: S105 - see above
         return Bearer(
             principal=Principal(issuer, _text(claims, config.identity_claim)),
             client_id=_text(claims, "client_id" if "client_id" in claims else "azp"),
-            scopes=token_scopes.granted(claims, prefix=config.scope_prefix) if limited else None,
+            scopes=named if limited else None,
             expires_at=int(claims["exp"]),
             claims=claims,
         )

@@ -93,10 +93,19 @@ class SignedInClient:
 
 
 @dataclass(frozen=True, slots=True)
+class ReusedToken:
+    """A client that was signed out, because what it was given came a second time: two may have held it."""
+
+    client_name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class AccountView:
     """What a person has connected. Without `uid` nothing is; `needs_reauth` waits for a new consent.
 
     `signed_in` are clients with tokens of ours; there are none where an identity provider gives them.
+    `alerts` are what happened lately to them that the person should know.
     """
 
     nextcloud_host: str
@@ -105,3 +114,4 @@ class AccountView:
     needs_reauth: bool
     clients: tuple[ClientView, ...]
     signed_in: tuple[SignedInClient, ...] = ()
+    alerts: tuple[ReusedToken, ...] = ()

@@ -130,7 +130,9 @@ class Visits:
             expires_at=now + SESSION_LIFETIME,
         )
         # Of two answers that come at once, the second finds its place taken and fails here.
-        await self._database.sign_ins.create(token.get_secret_value(), signed_in)
+        await self._database.sign_ins.create(
+            token.get_secret_value(), signed_in, sub=person.sub, sid=person.sid
+        )
         return SignInDone(token=token, signed_in=signed_in, target=returned.target)
 
     async def signed_in(self, token: str) -> SignedIn | None:

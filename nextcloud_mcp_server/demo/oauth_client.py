@@ -19,6 +19,7 @@ from nextcloud_mcp_server.sandbox.person import Person
 #: The client is registered with this address and any port (RFC 8252 §7.3); nothing listens there.
 REDIRECT_URI = "http://127.0.0.1/callback"
 _CALLBACK = "http://127.0.0.1:9/callback"
+_SCOPE = re.compile(r'\bscope="(?P<scope>[^"]+)"')
 _RESOURCE_METADATA = re.compile(r'resource_metadata="(?P<url>[^"]+)"')
 _UNAUTHORIZED = 401
 
@@ -39,6 +40,13 @@ class OAuthClient:
         self._client_id = client_id
         self._http = http
         self._scope = scope
+
+    def ask_for(self, challenge: str) -> None:
+        """Ask for the scopes that a refusal names, from now on."""
+        named = _SCOPE.search(challenge)
+        if named is None:
+            raise NotAsPromised("the server's refusal does not say which scopes the call needs.")
+        self._scope = named["scope"]
 
     async def find(self, mcp_url: str) -> Found:
         """Ask without a token, and follow what the refusal says."""

@@ -7,13 +7,13 @@ from typing import Any, Literal, TextIO
 
 import anyio
 import httpx2
-from anyio.abc import TaskGroup
 
 from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
-from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
+from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Name
 from nextcloud_mcp_server.demo.looking import Looking
+from nextcloud_mcp_server.demo.member import NOTES, Member
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.demo.oauth_client import OAuthClient, claims_of
+from nextcloud_mcp_server.demo.oauth_client import Found, OAuthClient, claims_of
 from nextcloud_mcp_server.demo.stage import (
     ASSISTANT,
     BuiltinStage,
@@ -21,14 +21,13 @@ from nextcloud_mcp_server.demo.stage import (
     open_builtin_stage,
     open_people_stage,
 )
-from nextcloud_mcp_server.demo.wire_client import Message, WireClient
+from nextcloud_mcp_server.demo.wire_client import Message
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
 Mode = Literal["oidc", "builtin"]
 
-NOTES = "nc_notes_list_notes"
 _CREATE = "nc_notes_create_note"
 _NEW_NOTE: Message = {"title": "Birthday gifts", "content": "A book for Bob."}
 _CLIENT_NAME = "Demo assistant"
@@ -36,55 +35,9 @@ _NOTE = "nc_notes_get_note"
 _REVOKE = "revoke_nextcloud_access"
 _AT_MOST_SECONDS = 120
 _CALL_SECONDS = 330
+_UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _MOST_LOOKS, _LOOK_SECONDS = 100, 0.05
-
-
-@dataclass(slots=True)
-class Member:
-    """One of the people, with their own browser and their own client."""
-
-    name: str
-    uid: str
-    person: Person
-    looking: Looking
-    dialect: Dialect
-    http: httpx2.AsyncClient
-    group: TaskGroup
-    notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    _client: WireClient | None = None
-
-    @property
-    def client(self) -> WireClient:
-        """The client, once it has a token."""
-        if self._client is None:
-            raise NotAsPromised(f"{self.name}'s client has no token yet.")
-        return self._client
-
-    async def connect(self, mcp_url: str, token: str) -> None:
-        """Have the client speak to the server with this token."""
-        self.http.headers["Authorization"] = f"Bearer {token}"
-        self._client = self.dialect.client(self.http, mcp_url)
-        await self._client.open()
-        await self.group.start(self.dialect.attend, self._client)
-
-    async def send(self, tool: str, arguments: Message, more: Message | None = None) -> Message:
-        """Call a tool; the answer is whatever came back."""
-        return await self.client.request("tools/call", {"name": tool, "arguments": arguments, **(more or {})})
-
-    async def ask_for_notes(self) -> Ask | list[dict[str, Any]]:
-        """Ask for the notes; the answer is the server's question where it has one."""
-        answer = await self.send(NOTES, {})
-        ask = self.dialect.asks(answer)
-        return list(fields(result_of(answer))["notes"]) if ask is None else ask
-
-    async def wait_for(self, ask: Ask, tool: str, arguments: Message) -> Message:
-        """Wait in this client's way until the visit is over, and take the result of the call that waited."""
-
-        async def again(more: Message) -> Message:
-            return await self.send(tool, arguments, more)
-
-        return fields(result_of(await self.dialect.finish(self.client, ask, again)))
 
 
 @dataclass(slots=True)
@@ -165,14 +118,17 @@ class Pair:
         self.narrator.done("For Bob, there is no such note.")
 
     async def end(self) -> None:
-        """End Alice's access, and not Bob's."""
-        self.narrator.step("Alice ends her access, and Bob keeps his")
+        """End the access of Alice's client, and not Bob's."""
+        self.narrator.step("Alice's assistant ends its access, and Bob's keeps his")
         message = str(fields(result_of(await self.alice.send(_REVOKE, {})))["message"])
         self.narrator.say(f"← “{message}”")
-        await self.lists_only(["bob"])
-        expect(isinstance(await self.alice.ask_for_notes(), Ask), "Alice's access did not end")
+        expect(await self.has_no_access(self.alice), "the access of Alice's assistant did not end")
         expect(not isinstance(await self.bob.ask_for_notes(), Ask), "Bob's access ended too")
         self.narrator.done("Alice would be asked again; Bob's assistant reads on.")
+
+    async def has_no_access(self, member: Member) -> bool:
+        """Tell whether somebody's client is asked or refused when it wants the notes."""
+        return isinstance(await member.ask_for_notes(), Ask)
 
 
 @dataclass(slots=True)
@@ -234,13 +190,16 @@ class People(Pair):
 class Newcomers(Pair):
     """One run in mode `builtin`: one trip of the browser gives the client its token and us the access."""
 
+    apps: dict[str, tuple[OAuthClient, Found]] = field(default_factory=dict[str, tuple[OAuthClient, Found]])
+
     async def run(self) -> None:
         """Play all of it."""
         await self._connect(self.alice)
         await self._first_notes(self.alice)
-        ask = await self._wants_more()
-        await self.refuse_bob(ask, _CREATE, _NEW_NOTE)
-        await self._grow(ask)
+        await self._want_more()
+        ask = await self._lose_access()
+        await self.refuse_bob(ask, NOTES, {})
+        await self._allow_again(ask)
         await self._connect(self.bob)
         await self._first_notes(self.bob)
         await self.read_own()
@@ -260,6 +219,7 @@ class Newcomers(Pair):
         only = ("notes:read",)
         member.looking.begin(only)
         token = await app.sign_in(found, member.person, only=only)
+        self.apps[member.uid] = app, found
         expect(member.uid in self.connected(), "Nextcloud does not list the access")
         await member.connect(self.stage.mcp_url, token)
         self.narrator.done("One trip: the client has its token, and the server what Nextcloud gave for it.")
@@ -275,20 +235,47 @@ class Newcomers(Pair):
             self.narrator.item(str(note["title"]))
         self.narrator.done("No further question.")
 
-    async def _wants_more(self) -> Ask:
-        self.narrator.step("Alice's assistant wants to write a note, which she has not allowed")
-        self.narrator.say(f'→ {_CREATE}(title="{_NEW_NOTE["title"]}")')
-        self.narrator.say("No new token is needed for that. The server asks for just what is missing:")
-        return self.asked(self.alice, await self.alice.send(_CREATE, _NEW_NOTE))
+    async def has_no_access(self, member: Member) -> bool:
+        """Tell whether the client's token is refused: it ends with the access."""
+        status, _ = await member.client.refused("tools/call", {"name": NOTES, "arguments": {}})
+        return status == _UNAUTHORIZED
 
-    async def _grow(self, ask: Ask) -> None:
-        self.narrator.step("Alice opens it and allows it, while the call waits")
-        only = ("notes:write",)
+    async def _want_more(self) -> None:
+        self.narrator.step("Alice's assistant wants to write a note, which its token does not cover")
+        self.narrator.say(f'→ {_CREATE}(title="{_NEW_NOTE["title"]}")')
+        status, challenge = await self.alice.client.refused(
+            "tools/call", {"name": _CREATE, "arguments": _NEW_NOTE}
+        )
+        expect(status == _FORBIDDEN, "a token for reading was good for writing")
+        self.narrator.say("← 403, WWW-Authenticate:")
+        self.narrator.quote(challenge)
+        self.narrator.say("So the client signs in once more and asks for what is named there:")
+        app, found = self.apps[self.alice.uid]
+        app.ask_for(challenge)
+        del self.alice.http.headers["Authorization"]
+        only = ("notes:read", "notes:write")
         self.alice.looking.begin(only)
-        written: list[Message] = []
+        await self.alice.connect(self.stage.mcp_url, await app.sign_in(found, self.alice.person, only=only))
+        written = fields(result_of(await self.alice.send(_CREATE, _NEW_NOTE)))
+        await self.lists_only(["alice"])
+        self.alice.notes.append(written)
+        self.narrator.done(f"Written: “{written['title']}”. Nextcloud still lists one access of hers.")
+
+    async def _lose_access(self) -> Ask:
+        self.narrator.step("Alice ends the access in Nextcloud, and her assistant wants her notes again")
+        kept = self.stage.sandbox.state.app_passwords
+        for secret in [secret for secret, one in kept.items() if one.uid == self.alice.uid]:
+            del kept[secret]
+        self.narrator.say(f"→ {NOTES}()")
+        return self.asked(self.alice, await self.alice.send(NOTES, {}))
+
+    async def _allow_again(self, ask: Ask) -> None:
+        self.narrator.step("Alice opens it and allows it, while the call waits")
+        only = ("notes:read", "notes:write")
+        self.alice.looking.begin(only)
 
         async def wait() -> None:
-            written.append(await self.alice.wait_for(ask, _CREATE, _NEW_NOTE))
+            await self.alice.wait_for(ask, NOTES, {})
 
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
@@ -296,8 +283,7 @@ class Newcomers(Pair):
             expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
         self.alice.dialect.brief = True
         await self.lists_only(["alice"])
-        self.alice.notes.append(written[0])
-        self.narrator.done(f"Written: “{written[0]['title']}”. Nextcloud still lists one access of hers.")
+        self.narrator.done("The call goes on by itself, with the access that Nextcloud gave now.")
 
 
 async def play_people(

@@ -80,6 +80,12 @@ class WireClient(ABC):
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": self._params(params)}
         return await self._post(message, self._last_id, self._headers(method, params))
 
+    async def refused(self, method: str, params: Message) -> tuple[int, str]:
+        """Send one request that the server refuses before it reads it; give the status and the challenge."""
+        message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": self._params(params)}
+        answer = await self._http.post(self._url, json=message, headers=self._headers(method, params))
+        return answer.status_code, answer.headers.get("WWW-Authenticate", "")
+
     async def _post(self, message: Message, request_id: int, headers: dict[str, str]) -> Message:
         answer: Message | None = None
         async with self._http.stream("POST", self._url, json=message, headers=headers) as response:

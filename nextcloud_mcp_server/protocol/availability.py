@@ -15,7 +15,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp_types import INVALID_PARAMS
 
-from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.auth.token_scopes import covers, require
+from nextcloud_mcp_server.errors import NextcloudMcpError, TokenTooNarrow
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.audience import Audience
 
@@ -228,8 +229,8 @@ class Availability:
         if ctx.method == "tools/call":
             name = str((ctx.params or {}).get("name"))
             facts = self._tools.get(name)
-            if facts and not self._permitted(ctx, facts):
-                raise MCPError(INVALID_PARAMS, f"The token of this request does not allow {name[:64]}.")
+            if facts:
+                self._require(ctx, facts, name)
             if facts and not self._wanted(ctx, facts):
                 raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
         result = await call_next(ctx)
@@ -253,8 +254,13 @@ class Availability:
 
     def _permitted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
         """Tell whether the request's token allows it; the same rule for the list and for the call."""
-        scopes = self._scopes(ctx)
-        return scopes is None or facts.scopes <= scopes
+        return covers(self._scopes(ctx), facts.scopes)
+
+    def _require(self, ctx: ServerRequestContext[Any, Any], facts: Facts, name: str) -> None:
+        try:
+            require(facts.scopes, token=self._scopes(ctx))
+        except TokenTooNarrow as error:
+            raise MCPError(INVALID_PARAMS, f"{name[:64]} was not called. {error}") from None
 
     def _wanted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
         headers: Mapping[str, str] = getattr(ctx.request, "headers", None) or {}

@@ -144,6 +144,8 @@ class Updates:
         connection = wire.connection(ctx)
         known: Interest | None = connection.state.get(_KEY)
         if known is not None:
+            # The newest token of the session counts: it may cover less than the one before it.
+            known.caller = self._state.caller(ctx)
             return known
 
         async def lose(uris: Collection[str]) -> None:

@@ -13,9 +13,12 @@ from nextcloud_mcp_server.storage.arrivals import end_arrivals
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal
 from nextcloud_mcp_server.storage.elicitations import end_of_client
 from nextcloud_mcp_server.storage.models import arrivals, clients, codes, permissions, token_families
-from nextcloud_mcp_server.storage.oauth_records import Client
+from nextcloud_mcp_server.storage.oauth_records import REGISTERED, Client
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
+
+#: Of clients that are too many, so many are forgotten at a time.
+_AT_ONCE = 1_000
 
 
 class ClientRepository:
@@ -68,14 +71,16 @@ class ClientRepository:
         async with self._transactions.writing() as connection:
             known = await self._delete(connection, [client_id]) == 1
             if known:
-                await connection.execute(delete(permissions).where(permissions.c.client_id == client_id))
+                await _take_permissions(connection, client_id)
                 await end_of_client(connection, client_id)
             return known
 
-    async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
+    async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
         """Forget the clients that are over, and tell how many.
 
-        They came before the one moment and were never used, or came and were used before the other.
+        They came before the one moment and were never used, or came and were used before the other. Of
+        the rest that was never used the newest `most_unused` stay. Nobody gets a registered id again, so
+        what people allowed it goes too; a document keeps its address and what people allowed it.
         """
         due = select(clients.c.client_id).where(
             or_(
@@ -83,8 +88,23 @@ class ClientRepository:
                 and_(clients.c.created_at < idle_before, clients.c.last_used_at < idle_before),
             )
         )
+        too_many = (
+            select(clients.c.client_id)
+            .where(clients.c.last_used_at.is_(None))
+            .order_by(clients.c.created_at.desc(), clients.c.client_id)
+            .offset(most_unused)
+            # SQLite knows no offset without a limit.
+            .limit(_AT_ONCE)
+        )
         async with self._transactions.writing() as connection:
-            return await self._delete(connection, (await connection.execute(due)).scalars().all())
+            gone = 0
+            for which in (due, too_many):
+                client_ids = (await connection.execute(which)).scalars().all()
+                gone += await self._delete(connection, client_ids)
+                for client_id in client_ids:
+                    if client_id.startswith(REGISTERED):
+                        await _take_permissions(connection, client_id)
+            return gone
 
     async def _delete(self, connection: AsyncConnection, client_ids: Sequence[str]) -> int:
         gone, now = 0, self._transactions.now()
@@ -101,6 +121,10 @@ class ClientRepository:
                 why="ended: the client was removed",
             )
         return gone
+
+
+async def _take_permissions(connection: AsyncConnection, client_id: str) -> None:
+    await connection.execute(delete(permissions).where(permissions.c.client_id == client_id))
 
 
 def _seal(keys: KeyRing, client_id: str) -> Seal:

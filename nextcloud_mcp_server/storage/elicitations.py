@@ -260,6 +260,13 @@ async def end_of_client(connection: AsyncConnection, client_id: str) -> None:
     await _expire(connection, and_(elicitations.c.client_id == client_id, active))
 
 
+async def end_own_of_client(connection: AsyncConnection, principal: Principal, client_id: str) -> None:
+    """End the open requests that one client made of one person, within the caller's transaction."""
+    await _expire(
+        connection, and_(owned_by(elicitations.c, principal), elicitations.c.client_id == client_id, active)
+    )
+
+
 async def end_everybodys(connection: AsyncConnection) -> None:
     """End all open requests there are within the caller's transaction."""
     await _expire(connection, active)

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.storage.grant_legs import GrantLegRepository
 from nextcloud_mcp_server.storage.grants import GrantRepository
 from nextcloud_mcp_server.storage.held_grants import HeldGrantRepository
 from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
+from nextcloud_mcp_server.storage.logouts import LogoutRepository
 from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
@@ -56,6 +57,7 @@ class Database:
         self.clients = ClientRepository(transactions)
         self.restored = RestoredRepository(transactions)
         self.oauth_tokens = OAuthTokenRepository(transactions)
+        self.logouts = LogoutRepository(transactions)
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":

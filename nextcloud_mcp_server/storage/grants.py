@@ -9,7 +9,9 @@ from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, selec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.consent import Change, Consent
+from nextcloud_mcp_server.storage.elicitations import end_own_of_client
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
     PERMISSION,
@@ -33,6 +35,7 @@ from nextcloud_mcp_server.storage.records import (
     Tokens,
 )
 from nextcloud_mcp_server.storage.renewal import Renewal, revoke
+from nextcloud_mcp_server.storage.token_families import end_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 # Every call of every tool asks this, so it is put together once.
@@ -253,11 +256,28 @@ class GrantRepository:
         """Stop a client for a while, or let it go on, without touching what it may do."""
         await self._update_permission(principal, client_id, {"paused": paused})
 
-    async def remove_permission(self, principal: Principal, client_id: str) -> None:
-        """Take back everything one client may do."""
+    async def end_client(self, principal: Principal, client_id: str, *, audit: AuditEntry) -> bool:
+        """Take back what one client of a person has, in one transaction; False when it was allowed nothing.
+
+        That is its permission, the tokens and codes that this server gave it, and its open requests for
+        consent. The person's connection to Nextcloud and the other clients stay.
+        """
         mine = and_(owned_by(permissions.c, principal), permissions.c.client_id == client_id)
+        keys, now = self._transactions.keys, self._transactions.now()
         async with self._transactions.writing() as connection:
-            await connection.execute(delete(permissions).where(mine))
+            ended = await connection.execute(delete(permissions).where(mine))
+            await end_own_of_client(connection, principal, client_id)
+            await end_tokens(
+                connection,
+                keys,
+                principal,
+                client_id=client_id,
+                now=now,
+                why="ended: the app was disconnected",
+            )
+            if ended.rowcount:
+                await insert_entries(connection, keys, [audit])
+        return ended.rowcount == 1
 
     async def touch(self, principal: Principal, client_id: str, at: datetime) -> None:
         """Remember when a client was last used; an earlier time than the stored one changes nothing."""

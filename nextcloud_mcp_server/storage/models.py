@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0006"
+SCHEMA_VERSION = "0007"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -164,11 +164,16 @@ class OutboxColumns(LeasedColumns):
 
 
 class SignInColumns(PersonColumns):
-    """A browser in which a person signed in. Its cookie's value is not stored, only the hash of it."""
+    """A browser in which a person signed in. Its cookie's value is not stored, only the hash of it.
+
+    `sub_hash` and `sid_hash` are of what the issuer's ID token called the person and their session there.
+    """
 
     token_hash: Named[str] = Column(String, primary_key=True)
     display_name: Named[Sealed] = Column(SealedValue)
     uid: Named[Sealed | None] = Column(SealedValue)
+    sub_hash: Named[str | None]
+    sid_hash: Named[str | None]
     created_at: Named[datetime] = Column(UtcTime)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
@@ -249,8 +254,31 @@ class CodeColumns(PersonColumns):
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
 
+class AnsweredRequestColumns(TypedColumns):
+    """An authorization request that has its code, and the arrival that got it."""
+
+    request_hash: Named[str] = Column(String, primary_key=True)
+    arrival_hash: Named[str]
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
+class LogoutColumns(TypedColumns):
+    """A logout that the issuer told us of (OpenID Connect Back-Channel Logout 1.0): of a person, or of one session."""
+
+    jti_hash: Named[str] = Column(String, primary_key=True)
+    issuer: Named[str]
+    sub_hash: Named[str | None]
+    sid_hash: Named[str | None]
+    issued_at: Named[datetime] = Column(UtcTime)
+    received_at: Named[datetime] = Column(UtcTime, index=True)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
 class TokenFamilyColumns(PersonColumns):
-    """The refresh tokens that came of one code. `generation` counts them, the hashes are the last two's."""
+    """The refresh tokens that came of one code. `generation` counts them, the hashes are the last two's.
+
+    `previous_hash` is empty once the successor was used: the token before it is good for nothing then.
+    """
 
     family_hash: Named[str] = Column(String, primary_key=True)
     code_hash: Named[str]
@@ -265,7 +293,7 @@ class TokenFamilyColumns(PersonColumns):
 
 
 class AccessTokenColumns(PersonColumns):
-    """An access token of a family; `details` is sealed JSON."""
+    """An access token of a family; `details` is sealed JSON, `generation` that of the family when it was given."""
 
     token_hash: Named[str] = Column(String, primary_key=True)
     family_hash: Named[str] = Column(String, ForeignKey("token_families.family_hash"), index=True)
@@ -273,6 +301,7 @@ class AccessTokenColumns(PersonColumns):
     details: Named[Sealed] = Column(SealedValue)
     issued_at: Named[datetime] = Column(UtcTime)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
+    generation: Named[int] = Column(Integer, server_default="0")
 
 
 class SpentCodeColumns(TypedColumns):
@@ -308,6 +337,8 @@ redemptions = Table("redemptions", metadata, RedemptionColumns)
 arrivals = Table("arrivals", metadata, ArrivalColumns, Index(None, "issuer", "subject"))
 clients = Table("clients", metadata, ClientColumns)
 codes = Table("codes", metadata, CodeColumns)
+answered_requests = Table("answered_requests", metadata, AnsweredRequestColumns)
+logouts = Table("logouts", metadata, LogoutColumns)
 token_families = Table(
     "token_families",
     metadata,

@@ -3,12 +3,16 @@
 No token and no code is among them: only their hashes are stored.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from nextcloud_mcp_server.storage.records import Principal, Tokens
+
+#: What the id of a registered client begins with; that of a document is its address.
+REGISTERED = "mcp-"
 
 AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 
@@ -66,6 +70,11 @@ class ClientRequest:
     resource: str
     scopes: frozenset[str]
 
+    @property
+    def key(self) -> str:
+        """Name the request: a client makes a challenge of its own for each (RFC 7636 §4.1)."""
+        return json.dumps([self.client_id, self.redirect_uri, self.state, self.code_challenge])
+
     def fields(self) -> dict[str, Any]:
         """Write it as JSON can hold it."""
         return {**asdict(self), "scopes": sorted(self.scopes)}
@@ -113,6 +122,11 @@ class CameBack:
     browser: str = field(repr=False)
 
 
+#: What became of a code: stored; stored before for the same arrival and still unused; refused because
+#: the arrival is over; refused because the client's request has had its code.
+Stored = Literal["stored", "same", "over", "answered"]
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A client that holds living tokens of one person."""
@@ -135,11 +149,18 @@ class TokenGrant:
 
 @dataclass(frozen=True, slots=True)
 class LiveToken:
-    """An access token that is good now."""
+    """An access token that is good now.
+
+    `in_grace` says that it came with its family's newest refresh token, and that the one before that
+    could still be shown again.
+    """
 
     grant: TokenGrant
     issued_at: datetime
     expires_at: datetime
+    family_hash: str = field(default="", repr=False, compare=False)
+    generation: int = field(default=0, compare=False)
+    in_grace: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

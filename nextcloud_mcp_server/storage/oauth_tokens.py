@@ -5,30 +5,34 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, and_, delete, func, insert, select, update
+from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nextcloud_mcp_server.storage.answered_requests import REMEMBERED, answer
 from nextcloud_mcp_server.storage.arrivals import counts
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
-from nextcloud_mcp_server.storage.models import access_tokens, codes, owned_by, token_families
+from nextcloud_mcp_server.storage.models import (
+    access_tokens,
+    answered_requests,
+    codes,
+    owned_by,
+    token_families,
+)
 from nextcloud_mcp_server.storage.oauth_records import (
     CameBack,
     CodeGrant,
     Fresh,
     Given,
-    Holder,
     LiveToken,
     Reason,
     Refused,
+    Stored,
     TokenGrant,
 )
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import CODE_USED, TOKEN_USED, Principal
 from nextcloud_mcp_server.storage.token_families import end_families, end_tokens
-from nextcloud_mcp_server.storage.token_grants import open_code, open_grant, seal_code, seal_grant
-from nextcloud_mcp_server.storage.transaction import Transactions
-
-_CODE_USED = "ended: a code was used twice"
-_TOKEN_USED = "ended: an old refresh token was used"  # noqa: S105 - words for the audit
+from nextcloud_mcp_server.storage.token_grants import granted_by, open_code, open_grant, seal_code, seal_grant
+from nextcloud_mcp_server.storage.token_holders import TokenHolders
 
 
 class _Undone(Exception):
@@ -39,19 +43,23 @@ class _Undone(Exception):
         self.reason: Reason = reason
 
 
-class OAuthTokenRepository:
+class OAuthTokenRepository(TokenHolders):
     """Each method is one transaction: an answer is stored as a whole, or nothing of it is."""
 
-    def __init__(self, transactions: Transactions) -> None:
-        self._transactions = transactions
-
     async def add_code(
-        self, code: str, grant: CodeGrant, *, expires_at: datetime, came: CameBack | None = None
-    ) -> bool:
-        """Store a code. It is new and random, and is not stored itself.
+        self,
+        code: str,
+        grant: CodeGrant,
+        *,
+        expires_at: datetime,
+        came: CameBack | None = None,
+        request: str = "",
+    ) -> Stored:
+        """Store a code; itself it is not stored, only its hash.
 
-        False, and nothing stored, when it is for somebody who came back and may not go on any more:
-        their clients may have been ended a moment ago.
+        Nothing is stored for an arrival that is over, since its clients may have been ended a moment
+        ago, nor for a `request` that has had its code: of two answers to one page, one counts. The same
+        arrival may show its code again while that is good and unused.
         """
         code_hash = hash_of(code)
         values = {
@@ -63,10 +71,26 @@ class OAuthTokenRepository:
             "expires_at": expires_at,
         }
         async with self._transactions.writing() as connection:
-            if came is not None and not await counts(connection, came, now=self._transactions.now()):
-                return False
+            now = self._transactions.now()
+            if came is not None:
+                if not await counts(connection, came, now=now):
+                    return "over"
+                if request and not await answer(connection, request, came.arrival_id, until=now + REMEMBERED):
+                    waiting = select(codes.c.code_hash).where(
+                        codes.c.code_hash == code_hash, codes.c.expires_at > now
+                    )
+                    return "answered" if await connection.scalar(waiting) is None else "same"
             await connection.execute(insert(codes).values(values))
-        return True
+        return "stored"
+
+    async def answered(self, request: str, *, by_other_than: str) -> bool:
+        """Tell whether a request has its code already, by another arrival than the one with this id."""
+        query = select(answered_requests.c.request_hash).where(
+            answered_requests.c.request_hash == hash_of(request),
+            answered_requests.c.arrival_hash != hash_of(by_other_than),
+        )
+        async with self._transactions.reading() as connection:
+            return await connection.scalar(query) is not None
 
     async def redeem(
         self, code: str, *, client_id: str, fits: Callable[[CodeGrant], bool], fresh: Fresh
@@ -92,11 +116,11 @@ class OAuthTokenRepository:
                 return Refused("unknown")
             if not fits(code_grant):
                 return Refused("unfit")
-            grant = _granted(code_grant)
+            grant = granted_by(code_grant)
             await connection.execute(
                 insert(token_families).values(_family_values(keys, grant, fresh, code_hash, now))
             )
-            await self._give(connection, grant, fresh)
+            await self._give(connection, grant, fresh, generation=1)
         return Given(fresh.refresh, grant.scopes)
 
     async def rotate(
@@ -108,31 +132,67 @@ class OAuthTokenRepository:
         scopes: frozenset[str] | None,
         successors: Sequence[str],
         grace: timedelta,
+        lifetime: timedelta,
         fresh: Fresh,
     ) -> Given | Refused:
         """Put the first of the successors in the place of a refresh token.
 
         The one that was replaced last gets the same successor within the grace, whichever key it was
-        made with: answers are lost, and the processes of one client share a token. Any other token of
-        the family was used long ago, so two hold it: the family ends.
+        made with: answers are lost, and the processes of one client share a token. The grace ends when
+        the successor is used, itself or by an access token that came with it. Any other token of the
+        family was used before, so two hold it: the family ends. After its `lifetime` it is over anyway.
         """
         try:
             async with self._transactions.writing() as connection:
                 advanced = await self._advance(connection, token, successors[0], client_id, fresh)
                 row = advanced or await self._find(connection, fresh.family, client_id)
-                grant = self._open(row, client_id, resource)
+                grant = self._open(row, client_id, resource, lifetime)
                 successor = successors[0] if advanced else self._repeated(row, token, successors, grace)
                 if successor is None:
                     await self._end(connection, row)
                     return Refused("used")
                 narrowed = _narrowed(grant, scopes)
-                await self._give(connection, narrowed, fresh)
+                until = min(row.expires_at, row.created_at + lifetime)
+                await self._give(connection, narrowed, fresh, generation=row.generation, until=until)
         except _Undone as undone:
             return Refused(undone.reason)
         return Given(successor, narrowed.scopes)
 
+    async def whose(self, token: str, *, family: str, client_id: str) -> Principal | None:
+        """Tell whose refresh token this is, while it is the family's newest or the one before it."""
+        token_hash, families = hash_of(token), token_families.c
+        query = select(families.issuer, families.subject).where(
+            families.family_hash == hash_of(family),
+            families.client_id == client_id,
+            or_(families.current_hash == token_hash, families.previous_hash == token_hash),
+            families.expires_at > self._transactions.now(),
+        )
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else Principal(row.issuer, row.subject)
+
+    async def use(self, access_token: str) -> LiveToken | None:
+        """Read what an access token is good for, as `find`, for a request that shows it.
+
+        Where it came with the family's newest refresh token, the client has that, so the one before it
+        gets no second answer any more.
+        """
+        live = await self.find(access_token)
+        if live is not None and live.in_grace:
+            ending = (
+                update(token_families)
+                .where(
+                    token_families.c.family_hash == live.family_hash,
+                    token_families.c.generation == live.generation,
+                )
+                .values(previous_hash=None)
+            )
+            async with self._transactions.writing() as connection:
+                await connection.execute(ending)
+        return live
+
     async def find(self, access_token: str) -> LiveToken | None:
-        """Read what an access token is good for now; None when for nothing."""
+        """Read what an access token is good for now; None when for nothing. Nothing is changed by it."""
         token_hash = hash_of(access_token)
         family = and_(
             token_families.c.family_hash == access_tokens.c.family_hash,
@@ -140,7 +200,11 @@ class OAuthTokenRepository:
             token_families.c.subject == access_tokens.c.subject,
         )
         query = (
-            select(access_tokens)
+            select(
+                access_tokens,
+                token_families.c.generation.label("newest"),
+                token_families.c.previous_hash,
+            )
             .join(token_families, family)
             .where(
                 access_tokens.c.token_hash == token_hash,
@@ -153,7 +217,17 @@ class OAuthTokenRepository:
             return None
         principal = Principal(row.issuer, row.subject)
         grant = open_grant(self._transactions.keys, principal, "access_tokens", token_hash, row.details)
-        return None if grant is None else LiveToken(grant, row.issued_at, row.expires_at)
+        if grant is None:
+            return None
+        in_grace = row.previous_hash is not None and row.generation == row.newest
+        return LiveToken(
+            grant,
+            row.issued_at,
+            row.expires_at,
+            family_hash=row.family_hash,
+            generation=row.generation,
+            in_grace=in_grace,
+        )
 
     async def revoke_access(self, access_token: str, *, client_id: str) -> None:
         """End one access token of this client, if there is such a one."""
@@ -165,8 +239,10 @@ class OAuthTokenRepository:
                 )
             )
 
-    async def revoke_family(self, family: str, *, client_id: str) -> None:
-        """End a family of this client, if there is such a one."""
+    async def revoke_family(
+        self, family: str, *, client_id: str, why: str = "ended: the client signed out"
+    ) -> None:
+        """End a family of this client, if there is such a one; `why` stands in the audit."""
         which = and_(token_families.c.family_hash == hash_of(family), token_families.c.client_id == client_id)
         async with self._transactions.writing() as connection:
             await end_families(
@@ -174,7 +250,7 @@ class OAuthTokenRepository:
                 self._transactions.keys,
                 which,
                 now=self._transactions.now(),
-                why="ended: the client signed out",
+                why=why,
             )
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
@@ -189,34 +265,6 @@ class OAuthTokenRepository:
                 why="ended",
             )
 
-    async def holders(self, principal: Principal) -> list[Holder]:
-        """List the clients that hold living tokens of a person, the longest known first."""
-        families = token_families.c
-        since = func.min(families.created_at)
-        query = (
-            select(families.client_id, since.label("since"), func.max(families.rotated_at).label("last"))
-            .where(owned_by(families, principal), families.expires_at > self._transactions.now())
-            .group_by(families.client_id)
-            .order_by(since, families.client_id)
-        )
-        async with self._transactions.reading() as connection:
-            rows = (await connection.execute(query)).all()
-        return [Holder(row.client_id, row.since, row.last) for row in rows]
-
-    async def people(self) -> dict[str, int]:
-        """Count the people of whom each client holds living tokens, by the client's id."""
-        families = token_families.c
-        holding = (
-            select(families.client_id, families.issuer, families.subject)
-            .where(families.expires_at > self._transactions.now())
-            .distinct()
-            .subquery()
-        )
-        query = select(holding.c.client_id, func.count()).group_by(holding.c.client_id)
-        async with self._transactions.reading() as connection:
-            rows = (await connection.execute(query)).all()
-        return {row[0]: row[1] for row in rows}
-
     async def purge(self) -> None:
         """Forget what is good for nothing any more."""
         now = self._transactions.now()
@@ -224,6 +272,7 @@ class OAuthTokenRepository:
         theirs = select(token_families.c.family_hash).where(over)
         async with self._transactions.writing() as connection:
             await connection.execute(delete(codes).where(codes.c.expires_at <= now))
+            await connection.execute(delete(answered_requests).where(answered_requests.c.expires_at <= now))
             await connection.execute(
                 delete(access_tokens).where(
                     (access_tokens.c.expires_at <= now) | access_tokens.c.family_hash.in_(theirs)
@@ -234,7 +283,7 @@ class OAuthTokenRepository:
     async def _end_given(self, connection: AsyncConnection, code_hash: str, client_id: str) -> bool:
         which = and_(token_families.c.code_hash == code_hash, token_families.c.client_id == client_id)
         keys, now = self._transactions.keys, self._transactions.now()
-        return await end_families(connection, keys, which, now=now, why=_CODE_USED) > 0
+        return await end_families(connection, keys, which, now=now, why=CODE_USED) > 0
 
     async def _advance(
         self, connection: AsyncConnection, token: str, successor: str, client_id: str, fresh: Fresh
@@ -254,7 +303,6 @@ class OAuthTokenRepository:
                 previous_hash=token_hash,
                 current_hash=hash_of(successor),
                 rotated_at=now,
-                expires_at=fresh.refresh_until,
             )
             .returning(token_families)
         )
@@ -271,7 +319,9 @@ class OAuthTokenRepository:
             raise _Undone("unknown")
         return row
 
-    def _open(self, row: Row[Any], client_id: str, resource: str) -> TokenGrant:
+    def _open(self, row: Row[Any], client_id: str, resource: str, lifetime: timedelta) -> TokenGrant:
+        if row.created_at + lifetime <= self._transactions.now():
+            raise _Undone("unknown")
         principal = Principal(row.issuer, row.subject)
         grant = open_grant(self._transactions.keys, principal, "token_families", row.family_hash, row.details)
         if grant is None or (grant.client_id, grant.resource) != (client_id, resource):
@@ -284,7 +334,16 @@ class OAuthTokenRepository:
             return None
         return next((one for one in successors if hash_of(one) == row.current_hash), None)
 
-    async def _give(self, connection: AsyncConnection, grant: TokenGrant, fresh: Fresh) -> None:
+    async def _give(
+        self,
+        connection: AsyncConnection,
+        grant: TokenGrant,
+        fresh: Fresh,
+        *,
+        generation: int,
+        until: datetime | None = None,
+    ) -> None:
+        """Store an access token; with `until` it is over by then, as its family is."""
         keys, now, token_hash = self._transactions.keys, self._transactions.now(), hash_of(fresh.access)
         await connection.execute(
             insert(access_tokens).values(
@@ -295,7 +354,8 @@ class OAuthTokenRepository:
                 client_id=grant.client_id,
                 details=seal_grant(keys, grant, "access_tokens", token_hash),
                 issued_at=now,
-                expires_at=fresh.access_until,
+                expires_at=min(fresh.access_until, until or fresh.access_until),
+                generation=generation,
             )
         )
 
@@ -305,7 +365,7 @@ class OAuthTokenRepository:
             owned_by(token_families.c, Principal(row.issuer, row.subject)),
         )
         keys, now = self._transactions.keys, self._transactions.now()
-        await end_families(connection, keys, which, now=now, why=_TOKEN_USED)
+        await end_families(connection, keys, which, now=now, why=TOKEN_USED)
 
 
 def _narrowed(grant: TokenGrant, scopes: frozenset[str] | None) -> TokenGrant:
@@ -314,16 +374,6 @@ def _narrowed(grant: TokenGrant, scopes: frozenset[str] | None) -> TokenGrant:
     if scopes.isdisjoint(grant.scopes):
         raise _Undone("scope")
     return replace(grant, scopes=grant.scopes & scopes)
-
-
-def _granted(code: CodeGrant) -> TokenGrant:
-    return TokenGrant(
-        client_id=code.client_id,
-        principal=code.principal,
-        scopes=code.scopes,
-        resource=code.resource,
-        home_id=code.home_id,
-    )
 
 
 def _family_values(

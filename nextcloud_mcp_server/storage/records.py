@@ -173,6 +173,22 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class Logout:
+    """A logout at the issuer: of all of a person, or of one session; what it names is hashed."""
+
+    issuer: str
+    sub_hash: str | None
+    sid_hash: str | None
+    issued_at: datetime
+    received_at: datetime
+
+
+#: Results in the audit where two may hold what one client was given.
+CODE_USED = "ended: a code was used twice"
+TOKEN_USED = "ended: an old refresh token was used"  # noqa: S105 - words for the audit
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """One line of the append-only audit. `detail` is sealed; it may name files, never contents."""
 

@@ -19,8 +19,13 @@ class SignInRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def create(self, token: str, signed_in: SignedIn) -> None:
-        """Store a sign-in. `token` is new and random; it is not stored."""
+    async def create(
+        self, token: str, signed_in: SignedIn, *, sub: str | None = None, sid: str | None = None
+    ) -> None:
+        """Store a sign-in. `token` is new and random; it is not stored.
+
+        `sub` and `sid` are what the issuer calls the person and their session, for its logouts.
+        """
         principal, token_hash = signed_in.principal, hash_of(token)
         seal = self._transactions.keys.at("sign_ins", principal, token_hash)
         values = {
@@ -31,6 +36,8 @@ class SignInRepository:
             "uid": seal.seal_optional("uid", signed_in.uid),
             "created_at": signed_in.created_at,
             "expires_at": signed_in.expires_at,
+            "sub_hash": None if sub is None else hash_of(sub),
+            "sid_hash": None if sid is None else hash_of(sid),
         }
         async with self._transactions.writing() as connection:
             await connection.execute(insert(sign_ins).values(values))

@@ -62,6 +62,17 @@ def open_grant(
     )
 
 
+def granted_by(code: CodeGrant) -> TokenGrant:
+    """Say what the tokens are good for that a code gives."""
+    return TokenGrant(
+        client_id=code.client_id,
+        principal=code.principal,
+        scopes=code.scopes,
+        resource=code.resource,
+        home_id=code.home_id,
+    )
+
+
 def _details(grant: CodeGrant | TokenGrant) -> dict[str, object]:
     return {
         "client_id": grant.client_id,

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, Opened
 from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.token_scopes import effective
 from nextcloud_mcp_server.errors import (
     ConsentDeclined,
     CredentialRejected,
@@ -42,8 +43,13 @@ class Access:
 
     @property
     def bound(self) -> frozenset[str]:
-        """What the operator's settings allow to be permitted."""
-        return self.core.bound
+        """What can be permitted: the operator's settings and the caller's access token allow it."""
+        return effective(self.core.bound, token=self.caller.token_scopes, bound=self.core.bound)
+
+    @property
+    def beyond_token(self) -> frozenset[str]:
+        """What this server offers, and the caller's access token does not cover."""
+        return self.core.bound - self.bound
 
     async def server(self) -> ServerCapabilities | None:
         """Ask the person's Nextcloud what it has; None when it cannot be asked right now.

@@ -65,8 +65,14 @@ async def check_provisioning_status(access: Access) -> Status:
 @connection.tool("Disconnect Nextcloud", destructive=True, idempotent=True)
 @without_provisioning
 async def revoke_nextcloud_access(access: Access) -> Revoked:
-    """End the connection here and at Nextcloud, when the person asks for it. The next use asks again."""
+    """End this app's access to Nextcloud, when the person asks for it. The next use asks again."""
     ended = await access.disconnect()
+    if ended.account_url:
+        did = "This app's access has ended." if ended.was_connected else "This app had no access."
+        return Revoked(
+            message=f"{did} Other apps stay connected; to end all of it, the person opens {ended.account_url} "
+            "in a browser."
+        )
     if not ended.was_connected:
         return Revoked(message="Nothing was connected.")
     if ended.at_nextcloud:
@@ -102,13 +108,20 @@ async def _status(access: Access) -> Status:
         permissions=tuple(sorted(known.scopes)),
         server_version=server.version if server else None,
         apps=sorted(server.apps) if server else None,
-        next_step=_next_step(access.bound - known.scopes, reachable=server is not None or not asks),
+        next_step=_next_step(
+            access.bound - known.scopes,
+            reachable=server is not None or not asks,
+            beyond=access.beyond_token,
+        ),
     )
 
 
-def _next_step(more: frozenset[str], *, reachable: bool) -> str:
+def _next_step(more: frozenset[str], *, reachable: bool, beyond: frozenset[str]) -> str:
     if not reachable:
         return "Nextcloud does not answer right now; try again in a minute."
+    step = "Nothing; use the tools."
     if more:
-        return f"Use the tools; what needs {', '.join(sorted(more))} will ask the person first."
-    return "Nothing; use the tools."
+        step = f"Use the tools; what needs {', '.join(sorted(more))} will ask the person first."
+    if beyond:
+        step += f" For {', '.join(sorted(beyond))} the app has to sign in again and ask for it."
+    return step

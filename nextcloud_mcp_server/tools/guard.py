@@ -4,6 +4,7 @@ A tool and a resource go the same way: what the client was told, whether the vis
 account, one 401, the audit, and the visit that is still needed.
 """
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -63,7 +64,10 @@ class Call:
         if self.form is not wire.Form.TEXT:
             return None
         caller = self.caller
-        return f"{caller.principal.issuer} {caller.principal.subject} {caller.client_id} {caller.client_name}"
+        # As a list: a subject may hold whatever would stand between the parts.
+        return json.dumps(
+            [caller.principal.issuer, caller.principal.subject, caller.client_id, caller.client_name]
+        )
 
 
 @dataclass(frozen=True, slots=True)

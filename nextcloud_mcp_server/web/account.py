@@ -111,6 +111,14 @@ class SignedInApp:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class AlertLine:
+    """One client that was signed out because two may have held what it was given."""
+
+    name: Name
+    moment: Moment
+
+
 class AccountPages:
     """The handlers. Whatever is changed is changed by a form of this page, in this session."""
 
@@ -130,6 +138,10 @@ class AccountPages:
             needs_reauth=view.needs_reauth,
             cards=self._cards(view),
             apps=self._apps(view),
+            alerts=[
+                AlertLine(Name.of(one.client_name), Moment.of(one.at, now=self._clock()))
+                for one in view.alerts
+            ],
             told=_told(visitor),
         )
         visitor.cookies.end_told(response)

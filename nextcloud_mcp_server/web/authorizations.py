@@ -30,7 +30,11 @@ class Authorizations(Protocol):
         ...
 
     async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
-        """Take the person's yes; the answer is where they sign in."""
+        """Take the person's yes; the answer is where they sign in.
+
+        Raises:
+            AlreadyAnswered: Another copy of the page was answered.
+        """
         ...
 
     def denied(self, asked: Asked) -> str:
@@ -63,7 +67,11 @@ class Authorizations(Protocol):
         ...
 
     async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
-        """Take their word that it is them, and make the client's answer."""
+        """Take their word that it is them, and make the client's answer.
+
+        Raises:
+            AlreadyAnswered: The client has had its answer.
+        """
         ...
 
     async def not_me(self, arrival_id: str, *, browser: str) -> Asked:

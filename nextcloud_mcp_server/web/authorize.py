@@ -9,7 +9,13 @@ from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, ReturnToClient
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
-from nextcloud_mcp_server.errors import AuthorizeRefused, FormRefused, NotAMember, SignInRefused
+from nextcloud_mcp_server.errors import (
+    AlreadyAnswered,
+    AuthorizeRefused,
+    FormRefused,
+    NotAMember,
+    SignInRefused,
+)
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
@@ -70,7 +76,12 @@ class AuthorizePages:
             return self._consent(
                 request, authorizations, asked, ticked=ticked, nothing_ticked=answer == "allow"
             )
-        url = await authorizations.approve(asked, ticked, browser=session.browser)
+        try:
+            url = await authorizations.approve(asked, ticked, browser=session.browser)
+        except AlreadyAnswered:
+            # The same question once more would end here again.
+            request.state.retry = ""
+            raise
         return page(
             request.headers,
             "onward.html",

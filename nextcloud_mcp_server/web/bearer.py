@@ -20,13 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth import strict_json
 from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
-from nextcloud_mcp_server.auth.token_scopes import asked
+from nextcloud_mcp_server.auth.token_scopes import asked, covers
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused, TooManyRequests
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.json_bounds import JsonBounds
-from nextcloud_mcp_server.web.lasting import lasts, run_for
+from nextcloud_mcp_server.web.lasting import OpenStreams, lasts, run_for
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
 from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, Admission, RequestLimiter
 
@@ -51,7 +51,7 @@ class BearerLayer:
     """Lets requests for the MCP path in with a verified token, and all others through as they are.
 
     `needs` names the scopes of a tool or of a resource's address, none for one that it does not know.
-    A stream lasts no longer than the token is good that opened it.
+    A stream lasts no longer than the token is good that opened it; `streams` knows those that are open.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class BearerLayer:
         scope_prefix: str = "",
         mcp_path: str = "/mcp",
         max_body_bytes: int = 4_194_304,
+        streams: OpenStreams | None = None,
         limiter: RequestLimiter | None = None,
     ) -> None:
         self._app = app
@@ -75,6 +76,7 @@ class BearerLayer:
         self._scope_prefix = scope_prefix
         self._mcp_path = mcp_path
         self._max_body_bytes = max_body_bytes
+        self._streams = streams or OpenStreams()
         self._limiter = limiter or RequestLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,7 +135,8 @@ class BearerLayer:
         # What was taken for the work is given back: a stream is open for hours.
         async with admission.stream():
             seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
-            await run_for(self._app, scope, receive, send, seconds=seconds)
+            with self._streams.opened(bearer.claims) as cut:
+                await run_for(self._app, scope, receive, send, seconds=seconds, cut=cut)
 
     async def _authenticate(self, scope: Scope) -> Bearer:
         token = self._token(scope)
@@ -184,9 +187,9 @@ class BearerLayer:
             await checkpoint()
 
     def _check_call(self, value: object, bearer: Bearer, version: str | None) -> None:
-        needed = {scope for name in _called(value) for scope in self._needs(name)}
-        if bearer.scopes is not None and not needed <= bearer.scopes:
-            kept = frozenset[str]() if wire.keeps_scopes(version) else bearer.scopes
+        needed = frozenset(scope for name in _called(value) for scope in self._needs(name))
+        if not covers(bearer.scopes, needed):
+            kept = frozenset[str]() if wire.keeps_scopes(version) else bearer.scopes or frozenset[str]()
             raise _Refused(self._insufficient(kept | needed))
 
     def _no_token(self) -> Response:
@@ -227,7 +230,7 @@ class BearerLayer:
 
 
 #: What is refused without a scope, and the parameter that names it.
-_NAMED_BY = {"tools/call": "name", "resources/read": "uri"}
+_NAMED_BY = {"tools/call": "name", "resources/read": "uri", "resources/subscribe": "uri"}
 
 
 def _parsed(body: bytes) -> object:
@@ -238,7 +241,7 @@ def _parsed(body: bytes) -> object:
 
 
 def _called(value: object) -> list[str]:
-    """List the tools that a JSON-RPC message calls and the resources it reads, or each message of a batch."""
+    """List the tools that a JSON-RPC message calls and the resources it names, or each message of a batch."""
     messages = cast("list[object]", value) if isinstance(value, list) else [value]
     names: list[str] = []
     for message in messages:

@@ -42,7 +42,7 @@ def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
     bearer = _bearer(ctx)
     if bearer is None:
         raise TokenRefused("This call needs an access token.")
-    return Caller(bearer.principal, bearer.client_id, wire.client_name(ctx))
+    return Caller(bearer.principal, bearer.client_id, wire.client_name(ctx), bearer.scopes)
 
 
 def scopes_of(ctx: ServerRequestContext[Any, Any]) -> frozenset[str] | None:

@@ -1,6 +1,7 @@
 """Ends the streams that outlast the token they were opened with; their clients go on with the next one."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import anyio
@@ -19,16 +20,62 @@ def lasts(method: str, value: object) -> bool:
     return method == "GET" or "subscriptions/listen" in asked
 
 
-async def run_for(app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, seconds: float) -> None:
+class OpenStreams:
+    """The streams that are open, each with the claims of the token it was opened with."""
+
+    def __init__(self) -> None:
+        self._open: dict[Cut, Mapping[str, Any]] = {}
+
+    def end(self, meant: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Cut off the streams whose tokens are meant."""
+        for cut, claims in list(self._open.items()):
+            if meant(claims):
+                cut.now()
+
+    @contextmanager
+    def opened(self, claims: Mapping[str, Any]) -> Generator["Cut"]:
+        """Note a stream while it is open."""
+        cut = Cut()
+        self._open[cut] = claims
+        try:
+            yield cut
+        finally:
+            del self._open[cut]
+
+
+class Cut:
+    """Cuts one stream off."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._waiting = anyio.CancelScope()
+
+    def now(self) -> None:
+        """Let the application hear that its client has left."""
+        self.done = True
+        self._waiting.cancel()
+
+    async def wait(self, receive: Callable[[], Awaitable[Message]], *, until: float) -> Message | None:
+        """Receive, unless the moment comes or the stream is cut off before."""
+        if self.done:
+            return None
+        self._waiting = anyio.CancelScope(deadline=until)
+        with self._waiting:
+            return await receive()
+
+
+async def run_for(
+    app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, seconds: float, cut: Cut | None = None
+) -> None:
     """Run an application that answers with a stream; after so many seconds its client has left, for all it hears.
 
     The client sees the answer end without a last word, as it does when a proxy cuts it off.
     """
-    left = anyio.current_time() + seconds
+    left, cut = anyio.current_time() + seconds, cut or Cut()
     unfinished = False
 
     async def hear() -> Message:
-        return await _by(left, receive) or {"type": _DISCONNECT}
+        return await cut.wait(receive, until=left) or {"type": _DISCONNECT}
 
     async def tell(message: Message) -> None:
         nonlocal unfinished
@@ -38,8 +85,3 @@ async def run_for(app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, s
     await app(scope, hear, tell)
     if unfinished:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _by(moment: float, receive: Callable[[], Awaitable[Message]]) -> Message | None:
-    with anyio.CancelScope(deadline=moment):
-        return await receive()

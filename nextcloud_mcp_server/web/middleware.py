@@ -6,6 +6,7 @@ application, MCP included; `PageErrors` around each page, where errors become pa
 
 import hmac
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
@@ -43,6 +44,8 @@ _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+# Without the names below ours: whose they are, and whether they have TLS, we do not know.
+_ENCRYPTED = {"Strict-Transport-Security": "max-age=31536000"}
 # The stylesheet may be kept, and an event stream has its own word on caches; see `KeepsOpener` for the other.
 _USUALLY = {"Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin"}
 
@@ -109,18 +112,21 @@ _UNAUTHORIZED_MESSAGE = (
 def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
     """Put the checks around the whole application, and the security headers on every answer."""
     gate = _Gate(app, config)
-    return _SecurityHeaders(gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies))
+    inner = gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies)
+    # RFC 6797 §7.2: never over http, so only where browsers know us under https.
+    return _SecurityHeaders(inner, _ALWAYS | (_ENCRYPTED if config.secure_cookies else {}))
 
 
 class _SecurityHeaders:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, always: Mapping[str, str]) -> None:
         self._app = app
+        self._always = always
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
+                for name, value in self._always.items():
                     headers[name] = value
                 for name, value in _USUALLY.items():
                     headers.setdefault(name, value)

@@ -59,6 +59,7 @@ CLIENT: Problems = (
     (errors.ClientUnknown, Problem("app_unknown", 400)),
     (errors.ClientBarred, Problem("app_barred", 403)),
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
+    (errors.AlreadyAnswered, Problem("answered", 409)),
     (errors.FormRefused, Problem("form_app", 403)),
     (errors.InvalidInput, Problem("form_app", 400)),
     *PEOPLE,

@@ -16,12 +16,14 @@ from mcp.client.streamable_http import streamable_http_client
 from nextcloud_mcp_server import app, settings
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
+from nextcloud_mcp_server.people import PeopleCore
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.sandbox.state import OAuthClient
 from nextcloud_mcp_server.storage.crypto import new_key
+from nextcloud_mcp_server.storage.records import Principal, SignedIn
 from tests.clients_stage import IN_ORDER
 from tests.integration.world import Clock, People, served
 
@@ -167,3 +169,12 @@ async def open_crowd(folder: Path, **overrides: object) -> AsyncGenerator[Crowd]
             finally:
                 await crowd.stop()
         group.cancel_scope.cancel()
+
+
+async def disconnect(crowd: Crowd, name: str) -> bool:
+    """End everything of a person, as their account page does; tell whether Nextcloud has confirmed it."""
+    assert crowd.parts is not None
+    core = cast("PeopleCore", await crowd.parts.core.get())
+    person = Principal(crowd.issuer.url, crowd.issuer.state.accounts[name].subject)
+    now = crowd.clock()
+    return await core.visits.disconnect(SignedIn(person, name, None, now, now))

@@ -6,7 +6,7 @@ import httpx2
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.integration.crowd import Crowd
+from tests.integration.crowd import Crowd, disconnect
 from tests.integration.world import Asked
 
 LIST = "nc_notes_list_notes"
@@ -57,9 +57,9 @@ async def test_a_disconnect_deletes_the_app_password(crowd: Crowd) -> None:
         asked = Asked(crowd).by(alice.consent)
         async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
             titles(await client.call_tool(LIST, {}))
-            ended = await client.call_tool("revoke_nextcloud_access", {})
+            at_nextcloud = await disconnect(crowd, "alice")
 
-    assert not ended.is_error, ended.content
+    assert at_nextcloud
     assert crowd.sandbox.state.app_passwords == {}
 
 

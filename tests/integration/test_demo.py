@@ -64,12 +64,14 @@ FOR_NEWCOMERS = [
     "Our page “Signed in as Alice Example”",
     "One trip: the client has its token",
     "• Shopping list",
-    "Our page “This request belongs to another account”",
+    'error="insufficient_scope"',
     "Written: “Birthday gifts”. Nextcloud still lists one access of hers.",
+    "Our page “This request belongs to another account”",
+    "The call goes on by itself, with the access that Nextcloud gave now.",
     "Five calls each: 6 notes of Alice, 2 of Bob, none of both.",
     "For Bob, there is no such note.",
     "Alice would be asked again; Bob's assistant reads on.",
-    "All 11 steps turned out as promised",
+    "All 12 steps turned out as promised",
 ]
 
 

@@ -155,18 +155,26 @@ async def test_an_answer_for_another_person_is_refused_and_written_down_before_t
     assert (newest.action, newest.result) == (LIST, "WrongAccount")
 
 
-async def test_a_disconnect_ends_the_access_at_nextcloud_and_the_next_call_asks_again(crowd: Crowd) -> None:
+async def test_a_client_ends_its_own_access_and_no_others_and_its_next_call_asks_again(crowd: Crowd) -> None:
     async with crowd.person("alice") as alice:
         asked = Asked(crowd).by(alice.consent)
-        async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+        other = crowd.token("alice", client_id="another-assistant")
+        async with (
+            crowd.client(crowd.token("alice"), elicitation_callback=asked) as client,
+            crowd.client(other, elicitation_callback=asked) as second,
+        ):
             await client.call_tool(LIST, {})
+            await second.call_tool(LIST, {})
             ended = await client.call_tool("revoke_nextcloud_access", {})
-            left = dict(crowd.sandbox.state.app_passwords)
+            notes = titles(await second.call_tool(LIST, {}))
+            before = len(set(asked.urls))
             await client.call_tool(LIST, {})
 
-    assert not ended.is_error, ended.content
-    assert left == {}
-    assert len(set(asked.urls)) == 2
+    content: dict[str, Any] = ended.structured_content or {}
+    assert f"{crowd.url}/account" in content["message"]
+    assert notes
+    assert len(crowd.sandbox.state.oauth_grants) == 1
+    assert (before, len(set(asked.urls))) == (2, 3)
 
 
 async def test_a_server_whose_identity_provider_is_none_stops_and_names_the_setting(

@@ -299,16 +299,84 @@ async def test_not_me_ends_at_once_what_was_given_and_tells_how_to_be_somebody_e
     assert (await alice.press(welcome, "not-mine")).status_code == 403
 
 
-async def test_continue_pressed_twice_is_no_error_and_both_codes_are_good(
+async def test_continue_pressed_twice_shows_the_same_code_and_after_its_use_says_so(
     house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     welcome = await alice.welcomed(client_id)
 
     codes = [code_in(onward(await alice.press(welcome, "mine"))) for _ in range(2)]
+    answer = await house.redeem(http, client_id, codes[0])
+    late = await alice.press(welcome, "mine")
 
-    answers = [await house.redeem(http, client_id, code) for code in codes]
-    assert [answer.status_code for answer in answers] == [200, 200]
+    assert codes[0] == codes[1]
+    assert answer.status_code == 200
+    assert late.status_code == 409
+    assert "This was answered already" in late.text
     assert house.connected() == ["alice"]
+
+
+async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
+    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+) -> None:
+    url = house.authorize_url(client_id)
+    copies = [await alice.open(url) for _ in range(2)]
+
+    async def whose(copy: httpx2.Response) -> httpx2.Response:
+        there = onward(await alice.press(copy, "allow", allow=["notes:read"]))
+        back = await alice.open(await alice.from_nextcloud(there))
+        return await alice.open(back.headers["Location"])
+
+    welcomes = [await whose(copy) for copy in copies]
+    won = await alice.press(welcomes[0], "mine")
+    lost = await alice.press(welcomes[1], "mine")
+    again = await alice.press(copies[1], "allow", allow=["notes:read"])
+
+    assert (await house.redeem(http, client_id, code_in(onward(won)))).status_code == 200
+    assert [page.status_code for page in (lost, again)] == [409, 409]
+    assert "This was answered already" in lost.text
+    await until(lambda: house.connected() == ["alice"], seconds=10)
+
+
+@pytest.mark.parametrize("change", ["disabled", "left the group"])
+async def test_who_may_not_use_nextcloud_or_this_server_any_more_gets_no_new_tokens(
+    house: House, alice: Browser, http: httpx2.AsyncClient, change: str
+) -> None:
+    user = house.sandbox.state.users["alice"]
+    user.groups = ("staff",)
+    await house.restart(allowed_groups="staff")
+    tokens = await house.sign_in(alice.person, http)
+    form = {
+        "grant_type": "refresh_token",
+        "client_id": tokens["client_id"],
+        "refresh_token": tokens["refresh_token"],
+    }
+    if change == "disabled":
+        user.enabled = False
+    else:
+        await house.restart(allowed_groups="another group")
+
+    answer = await http.post(f"{house.url}/token", data=form)
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    headers = {"Authorization": f"Bearer {tokens['access_token']}"}
+
+    assert answer.json()["error"] == "invalid_grant"
+    assert (await http.post(f"{house.url}/mcp", json=ping, headers=headers)).status_code == 401
+
+
+async def test_a_nextcloud_that_is_down_signs_nobody_out(
+    house: House, alice: Browser, http: httpx2.AsyncClient
+) -> None:
+    tokens = await house.sign_in(alice.person, http)
+    form = {
+        "grant_type": "refresh_token",
+        "client_id": tokens["client_id"],
+        "refresh_token": tokens["refresh_token"],
+    }
+    house.sandbox.faults.status(503)
+
+    answer = await http.post(f"{house.url}/token", data=form)
+
+    assert answer.status_code == 200
 
 
 async def test_not_me_after_continue_takes_nothing_back_and_leads_to_where_it_can_be_ended(
@@ -341,20 +409,18 @@ async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
 ) -> None:
     tokens = await house.sign_in(alice.person, http)
     async with house.raw(tokens["access_token"]) as client:
-        asked = await client.request(
-            "tools/call", {"name": "nc_files_list_folder", "arguments": {"path": "/"}}
-        )
+        # As in Nextcloud's settings, under "Devices & sessions".
+        house.sandbox.state.app_passwords.clear()
+        asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
         link = link_in(house, asked["result"])
 
         page = await bob.person.consent(link)
 
-        again = await client.request(
-            "tools/call", {"name": "nc_files_list_folder", "arguments": {"path": "/"}}
-        )
+        again = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
     assert page.status == 403
     assert "another account" in page.title
     assert again["result"]["isError"]
-    await until(lambda: house.connected() == ["alice"], seconds=10)
+    await until(lambda: house.connected() == [], seconds=10)
 
 
 async def test_signing_in_for_the_account_page_leaves_no_access_behind(house: House, alice: Browser) -> None:
@@ -369,9 +435,9 @@ async def test_a_sign_in_for_a_visit_becomes_the_access_that_was_missing(
 ) -> None:
     tokens = await house.sign_in(alice.person, http)
     async with house.client(tokens["access_token"]) as client:
-        await client.call_tool("revoke_nextcloud_access", {})
-        assert house.connected() == []
-        asked = await client.call_tool("request_nextcloud_access", {})
+        # As in Nextcloud's settings, under "Devices & sessions".
+        house.sandbox.state.app_passwords.clear()
+        asked = await client.call_tool("nc_notes_list_notes", {})
         link = link_in(house, asked)
 
         page = await alice.person.consent(link, only=["notes:read"])

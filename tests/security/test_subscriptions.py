@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.subscriptions import Subscription
@@ -129,3 +130,19 @@ async def test_a_session_that_nobody_listens_on_is_not_looked_after_and_hears_la
     assert [each["params"]["uri"] for each in gone.notices if "uri" in each.get("params", {})] == [
         SHARED_NAME
     ]
+
+
+async def test_an_empty_request_for_a_stream_after_an_event_gets_one_that_is_empty(crowd: Crowd) -> None:
+    async with crowd.raw(crowd.token("carol")) as client, httpx2.AsyncClient(timeout=30) as http:
+        session = client._session
+        headers = {
+            **session,
+            "Authorization": f"Bearer {crowd.token('carol')}",
+            "Accept": "text/event-stream",
+            "Last-Event-ID": "7",
+        }
+        async with http.stream("GET", f"{crowd.url}/mcp", headers=headers) as answer:
+            status, kind = answer.status_code, answer.headers["content-type"]
+
+    assert status == 200
+    assert kind.startswith("text/event-stream")

@@ -50,7 +50,7 @@ def test_cursor_is_let_in_and_its_address_is_the_only_private_one_by_default() -
 
     assert settings.private_schemes == ("cursor",)
     assert settings.client_registration
-    assert settings.refresh_grace_seconds == 600
+    assert (settings.refresh_grace_seconds, settings.refresh_lifetime_days) == (60, 90)
 
 
 def test_everything_about_clients_can_be_narrowed() -> None:
@@ -100,6 +100,8 @@ def test_everything_about_clients_can_be_narrowed() -> None:
         ({"plain_hosts": "chat.lan:3000"}, "PLAIN_HOSTS holds 'chat.lan:3000'"),
         ({"plain_hosts": "*.lan"}, "PLAIN_HOSTS holds '*.lan'"),
         ({"refresh_grace_seconds": "-1"}, "REFRESH_GRACE_SECONDS is not right: use 0 or more."),
+        ({"refresh_grace_seconds": "600"}, "REFRESH_GRACE_SECONDS is not right: use 60 or less."),
+        ({"refresh_lifetime_days": "0"}, "REFRESH_LIFETIME_DAYS is not right: use 1 or more."),
     ],
 )
 def test_what_cannot_work_or_be_safe_is_refused_by_its_name(

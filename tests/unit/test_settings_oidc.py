@@ -217,6 +217,8 @@ def test_the_other_ways_to_nextcloud_need_no_client_there(overrides: dict[str, o
         ({"grant_provider": "oidc_refresh"}, "NEXTCLOUD_OAUTH_CLIENT_ID has no effect"),
         ({"nextcloud_resource": "https://cloud"}, "NEXTCLOUD_RESOURCE has no effect"),
         ({"oidc_token_types": "at+jwt,JWT"}, "OIDC_TOKEN_TYPES takes plain JWT too"),
+        ({"oidc_identity_claim": "email"}, "OIDC_IDENTITY_CLAIM=email can change hands"),
+        ({"oidc_identity_claim": "preferred_username"}, "OIDC_IDENTITY_CLAIM=preferred_username can change hands"),
         ({"trusted_proxies": ""}, "TRUSTED_PROXIES is not set"),
     ],
 )  # fmt: skip

@@ -23,6 +23,7 @@ from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.redeeming import Noted
 from nextcloud_mcp_server.errors import (
+    AlreadyAnswered,
     AuthorizeRefused,
     FormRefused,
     InvalidInput,
@@ -45,6 +46,7 @@ _PLACE = ("form", "authorize")
 _GONE = (
     "This cannot be finished here: it belongs to another browser, is too old, or was taken back. Start again."
 )
+_ANSWERED = "This request of the app was answered before."
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,10 @@ class Authorization:
 
         Raises:
             InvalidInput: Nothing was ticked that may be allowed.
+            AlreadyAnswered: Another copy of this page was answered to its end.
         """
+        if await self._tokens.answered(asked.request.key, by_other_than=""):
+            raise AlreadyAnswered(_ANSWERED)
         allowed = scopes & asked.request.scopes
         if not allowed:
             raise InvalidInput("Nothing was ticked, so there is nothing to allow.")
@@ -203,14 +208,23 @@ class Authorization:
     async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
         """Take the person's word that it is them: connect them, and make the client's answer.
 
-        Said twice, it makes another answer: the first may not have reached the browser.
+        Said twice, the answer is the same, as long as the client has not used it: the first may not
+        have reached the browser. Of two copies of one page, the first to get here makes the answer.
 
         Raises:
             SignInRefused: Nobody came back in this browser, or it was taken back.
+            AlreadyAnswered: The client has had its answer.
             AuthorizeRefused: The client is gone meanwhile.
         """
         arrived = await self._find(arrival_id, browser)
         asked = await self.asked(arrived.arrival)
+        if await self._tokens.answered(asked.request.key, by_other_than=arrival_id):
+            # What this trip brought is not needed.
+            await self._database.arrivals.discard(
+                arrival_id, browser=browser, nextcloud_url=self._nextcloud_url
+            )
+            self._outbox.wake()
+            raise AlreadyAnswered(_ANSWERED)
         if arrived.tokens is not None:
             await self._connect(arrived, arrived.tokens, asked, browser)
         code = await self._tokens.new_code(
@@ -224,6 +238,7 @@ class Authorization:
                 home_id=arrived.home_id,
             ),
             came=CameBack(arrival_id, browser),
+            request=asked.request.key,
         )
         url = back_to(asked.request, self._issuer, {"code": code.get_secret_value()})
         return Sent(asked, url, code)

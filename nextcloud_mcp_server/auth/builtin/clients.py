@@ -14,6 +14,9 @@ from nextcloud_mcp_server.storage.oauth_records import Client
 UNUSED = timedelta(hours=24)
 IDLE = timedelta(days=90)
 
+#: Clients that are kept without having been used; of more, the oldest are forgotten first.
+MOST_UNUSED = 5_000
+
 #: How exactly the last use is known: a write for every token would cost more than it tells.
 _EXACT_TO = timedelta(days=1)
 
@@ -33,8 +36,11 @@ class ClientRecords(Protocol):
         """Note a use."""
         ...
 
-    async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
-        """Remove those never used and created before the one, and those created and used before the other."""
+    async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
+        """Remove those never used and created before the one, and those created and used before the other.
+
+        Of the others that were never used, no more than so many stay: the newest.
+        """
         ...
 
 
@@ -77,7 +83,9 @@ class Clients:
     async def purge(self) -> int:
         """Remove the expired ones, and say how many."""
         now = self._clock()
-        return await self._records.purge(unused_before=now - UNUSED, idle_before=now - IDLE)
+        return await self._records.purge(
+            unused_before=now - UNUSED, idle_before=now - IDLE, most_unused=MOST_UNUSED
+        )
 
 
 def authenticate(client: Client, secret: str | None) -> None:

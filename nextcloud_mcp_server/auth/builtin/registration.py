@@ -1,17 +1,14 @@
 """Dynamic client registration (RFC 7591): whoever asks becomes a client, which by itself opens nothing.
 
-Hosted chat clients register anew with every connection, and some twice within two seconds. A public
-client has no secret, so the same description always is the same client: its id is made from it, which
-needs no look-up that two processes could race in, and gives a client that came back after it had
-expired the id it still remembers.
+Each registration makes a client with an id of its own, also where the description is the same: what a
+person allowed one program must not be found by another that calls itself so. Hosted chat clients
+register anew with every connection, so what is stored is bounded: by limits for each hour here, and by
+`Clients.purge`, which forgets the clients that nobody ever used.
 """
 
-import base64
-import hashlib
-import json
 import secrets
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast
 
 import anyio
@@ -21,15 +18,13 @@ from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Describ
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords, secret_hash
 from nextcloud_mcp_server.auth.builtin.pace import Pace, network
 from nextcloud_mcp_server.errors import OAuthRefusal
-from nextcloud_mcp_server.storage.oauth_records import AuthMethod, Client
+from nextcloud_mcp_server.storage.oauth_records import REGISTERED, AuthMethod, Client
 
-#: New clients in an hour; those we know already cost nothing and are not counted.
-MOST_PER_ADDRESS = 60
-MOST_IN_ALL = 600
+#: New clients in an hour. A chat service registers one for each connection, all from few addresses.
+MOST_PER_ADDRESS = 200
+MOST_IN_ALL = 1_000
 _HOUR_SECONDS = 3600.0
 
-#: A client that is registered again lives on, without a write each time.
-_RENEWED_AFTER = timedelta(hours=1)
 _EVERYBODY = "*"
 
 
@@ -64,22 +59,10 @@ class Registration:
         fields = cast("Fields", body)
         described = client_fields.read(fields, self._rules)
         method = _auth_method(fields.get("token_endpoint_auth_method"))
-        if method == "none":
-            return _answer(await self._public(described, address), described, None)
-        secret = secrets.token_urlsafe(32)
-        client = self._client(described, f"mcp-{secrets.token_urlsafe(16)}", method, secret_hash(secret))
+        secret = None if method == "none" else secrets.token_urlsafe(32)
+        client = self._client(described, method, None if secret is None else secret_hash(secret))
         await self._add(client, address)
         return _answer(client, described, secret)
-
-    async def _public(self, described: Described, address: str) -> Client:
-        client = self._client(described, _id_of(described), "none", None)
-        known = await self._records.find(client.client_id)
-        if known is None:
-            await self._add(client, address)
-            return client
-        if client.created_at - known.created_at >= _RENEWED_AFTER:
-            await self._records.save(client)
-        return known
 
     async def _add(self, client: Client, address: str) -> None:
         # Both first: who is refused must not use up what others have.
@@ -89,9 +72,9 @@ class Registration:
         self._in_all.count(_EVERYBODY)
         await self._records.save(client)
 
-    def _client(self, described: Described, client_id: str, method: AuthMethod, hashed: str | None) -> Client:
+    def _client(self, described: Described, method: AuthMethod, hashed: str | None) -> Client:
         return Client(
-            client_id=client_id,
+            client_id=f"{REGISTERED}{secrets.token_urlsafe(16)}",
             kind="registered",
             name=described.name,
             redirect_uris=described.redirect_uris,
@@ -116,16 +99,6 @@ def _auth_method(value: object) -> AuthMethod:
             return "client_secret_post"
         case _:
             return "none"
-
-
-def _id_of(described: Described) -> str:
-    parts = [
-        described.name,
-        sorted(described.redirect_uris),
-        None if described.scopes is None else sorted(described.scopes),
-    ]
-    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
-    return f"mcp-{base64.urlsafe_b64encode(digest[:18]).decode()}"
 
 
 def _answer(client: Client, described: Described, secret: str | None) -> dict[str, Any]:

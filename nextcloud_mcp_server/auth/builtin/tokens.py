@@ -2,11 +2,12 @@
 
     code     ncc_ + 43 random characters                     60 s, once
     access   nca_ + 43 random characters                     1 h
-    refresh  ncr_ + 22 of its family + 43 of its generation  90 days after its last use
+    refresh  ncr_ + 22 of its family + 43 of its generation  90 days after the sign-in (a setting)
 
 Stored are hashes. A family is what came of one code; the 43 characters of a generation are derived
 from the whole token before it, so whoever shows that one can be given the same successor again, and
-nobody can who sees the database or the keys, or both.
+nobody can who sees the database or the keys, or both. That is done for a minute at most, and no more
+once the successor was used: a client whose answer was lost comes at once, a thief may come later.
 """
 
 import base64
@@ -14,7 +15,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import (
+    AlreadyAnswered,
     IssuerUnavailable,
     OAuthRefusal,
     SignInRefused,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 CODE_TIME = timedelta(seconds=60)
 ACCESS_TIME = timedelta(hours=1)
 REFRESH_TIME = timedelta(days=90)
-GRACE = timedelta(minutes=10)
+GRACE = timedelta(seconds=60)
 
 _CODE, _ACCESS, _REFRESH = "ncc_", "nca_", "ncr_"
 _RANDOM = r"[A-Za-z0-9_-]{43}"
@@ -63,8 +65,20 @@ _REFUSALS = {
         "invalid_grant",
         f"The code was given for another redirect_uri, code_verifier or resource, and is spent. {_AGAIN}",
     ),
+    "person": (
+        "invalid_grant",
+        f"Nextcloud does not let this person in any more, or not this server for them. {_AGAIN}",
+    ),
     "scope": ("invalid_scope", "None of these scopes was granted."),
 }
+
+
+#: Asks whether a person may still use this server; the answer is why not, in words for the audit, or None.
+StillAllowed = Callable[[Principal], Awaitable[str | None]]
+
+
+async def _everybody(_: Principal) -> None:
+    """Stand where nobody knows more of a person than this server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,8 @@ class Tokens:
     """Gives, renews, takes back and verifies; asks nobody but the database.
 
     `issuer` is our own, which a person's principal carries; `resource` is the one MCP endpoint that
-    the tokens are for (RFC 8707).
+    the tokens are for (RFC 8707). A sign-in lasts for `lifetime`, however often it is refreshed, and
+    no longer than its person is `still_allowed`.
     """
 
     def __init__(
@@ -93,13 +108,18 @@ class Tokens:
         keys: KeyRing,
         clock: Callable[[], datetime],
         grace: timedelta = GRACE,
+        lifetime: timedelta = REFRESH_TIME,
+        still_allowed: StillAllowed = _everybody,
     ) -> None:
         self._database = database
         self._issuer = issuer
         self._resource = resource
         self._keys = keys.derive("successor of a refresh token")
+        self._code_key = keys.derive("code of an arrival")[0]
         self._clock = clock
         self._grace = grace
+        self._lifetime = lifetime
+        self._still_allowed = still_allowed
 
     def audience(self, resource: str | None) -> str:
         """Say what a token will be for that is asked for with this `resource` (RFC 8707 §2).
@@ -113,21 +133,38 @@ class Tokens:
             )
         return self._resource
 
-    async def new_code(self, grant: CodeGrant, *, came: CameBack | None = None) -> SecretStr:
+    async def new_code(
+        self, grant: CodeGrant, *, came: CameBack | None = None, request: str = ""
+    ) -> SecretStr:
         """Make the code that goes back to a client with its person's browser (RFC 6749 §4.1.2).
+
+        A `request` gets one code, and so who `came` for it is given the same one again.
 
         Raises:
             SignInRefused: Who `came` may not go on any more.
+            AlreadyAnswered: The request has had its code, which was used or went to another browser's answer.
             OAuthRefusal: The resource is not ours, or the challenge is not one of S256 (RFC 7636 §4.2).
         """
         grant = replace(grant, resource=self.audience(grant.resource))
         if not is_challenge(grant.code_challenge):
             raise OAuthRefusal("invalid_request", "A code_challenge with the method S256 is needed.")
-        code = _new(_CODE)
-        until = self._clock() + CODE_TIME
-        if not await self._database.oauth_tokens.add_code(code, grant, expires_at=until, came=came):
+        code = _new(_CODE) if came is None else self._code_of(came)
+        stored = await self._database.oauth_tokens.add_code(
+            code, grant, expires_at=self._clock() + CODE_TIME, came=came, request=request
+        )
+        if stored == "over":
             raise SignInRefused("This was ended meanwhile. Start again.")
+        if stored == "answered":
+            raise AlreadyAnswered("The app has had the answer to this request already.")
         return SecretStr(code)
+
+    async def answered(self, request: str, *, by_other_than: str) -> bool:
+        """Tell whether a request has had its code, by another arrival than the one with this id."""
+        return await self._database.oauth_tokens.answered(request, by_other_than=by_other_than)
+
+    def _code_of(self, came: CameBack) -> str:
+        # The browser's own value is stored nowhere, so the database and the keys do not make the code.
+        return f"{_CODE}{_derived(self._code_key, f'{came.arrival_id} {came.browser}')}"
 
     async def redeem(
         self,
@@ -180,6 +217,7 @@ class Tokens:
         if form is None:
             raise _refusal("unknown")
         family = form["family"]
+        await self._require_allowed(token, family, client_id)
         successors = [f"{_REFRESH}{family}{_derived(key, token)}" for key in self._keys]
         fresh = self._fresh(family, successors[0])
         given = await self._database.oauth_tokens.rotate(
@@ -189,9 +227,19 @@ class Tokens:
             scopes=scopes or None,
             successors=successors,
             grace=self._grace,
+            lifetime=self._lifetime,
             fresh=fresh,
         )
         return _issued(given, fresh)
+
+    async def _require_allowed(self, token: str, family: str, client_id: str) -> None:
+        """End a family whose person may not use this server any more; nobody is asked about other tokens."""
+        tokens = self._database.oauth_tokens
+        person = await tokens.whose(token, family=family, client_id=client_id)
+        why = None if person is None else await self._still_allowed(person)
+        if why is not None:
+            await tokens.revoke_family(family, client_id=client_id, why=f"ended: {why}")
+            raise _refusal("person")
 
     async def revoke(self, token: str, *, client_id: str) -> None:
         """End a token of this client, and with a refresh token all that came with it (RFC 7009 §2.1).
@@ -214,7 +262,7 @@ class Tokens:
         if _ACCESS_FORM.fullmatch(token) is None:
             raise TokenRefused("The token is not an access token of this server.")
         try:
-            live = await self._database.oauth_tokens.find(token)
+            live = await self._database.oauth_tokens.use(token)
         except StorageError as error:
             raise IssuerUnavailable(str(error)) from None
         if live is None:
@@ -260,7 +308,7 @@ class Tokens:
             family=family,
             refresh=refresh,
             access=_new(_ACCESS),
-            refresh_until=now + REFRESH_TIME,
+            refresh_until=now + self._lifetime,
             access_until=now + ACCESS_TIME,
         )
 

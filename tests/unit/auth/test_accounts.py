@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
@@ -15,6 +16,7 @@ from nextcloud_mcp_server.errors import (
     ElicitationRequired,
     ElicitationUnknown,
     MissingScope,
+    TokenTooNarrow,
     Unreachable,
     Unsealable,
 )
@@ -61,6 +63,35 @@ async def test_settings_that_became_narrower_bound_what_was_permitted(stage: Sta
     assert (await read_only.accounts.connection(stage.caller)).scopes == READ
     with pytest.raises(MissingScope):
         await read_only.accounts.open(stage.caller, WRITE)
+
+
+async def test_an_account_that_one_client_opened_is_opened_for_no_other_client(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    await process.accounts.open(stage.caller, READ)
+    other = dataclasses.replace(stage.caller, client_id="another")
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(other, READ)
+
+    assert await process.accounts.find(other) is None
+
+
+async def test_what_a_wide_token_opened_is_opened_for_a_narrow_one_only_as_far_as_it_goes(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    await process.accounts.open(stage.caller, READ)
+    narrow = dataclasses.replace(stage.caller, token_scopes=frozenset({"files:read"}))
+
+    with pytest.raises(TokenTooNarrow, match="does not cover notes:read"):
+        await process.accounts.open(narrow, READ)
+
+    opened = await process.accounts.find(narrow)
+    assert opened is not None
+    assert opened.scopes == frozenset()
+    assert (await process.accounts.connection(narrow)).scopes == frozenset()
 
 
 async def test_a_second_call_within_seconds_costs_no_query(stage: Stage, process: Process) -> None:

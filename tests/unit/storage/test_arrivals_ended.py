@@ -116,13 +116,42 @@ async def test_what_is_over_already_stays_over(
 
 
 @pytest.mark.usefixtures("come")
+async def test_a_request_gets_one_code_and_only_its_own_arrival_may_show_it_again(
+    database: Database, alice: Principal, now: Now, advance: Callable[[float], None]
+) -> None:
+    grant = CodeGrant(CLIENT, alice, "uri", NOTES, "challenge", "resource", None)
+    came, minute = CameBack("connected", BROWSER), timedelta(minutes=1)
+
+    async def stored(code: str, request: str) -> str:
+        return await database.oauth_tokens.add_code(
+            code, grant, expires_at=now() + minute, came=came, request=request
+        )
+
+    told = [await stored("code-1", "request-1"), await stored("code-1", "request-1")]
+    other = [await stored("code-2", "request-1"), await stored("code-2", "request-2")]
+    by_it = await database.oauth_tokens.answered("request-1", by_other_than="connected")
+    by_other = await database.oauth_tokens.answered("request-1", by_other_than="returned")
+    advance(60)
+    late = await stored("code-1", "request-1")
+    advance(86_400)
+    await database.oauth_tokens.purge()
+    forgotten = await database.oauth_tokens.answered("request-1", by_other_than="returned")
+
+    assert told == ["stored", "same"]
+    assert other == ["answered", "stored"]
+    assert (by_it, by_other) == (False, True)
+    assert late == "answered"
+    assert not forgotten
+
+
+@pytest.mark.usefixtures("come")
 async def test_a_code_is_stored_for_who_may_go_on_and_for_nobody_else(
     database: Database, alice: Principal, now: Now
 ) -> None:
     """Somebody may press the button at the moment at which everything ends."""
     grant = CodeGrant(CLIENT, alice, "uri", NOTES, "challenge", "resource", None)
 
-    async def stored(code: str, came: CameBack) -> bool:
+    async def stored(code: str, came: CameBack) -> str:
         return await database.oauth_tokens.add_code(code, grant, expires_at=now() + HOUR, came=came)
 
     before = await stored("code-1", CameBack("connected", BROWSER))
@@ -130,7 +159,7 @@ async def test_a_code_is_stored_for_who_may_go_on_and_for_nobody_else(
     await database.oauth_tokens.end(alice)
     after = await stored("code-3", CameBack("connected", BROWSER))
 
-    assert (before, elsewhere, after) == (True, False, False)
+    assert (before, elsewhere, after) == ("stored", "over", "over")
     fresh = Fresh("family", "refresh", "access", now() + HOUR, now() + HOUR)
     given = [
         await database.oauth_tokens.redeem(

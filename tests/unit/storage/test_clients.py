@@ -115,7 +115,9 @@ async def test_clients_that_are_over_are_forgotten(database: Database, client: C
             dataclasses.replace(client, client_id=name, created_at=made_at, last_used_at=used_at)
         )
 
-    gone = await database.clients.purge(unused_before=now() - DAY / 2, idle_before=now() - 7 * DAY)
+    gone = await database.clients.purge(
+        unused_before=now() - DAY / 2, idle_before=now() - 7 * DAY, most_unused=10
+    )
 
     assert gone == 2
     assert {one.client_id for one in await database.clients.all()} == {"new", "used", "again"}
@@ -163,13 +165,22 @@ async def test_what_people_allowed_a_removed_client_ends_with_it(
     assert [one and one.state for one in states] == [ElicitationState.EXPIRED, others.state]
 
 
-async def test_what_people_allowed_a_client_outlives_its_absence(
-    database: Database, client: Client, alice: Principal, complete: Complete, ask: Ask, *, now: Now
+async def test_what_people_allowed_outlives_the_absence_of_a_document_and_of_no_registered_client(
+    *,
+    database: Database,
+    client: Client,
+    document: Client,
+    alice: Principal,
+    complete: Complete,
+    ask: Ask,
+    now: Now,
 ) -> None:
-    await database.clients.save(dataclasses.replace(client, created_at=now() - 9 * DAY))
-    await complete(await ask(client_id=client.client_id))
+    """Nobody gets the id of a registered client again, while a document keeps its address."""
+    for one in (client, document):
+        await database.clients.save(dataclasses.replace(one, created_at=now() - 9 * DAY))
+        await complete(await ask(client_id=one.client_id))
 
-    await database.clients.purge(unused_before=now() - DAY, idle_before=now() - 7 * DAY)
+    await database.clients.purge(unused_before=now() - DAY, idle_before=now() - 7 * DAY, most_unused=10)
 
-    assert await database.clients.find(client.client_id) is None
-    assert [one.client_id for one in await database.grants.permissions(alice)] == [client.client_id]
+    assert await database.clients.all() == []
+    assert [one.client_id for one in await database.grants.permissions(alice)] == [document.client_id]

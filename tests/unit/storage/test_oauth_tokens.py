@@ -25,6 +25,7 @@ Now = Callable[[], datetime]
 Open = Callable[..., Awaitable[Database]]
 
 HOUR, DAY, GRACE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=10)
+LIFETIME = timedelta(days=2)
 BOTH = frozenset({"notes:read", "notes:write"})
 READ = frozenset({"notes:read"})
 RESOURCE = "https://mcp.example.org/mcp"
@@ -93,6 +94,7 @@ def rotate(database: Database, fresh: Callable[..., Fresh]) -> Callable[..., Awa
             scopes=scopes,
             successors=successors,
             grace=GRACE,
+            lifetime=LIFETIME,
             fresh=fresh(successors[0], access),
         )
 
@@ -223,6 +225,65 @@ async def test_a_token_that_was_replaced_before_ends_the_family(
     assert [one.result for one in await database.audit.recent(alice, 5)] == [
         "ended: an old refresh token was used"
     ]
+
+
+async def test_the_first_use_of_what_came_with_the_successor_ends_the_grace(
+    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange
+) -> None:
+    await add()
+    await redeem()
+    await rotate("refresh-1", "refresh-2")
+    looked_at = await database.oauth_tokens.find("access-2")
+    await database.oauth_tokens.use("access-1")
+    again = await rotate("refresh-1", "refresh-2", access="access-3")
+
+    used = await database.oauth_tokens.use("access-3")
+    late = await rotate("refresh-1", "refresh-2", access="access-4")
+
+    assert looked_at is not None
+    assert again == Given("refresh-2", BOTH), "the access token of before the refresh ends no grace"
+    assert used is not None
+    assert late == Refused("used")
+
+
+async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
+    *,
+    database: Database,
+    add: Add,
+    redeem: Exchange,
+    rotate: Exchange,
+    fresh: Callable[..., Fresh],
+    advance: Advance,
+    now: Now,
+) -> None:
+    await add()
+    await redeem(new=dataclasses.replace(fresh(), refresh_until=now() + 3 * LIFETIME))
+    began = now()
+    advance((LIFETIME - HOUR / 2).total_seconds())
+    await rotate("refresh-1", "refresh-2")
+    last = await database.oauth_tokens.find("access-2")
+
+    advance(HOUR.total_seconds() / 2)
+
+    assert last is not None
+    assert last.expires_at == began + LIFETIME
+    assert await rotate("refresh-2", "refresh-3", access="access-3") == Refused("unknown")
+
+
+async def test_a_refresh_token_is_somebodys_while_it_is_the_newest_or_the_one_before(
+    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange, alice: Principal
+) -> None:
+    await add()
+    await redeem()
+    await rotate("refresh-1", "refresh-2")
+
+    async def whose(token: str, *, family: str = "family", client_id: str = "claude") -> Principal | None:
+        return await database.oauth_tokens.whose(token, family=family, client_id=client_id)
+
+    assert [await whose("refresh-1"), await whose("refresh-2")] == [alice, alice]
+    assert await whose("refresh-3") is None
+    assert await whose("refresh-2", client_id="codex") is None
+    assert await whose("refresh-2", family="other") is None
 
 
 @pytest.mark.parametrize("wrong", [{"client_id": "codex"}, {"resource": "https://other.example.org/mcp"}])

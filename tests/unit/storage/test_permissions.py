@@ -1,7 +1,8 @@
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Elicitation, GrantLeg, Principal, SignedIn
+from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, GrantLeg, Principal, SignedIn
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Complete = Callable[..., Awaitable[bool]]
@@ -49,16 +50,26 @@ async def test_a_paused_client_goes_on_when_the_person_says_so_and_not_before(
 
 
 async def test_one_client_of_one_person_can_be_removed(
-    database: Database, ask: Ask, complete: Complete, alice: Principal, bob: Principal
+    *,
+    database: Database,
+    ask: Ask,
+    complete: Complete,
+    now: Callable[[], datetime],
+    alice: Principal,
+    bob: Principal,
 ) -> None:
     await connect_two_clients(ask, complete, alice, bob)
 
-    await database.grants.remove_permission(alice, "claude")
+    removed = AuditEntry(now(), alice, "claude", "permission", "removed")
+    ended = await database.grants.end_client(alice, "claude", audit=removed)
+    again = await database.grants.end_client(alice, "claude", audit=removed)
 
     grant = await database.grants.find(alice, "claude")
+    assert (ended, again) == (True, False)
     assert grant is not None
     assert grant.permission is None
     assert [one.client_id for one in await database.grants.permissions(alice)] == ["codex"]
+    assert [one for one in await database.audit.recent(alice, 10) if one.action == "permission"] == [removed]
     assert [one.client_id for one in await database.grants.permissions(bob)] == ["claude"]
 
 

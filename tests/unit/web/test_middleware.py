@@ -267,6 +267,18 @@ async def test_cookies_are_bound_to_https_where_browsers_see_https() -> None:
     assert all(part in cookie for part in ("HttpOnly", "Secure", "SameSite=lax", "Path=/"))
 
 
+@pytest.mark.parametrize("secure", [True, False])
+async def test_browsers_are_told_to_keep_to_https_where_they_see_https_and_nowhere_else(secure: bool) -> None:  # noqa: FBT001 - a row of the table
+    async def refuses(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    sent = await sent_by(guard(refuses, config(secure_cookies=secure)), http_scope())
+
+    told = dict(sent[0]["headers"]).get(b"strict-transport-security")
+    assert told == (b"max-age=31536000" if secure else None)
+
+
 async def test_an_event_stream_keeps_its_own_word_on_caches() -> None:
     async def streams(_scope: Scope, _receive: Receive, send: Send) -> None:
         headers = [(b"cache-control", b"no-cache, no-transform")]

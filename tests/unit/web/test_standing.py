@@ -93,3 +93,21 @@ def test_over_stdio_there_is_nothing_to_open() -> None:
 
     assert session is not None
     assert audience.attends(session)
+
+
+async def test_a_client_that_names_its_last_event_gets_a_stream_from_now_on() -> None:
+    """Nothing is kept to be replayed, and the SDK answers nothing at all to the header."""
+    endpoint, seen = Endpoint(), list[list[str]]()
+
+    async def look(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append([name.decode() for name, _ in scope["headers"]])
+        await endpoint(scope, receive, send)
+
+    layer = StandingStreams(look, audience=endpoint.audience, mcp_path="/mcp")
+    transport = httpx2.ASGITransport(layer)
+    async with httpx2.AsyncClient(transport=transport, base_url="https://mcp.test") as client:
+        answer = await client.get("/mcp", headers={**HEADERS, "Last-Event-ID": "7"})
+
+    assert answer.status_code == 200
+    assert "last-event-id" not in seen[0]
+    assert "mcp-session-id" in seen[0]

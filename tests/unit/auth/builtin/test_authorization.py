@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
 from nextcloud_mcp_server.errors import (
+    AlreadyAnswered,
     AuthorizeRefused,
     ClientUnknown,
     FormRefused,
@@ -190,16 +191,18 @@ async def test_what_was_sealed_for_a_client_that_changed_is_worth_nothing(trips:
         await trips.authorization.unseal(sealed)
 
 
-async def test_continue_pressed_twice_makes_another_code_and_changes_nothing(trips: Trips) -> None:
+async def test_continue_pressed_twice_shows_the_same_code_until_that_was_used(trips: Trips) -> None:
     arrival_id = await trips.back("alice")
 
     first = await trips.authorization.go_on(arrival_id, browser=COOKIE)
     stored = await trips.grant()
     second = await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    granted = await redeemed(trips, first.code.get_secret_value())
+    with pytest.raises(AlreadyAnswered):
+        await trips.authorization.go_on(arrival_id, browser=COOKIE)
 
-    assert first.code != second.code
-    for sent in (first, second):
-        assert await redeemed(trips, sent.code.get_secret_value()) == READ
+    assert (first.code, first.url) == (second.code, second.url)
+    assert granted == READ
     assert await trips.grant() == stored
     assert (await trips.audit()).count(("consent", "granted")) == 1
     assert await trips.given_back() == []
@@ -215,9 +218,30 @@ async def test_continue_pressed_in_many_tabs_at_once_connects_once(trips: Trips)
 
     await together(*[press] * 5)
 
-    assert len(set(codes)) == 5
+    assert len(codes) == 5
+    assert len(set(codes)) == 1
     assert (await trips.audit()).count(("consent", "granted")) == 1
     assert await trips.given_back() == []
+
+
+async def test_of_two_copies_of_one_page_the_first_that_is_answered_wins(trips: Trips) -> None:
+    asked = await trips.asked()
+
+    async def back(uid: str) -> str:
+        url = await trips.authorization.approve(asked, READ, browser=COOKIE)
+        return await trips.come_back(trips.provider.confirm(url, uid), browser=COOKIE)
+
+    first, second = await back("alice"), await back("alice")
+
+    sent = await trips.authorization.go_on(second, browser=COOKIE)
+    with pytest.raises(AlreadyAnswered):
+        await trips.authorization.go_on(first, browser=COOKIE)
+    with pytest.raises(AlreadyAnswered):
+        await trips.authorization.approve(asked, READ, browser=COOKIE)
+
+    assert await redeemed(trips, sent.code.get_secret_value()) == READ
+    assert len(await trips.given_back()) == 1, "what the other copy brought is ended at Nextcloud"
+    assert (await trips.audit()).count(("consent", "granted")) == 1
 
 
 async def test_not_me_ends_at_once_what_was_given(trips: Trips) -> None:

@@ -390,7 +390,7 @@ async def test_nobody_signs_out_the_clients_of_another(trips: Trips) -> None:
 
 async def test_a_client_without_a_permission_is_listed_without_a_name(trips: Trips) -> None:
     await token_of(trips)
-    await trips.database.grants.remove_permission(ALICE, CLIENT)
+    run_sql(trips.file, "DELETE FROM permissions")
     alice = await trips.browser("alice")
 
     shown = (await trips.visits.account(alice.who)).signed_in

@@ -8,10 +8,17 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.tokens import ACCESS_TIME, CODE_TIME, GRACE, REFRESH_TIME, Tokens
-from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, SignInRefused, TokenRefused
+from nextcloud_mcp_server.errors import (
+    AlreadyAnswered,
+    IssuerUnavailable,
+    OAuthRefusal,
+    SignInRefused,
+    TokenRefused,
+)
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import file_url
 from nextcloud_mcp_server.storage.oauth_records import CameBack
+from nextcloud_mcp_server.storage.records import Principal
 from tests.arrivals_stage import BROWSER, back, leaving
 from tests.tokens_stage import (
     ALICE,
@@ -105,9 +112,13 @@ async def test_who_came_back_gets_a_code_as_long_as_they_may_go_on(desk: Desk) -
     arrived = back(leaving(desk.moment), ALICE, desk.moment)
     await desk.database.arrivals.hold(arrived, browser=BROWSER)
     came = CameBack(arrived.arrival.id, BROWSER)
-    code = await desk.tokens.new_code(code_grant(), came=came)
+    code = await desk.tokens.new_code(code_grant(), came=came, request="request")
+    again = await desk.tokens.new_code(code_grant(), came=came, request="request")
 
+    assert again == code
     assert (await desk.redeem(code.get_secret_value())).scopes == NOTES
+    with pytest.raises(AlreadyAnswered):
+        await desk.tokens.new_code(code_grant(), came=came, request="request")
     await desk.tokens.end(ALICE)
     with pytest.raises(SignInRefused, match="ended meanwhile"):
         await desk.tokens.new_code(code_grant(), came=came)
@@ -173,16 +184,55 @@ async def test_a_refresh_gives_a_new_pair_and_leaves_the_access_token_before_it(
     assert await desk.is_good(second)
 
 
-async def test_a_family_lives_for_as_long_as_it_is_used(desk: Desk) -> None:
+async def test_a_family_lives_for_its_lifetime_however_often_it_is_used(desk: Desk) -> None:
     issued = await desk.issue()
     for _ in range(3):
-        desk.moment.forward(REFRESH_TIME - SECOND)
+        desk.moment.forward(REFRESH_TIME / 4)
         issued = await desk.refresh(issued)
 
-    desk.moment.forward(REFRESH_TIME)
+    desk.moment.forward(REFRESH_TIME / 4 - SECOND)
+    last = await desk.refresh(issued)
+    desk.moment.forward(SECOND)
 
+    assert not await desk.is_good(last), "an access token ends with its family"
     with pytest.raises(OAuthRefusal):
-        await desk.refresh(issued)
+        await desk.refresh(last)
+
+
+async def test_a_person_who_is_not_allowed_any_more_gets_no_tokens_and_loses_those_of_the_client(
+    desk: Desk,
+) -> None:
+    asked: list[Principal] = []
+
+    async def still_allowed(principal: Principal) -> str | None:
+        asked.append(principal)
+        return "the Nextcloud account is disabled"
+
+    strict = Desk(
+        desk.database,
+        Tokens(
+            desk.database,
+            issuer=ISSUER,
+            resource=RESOURCE,
+            keys=KeyRing.parse(KEYS[:1]),
+            clock=desk.moment,
+            still_allowed=still_allowed,
+        ),
+        desk.moment,
+    )
+    issued, other = await desk.issue(), await desk.issue(BOB)
+
+    with pytest.raises(OAuthRefusal, match="does not let this person in") as caught:
+        await strict.refresh(issued)
+    with pytest.raises(OAuthRefusal, match="unknown"):
+        await strict.refresh(issued)
+
+    assert caught.value.error == "invalid_grant"
+    assert asked == [ALICE], "nobody is asked about tokens that are good for nothing"
+    assert [await desk.is_good(one) for one in (issued, other)] == [False, True]
+    assert (await desk.database.audit.recent(ALICE, 1))[
+        0
+    ].result == "ended: the Nextcloud account is disabled"
 
 
 @pytest.mark.parametrize(
@@ -339,9 +389,10 @@ async def test_ending_can_be_limited_to_one_client(desk: Desk) -> None:
 
 async def test_what_is_over_is_forgotten(desk: Desk) -> None:
     issued = await desk.issue()
+    desk.moment.forward(60 * SECOND)
     kept = await desk.issue(BOB)
     await desk.code()
-    desk.moment.forward(REFRESH_TIME - SECOND)
+    desk.moment.forward(REFRESH_TIME - 61 * SECOND)
     kept = await desk.refresh(kept)
     desk.moment.forward(SECOND)
 

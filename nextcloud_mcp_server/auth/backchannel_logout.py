@@ -1,0 +1,168 @@
+"""Ends what a person has here when the issuer says that they logged out (OpenID Connect Back-Channel Logout 1.0).
+
+Access tokens are signed, and nobody can take a signature back. So each logout is kept, and a token of
+this person that was issued before it is refused. A client whose refresh token the issuer still takes
+gets a newer one: whether it does is the issuer's decision.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+import anyio
+
+from nextcloud_mcp_server.auth import jwt_check
+from nextcloud_mcp_server.auth.jwks import KeySet
+from nextcloud_mcp_server.errors import StorageError, TokenRefused
+from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.records import Logout
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+#: Access tokens that live longer than this outlive what is known of a logout.
+KEPT = timedelta(days=1)
+
+#: A logout that another process was told of counts here within this time.
+LOOK_SECONDS = 5.0
+
+#: Rows of another process may be written later than they say.
+_OVERLAP = timedelta(seconds=60)
+
+_EVENT = "http://schemas.openid.net/event/backchannel-logout"
+#: §2.4 recommends a type of its own; many issuers write none, or JWT. Never that of an access token.
+_TYPES = frozenset({"logout+jwt", "jwt", ""})
+_LONGEST = 255
+
+Claims = Mapping[str, object]
+#: Told of logouts that are new here: ends what matches, such as open streams.
+OnLogout = Callable[[Callable[[Claims], bool]], None]
+
+
+class BackChannelLogout:
+    """Takes logout tokens, and knows which access tokens they end. `client_id` is ours at the issuer."""
+
+    def __init__(
+        self,
+        database: "Database",
+        keyset: KeySet,
+        *,
+        issuer: str,
+        client_id: str,
+        clock: Callable[[], datetime],
+        on_logout: OnLogout,
+        monotonic: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._database = database
+        self._keyset = keyset
+        self._issuer = issuer
+        self._client_id = client_id
+        self._clock = clock
+        self._on_logout = on_logout
+        self._monotonic = monotonic
+        self._known: dict[tuple[str, str | None, str | None], Logout] = {}
+        self._seen_until = clock() - KEPT
+        self._next_look = 0.0
+
+    async def receive(self, token: str) -> None:
+        """Take a logout token (§2.6): end the browser sessions it is about, and refuse older access tokens.
+
+        Raises:
+            TokenRefused: It is not a logout token for us, or it came before.
+            IssuerUnavailable: The issuer's keys could not be fetched.
+            StorageError: It could not be stored, so nothing has ended.
+        """
+        header = jwt_check.read_header(token)
+        claims = jwt_check.decode(
+            token,
+            await self._keyset.key(header.kid, header.alg),
+            issuer=self._issuer,
+            audience=self._client_id,
+            typ=_TYPES,
+            now=self._clock().timestamp(),
+        )
+        logout, jti = self._read(claims)
+        now = self._clock()
+        if not await self._database.logouts.add(jti, logout, expires_at=now + KEPT):
+            raise TokenRefused("The logout token was used before.")
+        logger.info("the identity provider reported a logout")
+        await self._look()
+
+    def _read(self, claims: Claims) -> tuple[Logout, str]:
+        events = claims.get("events")
+        named = cast("dict[str, object]", events).get(_EVENT) if isinstance(events, dict) else None
+        if not isinstance(named, dict) or "nonce" in claims or "iat" not in claims:
+            raise TokenRefused("The token is no logout token.")
+        sub, sid, jti = (_text(claims, name) for name in ("sub", "sid", "jti"))
+        if jti is None or (sub is None and sid is None):
+            raise TokenRefused("The logout token does not say who logged out, or has no id.")
+        issued_at = datetime.fromtimestamp(float(cast("float", claims["iat"])), UTC)
+        logout = Logout(
+            issuer=self._issuer,
+            sub_hash=None if sub is None else hash_of(sub),
+            sid_hash=None if sid is None else hash_of(sid),
+            issued_at=issued_at,
+            received_at=self._clock(),
+        )
+        return logout, jti
+
+    async def check(self, claims: Claims) -> None:
+        """Refuse an access token that was issued before its person logged out.
+
+        Raises:
+            TokenRefused: It was.
+            StorageError: That cannot be told now.
+        """
+        if self._monotonic() >= self._next_look:
+            await self._look()
+        if any(_ends(logout, claims) for logout in self._known.values()):
+            raise TokenRefused("The person logged out at the identity provider after the token was issued.")
+
+    async def run(self) -> None:
+        """Hear of the logouts that other processes are told of, as long as the server runs."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            try:
+                await self._look()
+            except StorageError as error:
+                logger.warning("logouts could not be read: %s", error)
+
+    async def _look(self) -> None:
+        found = await self._database.logouts.since(self._seen_until - _OVERLAP)
+        self._next_look = self._monotonic() + LOOK_SECONDS
+        fresh = [logout for logout in found if self._is_new(logout)]
+        over = self._clock() - KEPT
+        self._known = {key: one for key, one in self._known.items() if one.received_at > over}
+        if found:
+            self._seen_until = max(self._seen_until, found[-1].received_at)
+        if fresh:
+            self._on_logout(lambda claims: any(_ends(logout, claims) for logout in fresh))
+
+    def _is_new(self, logout: Logout) -> bool:
+        key = (logout.issuer, logout.sub_hash, logout.sid_hash)
+        known = self._known.get(key)
+        if known is not None and known.issued_at >= logout.issued_at:
+            return False
+        self._known[key] = logout
+        return True
+
+
+def _ends(logout: Logout, claims: Claims) -> bool:
+    """Tell whether a logout ends a token: of the session it names, or of its person where the token names none."""
+    if claims.get("iss", logout.issuer) != logout.issuer:
+        return False
+    sub, sid, issued_at = _text(claims, "sub"), _text(claims, "sid"), claims.get("iat")
+    of_person = sub is not None and logout.sub_hash == hash_of(sub)
+    names_session = logout.sid_hash is not None and sid is not None
+    meant = logout.sid_hash == hash_of(sid or "") if names_session else of_person
+    # Without a time the issuer is asked again in any case: only opaque tokens may lack it.
+    return meant and isinstance(issued_at, int | float) and issued_at <= logout.issued_at.timestamp()
+
+
+def _text(claims: Claims, name: str) -> str | None:
+    value = claims.get(name)
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST else None

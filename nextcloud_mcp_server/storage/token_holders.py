@@ -1,0 +1,43 @@
+"""Who holds tokens of our authorization server."""
+
+from sqlalchemy import func, select
+
+from nextcloud_mcp_server.storage.models import owned_by, token_families
+from nextcloud_mcp_server.storage.oauth_records import Holder
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class TokenHolders:
+    """Lists the clients and the people; changes nothing."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def holders(self, principal: Principal) -> list[Holder]:
+        """List the clients that hold living tokens of a person, the longest known first."""
+        families = token_families.c
+        since = func.min(families.created_at)
+        query = (
+            select(families.client_id, since.label("since"), func.max(families.rotated_at).label("last"))
+            .where(owned_by(families, principal), families.expires_at > self._transactions.now())
+            .group_by(families.client_id)
+            .order_by(since, families.client_id)
+        )
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [Holder(row.client_id, row.since, row.last) for row in rows]
+
+    async def people(self) -> dict[str, int]:
+        """Count the people of whom each client holds living tokens, by the client's id."""
+        families = token_families.c
+        holding = (
+            select(families.client_id, families.issuer, families.subject)
+            .where(families.expires_at > self._transactions.now())
+            .distinct()
+            .subquery()
+        )
+        query = select(holding.c.client_id, func.count()).group_by(holding.c.client_id)
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return {row[0]: row[1] for row in rows}

@@ -1,0 +1,52 @@
+"""Where the identity provider says that a person logged out (OpenID Connect Back-Channel Logout 1.0 §2.5)."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from nextcloud_mcp_server.errors import IssuerUnavailable, OAuthRefusal, StorageError, TokenRefused
+from nextcloud_mcp_server.web.oauth_form import form_of, only
+
+logger = logging.getLogger(__name__)
+
+LOGOUT_PATH = "/oauth/backchannel-logout"
+
+
+class Logouts(Protocol):
+    """What takes logout tokens."""
+
+    async def receive(self, token: str) -> None:
+        """End what a logout token is about."""
+        ...
+
+
+def logout_route(logouts: Callable[[], Awaitable[Logouts]]) -> Route:
+    """Answer the identity provider; it shows a signed token, so nothing else has to be known of it."""
+
+    async def receive(request: Request) -> Response:
+        try:
+            token = only(await form_of(request), "logout_token")
+            if token is None:
+                return _refused("The logout_token is missing.")
+            await (await logouts()).receive(token)
+        except OAuthRefusal as error:
+            return _refused(error.description)
+        except TokenRefused as error:
+            logger.warning("refused a logout token: %s", error)
+            return _refused("The logout token is not valid here.")
+        except (IssuerUnavailable, StorageError) as error:
+            logger.warning("a logout could not be taken: %s", error)
+            answer = _refused("The logout cannot be taken now. Send it again in a moment.")
+            answer.status_code = 503
+            return answer
+        return Response(status_code=200)
+
+    return Route(LOGOUT_PATH, receive, methods=["POST"])
+
+
+def _refused(sentence: str) -> Response:
+    return JSONResponse({"error": "invalid_request", "error_description": sentence}, 400)

@@ -1,0 +1,156 @@
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.builtin.upstream_check import KEEP_SECONDS, PAUSE_SECONDS, UpstreamCheck
+from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.storage.records import Principal
+from tests.auth_stage import NEXTCLOUD
+from tests.trips_stage import ALICE, CALLBACK, ISSUER, Trips, open_trips
+
+Answer = Callable[[], httpx2.Response]
+
+
+def user(uid: str = "alice", *groups: str) -> httpx2.Response:
+    data = {"id": uid, "displayname": uid.title(), "groups": list(groups), "enabled": True}
+    meta = {"status": "ok", "statuscode": 200, "message": "OK"}
+    return httpx2.Response(200, json={"ocs": {"meta": meta, "data": data}}, headers={"X-User-Id": uid})
+
+
+def refusal(status: int, message: str = "") -> httpx2.Response:
+    return httpx2.Response(status, json={"message": message})
+
+
+class Upstream:
+    """A Nextcloud that answers as it is told to, and a watch."""
+
+    def __init__(self, trips: Trips, *groups: str) -> None:
+        self.answers: list[Answer] = []
+        self.asked = 0
+        self.seconds = 0.0
+        pool = open_pool(ca_bundle=None, user_agent="test", transport=httpx2.MockTransport(self._answer))
+        nextcloud = Nextcloud(NextcloudUrl.parse(NEXTCLOUD), pool)
+        provider = NextcloudOAuth2(
+            nextcloud,
+            client_id="us",
+            client_secret=SecretStr("secret"),
+            redirect_uri=CALLBACK,
+            clock=trips.clock,
+        )
+        self.check = UpstreamCheck(
+            trips.database,
+            nextcloud,
+            Broker(trips.database, {provider.name: provider}, clock=trips.clock),
+            groups=frozenset(groups),
+            monotonic=lambda: self.seconds,
+        )
+
+    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.endswith("/token"):
+            tokens = {"access_token": "new", "refresh_token": "newer", "expires_in": 3600, "user_id": "alice"}
+            return httpx2.Response(200, json={**tokens, "token_type": "Bearer"})
+        self.asked += 1
+        return (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])()
+
+    async def says(self, *answers: Answer) -> str | None:
+        self.answers = list(answers)
+        return await self.check.still_allowed(ALICE)
+
+
+@pytest.fixture
+async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
+    async with open_trips(tmp_path, template) as made:
+        await made.register()
+        await made.connect("alice")
+        yield made
+
+
+async def test_a_yes_counts_for_five_minutes(trips: Trips) -> None:
+    upstream = Upstream(trips)
+
+    told = [await upstream.says(user) for _ in range(2)]
+    upstream.seconds += KEEP_SECONDS
+    late = await upstream.says(lambda: refusal(401, "Account disabled"))
+
+    assert told == [None, None]
+    assert late == "the Nextcloud account is disabled"
+    assert upstream.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda: refusal(401, "Account disabled"), "the Nextcloud account is disabled"),
+        (lambda: refusal(401), "Nextcloud no longer accepts the access given earlier"),
+        (lambda: refusal(403), "Nextcloud no longer accepts the access given earlier"),
+        (lambda: user("bob", "staff"), "Nextcloud answered for another account"),
+        (lambda: user("alice", "guests"), "not in a group that may use this server"),
+    ],
+)
+async def test_a_clear_no_refuses_and_is_asked_for_again_each_time(
+    trips: Trips, answer: Answer, why: str
+) -> None:
+    upstream = Upstream(trips, "staff")
+
+    refused = await upstream.says(answer)
+
+    assert refused == why
+
+
+async def test_a_member_is_let_in_again_at_once(trips: Trips) -> None:
+    upstream = Upstream(trips, "staff")
+
+    refused = await upstream.says(user)
+    allowed = await upstream.says(lambda: user("alice", "guests", "staff"))
+
+    assert refused == "not in a group that may use this server"
+    assert allowed is None
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_a_nextcloud_that_cannot_answer_signs_nobody_out_and_is_left_alone_for_a_while(
+    trips: Trips, status: int
+) -> None:
+    upstream = Upstream(trips)
+
+    told = await upstream.says(lambda: refusal(status, "no"))
+    asked = upstream.asked
+    again = await upstream.says(lambda: refusal(401, "Account disabled"))
+    upstream.seconds += PAUSE_SECONDS
+    late = await upstream.says(lambda: refusal(401, "Account disabled"))
+
+    assert (told, again) == (None, None)
+    assert upstream.asked == asked + 1
+    assert late == "the Nextcloud account is disabled"
+
+
+async def test_an_access_token_that_ran_out_early_is_renewed_first(trips: Trips) -> None:
+    upstream = Upstream(trips)
+
+    told = await upstream.says(lambda: refusal(401), user)
+
+    assert told is None
+    assert upstream.asked == 2
+
+
+async def test_an_access_that_is_refused_twice_is_not_used_again(trips: Trips) -> None:
+    upstream = Upstream(trips)
+
+    told = [await upstream.says(lambda: refusal(401)) for _ in range(3)]
+
+    assert set(told) == {"Nextcloud no longer accepts the access given earlier"}
+    assert upstream.asked == 2, "each refusal counts against everybody behind this server's address"
+
+
+async def test_who_has_no_access_at_nextcloud_any_more_is_refused_unasked(trips: Trips) -> None:
+    upstream = Upstream(trips)
+
+    assert await upstream.check.still_allowed(Principal(ISSUER, "nobody")) is not None
+    assert upstream.asked == 0
