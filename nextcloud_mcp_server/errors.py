@@ -263,7 +263,7 @@ class AlreadyExists(Conflict):
 
 
 class EtagMismatch(NextcloudError):
-    """412: it changed since it was read; `current_etag` is the one to use after reading again."""
+    """412: it changed since it was read. `current_etag` is for this program alone: no message names it."""
 
     def __init__(self, message: str, *, current_etag: str | None = None) -> None:
         super().__init__(message)

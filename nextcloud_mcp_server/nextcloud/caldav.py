@@ -18,7 +18,7 @@ from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash, Trashed
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 
 #: What Nextcloud takes unless its administrator says otherwise (`event_size_limit`).
 MAX_OBJECT_BYTES: Final = 10_485_760
@@ -146,7 +146,7 @@ class CalDav:
                 "administrator should look for a proxy that takes ETag headers away."
             )
         if etags.normalise(if_match) != stored.etag:
-            raise errors.EtagMismatch(changed_since(stored.etag), current_etag=stored.etag)
+            raise errors.EtagMismatch(CHANGED, current_etag=stored.etag)
         return stored
 
     async def create(self, calendar: str, text: str) -> Stored:

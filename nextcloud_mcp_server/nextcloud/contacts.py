@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, told
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 
 #: What Nextcloud takes unless its administrator says otherwise (`card_size_limit`).
@@ -215,7 +215,7 @@ class ContactsClient:
         """Fetch one card to change it."""
         card = await self.get(book, contact_id)
         if normalise(if_match) != card.etag:
-            raise errors.EtagMismatch(changed_since(card.etag), current_etag=card.etag)
+            raise errors.EtagMismatch(CHANGED, current_etag=card.etag)
         return card
 
     async def _put(self, book: str, contact_id: str, card: VCard, condition: dict[str, str]) -> Card:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_vali
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 
 _BASE: Final = "/index.php/apps/cookbook/api/v1/recipes"
 _SENTENCES: Final = {
@@ -132,7 +132,7 @@ class CookbookClient:
         """
         recipe = await self.recipe(recipe_id)
         if if_match.strip().strip('"') != recipe.etag:
-            raise errors.EtagMismatch(changed_since(recipe.etag), current_etag=recipe.etag)
+            raise errors.EtagMismatch(CHANGED, current_etag=recipe.etag)
         return recipe
 
     async def delete(self, recipe_id: Id) -> None:

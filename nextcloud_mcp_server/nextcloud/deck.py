@@ -19,7 +19,7 @@ from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Sta
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 from nextcloud_mcp_server.nextcloud.window import cut
 
 _BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
@@ -274,7 +274,7 @@ class DeckClient:
         """Read a card, where it is now, and compare it with what the caller saw."""
         card = await self.card(place)
         if if_match.strip().strip('"') != card.etag:
-            raise errors.EtagMismatch(changed_since(card.etag), current_etag=card.etag)
+            raise errors.EtagMismatch(CHANGED, current_etag=card.etag)
         # A PUT moves a card to the stack in its address.
         return card, Place(place.board_id, card.stack_id, card.id)
 

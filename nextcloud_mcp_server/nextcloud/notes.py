@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import Kept, PersonalTexts, SearchedNote
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
@@ -288,7 +288,7 @@ class NotesClient:
             if before.readonly:
                 raise errors.Forbidden(_READ_ONLY)
             if if_match is not None and normalise(if_match) != before.etag:
-                raise errors.EtagMismatch(changed_since(before.etag), current_etag=before.etag)
+                raise errors.EtagMismatch(CHANGED, current_etag=before.etag)
             try:
                 return before, await self.update(note_id, if_match=before.etag, content=edit(text))
             except errors.EtagMismatch:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import cast
+from typing import Final, cast
 
 import httpx2
 
@@ -21,6 +21,11 @@ from nextcloud_mcp_server.nextcloud.visible import quoted
 #: Said wherever a request was sent and its answer did not arrive.
 IN_DOUBT = "If this was a change, read again before repeating it: it may have happened."
 
+#: Without the current etag: a model that repeats its change with it erases what another person has written.
+CHANGED: Final = (
+    "It was changed since it was read, so nothing was written. Read it again, look at what has changed, and make "
+    "the change in what is there now, with the etag that this read answers."
+)
 _SENTENCES: Mapping[int, str] = {
     400: "Nextcloud does not accept this name or request{reason}. Change it and call again.",
     401: "Nextcloud no longer accepts the access that was granted. "
@@ -29,8 +34,7 @@ _SENTENCES: Mapping[int, str] = {
     404: "Nothing is there, or it belongs to someone else. List or search to find the right one.",
     405: "Nextcloud does not allow this operation there{reason}.",
     409: "The state of the target does not allow this{reason}. Check that the parent folder exists.",
-    412: "It was changed since it was read, so nothing was written. "
-    "Read it again, then repeat with the new etag.",
+    412: CHANGED,
     413: "Nextcloud does not take anything this large. Make it smaller.",
     416: "It ends before the part that was asked for. Read again from the start.",
     423: "It is locked: someone is writing it right now. Wait some seconds and call again.",
@@ -257,12 +261,7 @@ def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> er
     if "the resource did not exist" in text:
         return errors.NotFound(sentences.get(404) or _SENTENCES[404])
     current = _current_etag(response)
-    return errors.EtagMismatch(sentences.get(412) or changed_since(current), current_etag=current)
-
-
-def changed_since(current_etag: str | None) -> str:
-    """Word a conflict, with the etag to expect when reading again."""
-    return _SENTENCES[412] + (f" Its etag is now {current_etag}." if current_etag else "")
+    return errors.EtagMismatch(sentences.get(412) or CHANGED, current_etag=current)
 
 
 def _current_etag(response: httpx2.Response) -> str | None:

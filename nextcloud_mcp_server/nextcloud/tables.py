@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 from nextcloud_mcp_server.nextcloud.table_values import Column
 from nextcloud_mcp_server.nextcloud.window import cut
 
@@ -171,7 +171,7 @@ class TablesClient:
         """
         row = await self.row(row_id)
         if if_match.strip().strip('"') != row.etag:
-            raise errors.EtagMismatch(changed_since(row.etag), current_etag=row.etag)
+            raise errors.EtagMismatch(CHANGED, current_etag=row.etag)
         return row
 
     async def delete(self, row_id: Id) -> None:

@@ -51,10 +51,10 @@ def no_folder_for(path: str) -> str:
 
 
 def changed(path: str, current: str | None) -> errors.EtagMismatch:
-    """Say that someone else changed it, and which etag it has now."""
-    now = f" Its etag is now {current}." if current else ""
+    """Say that someone else changed it. `current` is for this program alone; see `refusal.CHANGED`."""
     return errors.EtagMismatch(
-        f"{quoted(path)} changed since it was read, so it was left alone. Read it again first.{now}",
+        f"{quoted(path)} changed since it was read, so it was left alone. Read it again, look at what has changed, "
+        "and pass the etag that this read answers.",
         current_etag=current,
     )
 

@@ -53,7 +53,8 @@ async def nc_files_edit_file(
         raise InvalidInput(f"The file is larger than {MAX_EDITED_BYTES} bytes, too large to edit here.")
     if etag is not None and not Version.parse(etag).agrees_with(chunk.version):
         raise EtagMismatch(
-            f"The file changed since it was read. Read it again; its etag is now {chunk.version}.",
+            "The file changed since it was read. Read it again, look at what has changed, and pass the etag that "
+            "this read answers.",
             current_etag=str(chunk.version),
         )
     text = file_edit.Text.of(chunk.data)

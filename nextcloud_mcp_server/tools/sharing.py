@@ -229,8 +229,8 @@ async def _current(nc: Account, share_id: str, etag: str) -> Share:
     share = await nc.sharing.get(share_id)
     if etag != share.version:
         raise EtagMismatch(
-            f"Share {share.id} changed since it was listed, so it was left alone. Its etag is now {share.version}: "
-            "list it again first.",
+            f"Share {share.id} changed since it was listed, so it was left alone. List it again, "
+            "look at what has changed, and pass the etag that is listed.",
             current_etag=share.version,
         )
     return share

@@ -487,7 +487,7 @@ async def test_nothing_is_written_over_what_changed_meanwhile(world: World) -> N
         ("delete_event", {}),
         ("delete_event", {"occurrence": FIRST}),
     ):
-        with pytest.raises(errors.EtagMismatch, match="now "):
+        with pytest.raises(errors.EtagMismatch, match="again, look at what has changed"):
             await world.call(tool, event_id=event_id, etag="old", **more)
 
     assert world.text(event_id) == SERIES
