@@ -23,6 +23,8 @@ from nextcloud_mcp_server.errors import (
     GrantDead,
     NextcloudError,
     NotFound,
+    RouteRefused,
+    Unavailable,
     Unsealable,
     WrongAccount,
 )
@@ -93,6 +95,9 @@ class UpstreamCheck:
             user = await self._user(principal)
         except AccountDisabled:
             return _DISABLED
+        except RouteRefused:
+            # A proxy or one route refuses, while the credential is taken elsewhere: that is no word about the person.
+            raise
         except (CredentialRejected, GrantDead, Forbidden, NotFound, Unsealable):
             return _NO_ACCESS
         except WrongAccount:
@@ -109,17 +114,27 @@ class UpstreamCheck:
         if grant is None or not _usable(credential):
             raise CredentialRejected("There is no access to ask with.")
         try:
-            return await self._nextcloud.whoami(opening(credential))
+            return await self._whoami(credential, principal)
         except CredentialRejected:
             # It may have run out earlier than it said.
             renewed = await self._broker.renew(replace(grant, credential=credential))
             if not _usable(renewed) or renewed.version == credential.version:
                 raise
         try:
-            return await self._nextcloud.whoami(opening(renewed))
+            return await self._whoami(renewed, principal)
         except CredentialRejected:
             # Each refusal counts against everybody behind this server's address.
             await self._database.grants.mark_needs_reauth(renewed.id, version=renewed.version)
+            raise
+
+    async def _whoami(self, credential: Credential, principal: Principal) -> User:
+        """Ask whose credential this is. Only WebDAV says of a disabled account what is wrong with it."""
+        try:
+            return await self._nextcloud.whoami(opening(credential))
+        except AccountDisabled:
+            raise
+        except Unavailable:
+            await self._nextcloud.home_id(opening(credential), uid=principal.subject)
             raise
 
     def _keep(self, principal: Principal, seconds: float) -> None:

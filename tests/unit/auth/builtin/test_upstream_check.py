@@ -134,10 +134,24 @@ async def test_a_nextcloud_that_cannot_answer_signs_nobody_out_and_is_left_alone
 async def test_an_access_token_that_ran_out_early_is_renewed_first(trips: Trips) -> None:
     upstream = Upstream(trips)
 
-    told = await upstream.says(lambda: refusal(401), user)
+    told = await upstream.says(lambda: refusal(401), lambda: refusal(401), user)
 
     assert told is None
-    assert upstream.asked == 2
+    assert upstream.asked == 3, "a refusal is confirmed by one probe"
+
+
+async def test_an_account_of_which_webdav_alone_says_that_it_is_disabled_is_refused(trips: Trips) -> None:
+    """Recorded: OCS answers 401, and WebDAV 503 with the exception's name."""
+    upstream = Upstream(trips)
+    disabled = httpx2.Response(503, text="<s:exception>OC\\User\\DisabledUserException</s:exception>")
+
+    told = await upstream.says(lambda: refusal(401), lambda: disabled)
+
+    assert told == "the Nextcloud account is disabled"
+
+
+async def test_one_route_that_refuses_says_nothing_about_the_person(trips: Trips) -> None:
+    assert await Upstream(trips).says(lambda: refusal(401), user) is None
 
 
 async def test_an_access_that_is_refused_twice_is_not_used_again(trips: Trips) -> None:
@@ -146,7 +160,7 @@ async def test_an_access_that_is_refused_twice_is_not_used_again(trips: Trips) -
     told = [await upstream.says(lambda: refusal(401)) for _ in range(3)]
 
     assert set(told) == {"Nextcloud no longer accepts the access given earlier"}
-    assert upstream.asked == 2, "each refusal counts against everybody behind this server's address"
+    assert upstream.asked == 4, "each refusal counts against everybody behind this server's address"
 
 
 async def test_who_has_no_access_at_nextcloud_any_more_is_refused_unasked(trips: Trips) -> None:
