@@ -181,7 +181,12 @@ class Unsealable(StorageError):
 
 
 class NextcloudError(NextcloudMcpError):
-    """Nextcloud answered, or failed to, in a way the call cannot go on from."""
+    """Nextcloud answered, or failed to, in a way the call cannot go on from.
+
+    `reason` is what Nextcloud itself said, in its words; empty where it said nothing.
+    """
+
+    reason: str = ""
 
 
 class Unreachable(NextcloudError):

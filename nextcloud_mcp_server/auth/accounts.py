@@ -249,7 +249,7 @@ class GrantedAccounts:
         return True
 
     async def _stop(self, caller: Caller, opened: Opened) -> None:
-        self._nextcloud.texts.drop(opened.account.uid)
+        self._nextcloud.forget(opened.account.uid)
         if await self._database.grants.mark_needs_reauth(
             opened.credential_id, version=opened.version, end_after=END_AFTER
         ):
@@ -289,7 +289,7 @@ class GrantedAccounts:
         self.forget()
         if grant is None:
             return Disconnected(was_connected=False, at_nextcloud=True)
-        self._nextcloud.texts.drop(grant.account.uid)
+        self._nextcloud.forget(grant.account.uid)
         if not grant.credential.secret:
             return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):

@@ -77,7 +77,7 @@ class OperatorAccounts:
 
     async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - one account for all
         """See `Accounts.reject`: it is asked again after a while, in case Nextcloud was mistaken."""
-        self._nextcloud.texts.drop(opened.account.uid)
+        self._nextcloud.forget(opened.account.uid)
         if self._opened is opened:
             self._opened = None
             self._leave_alone()

@@ -23,6 +23,7 @@ from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.note_texts import NoteTexts, PersonalTexts
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, PersonTurns, Turns
@@ -65,6 +66,7 @@ class Account:
         texts: PersonalTexts | None = None,
         searching: NextcloudHttp | None = None,
         providers: KnownProviders | None = None,
+        cache: PersonCache | None = None,
     ) -> None:
         self.uid = http.uid
         self.web = str(http.web)
@@ -74,6 +76,7 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
+        self._cache = cache or PersonCache()
         self._searching = searching
         self._providers = providers
 
@@ -142,29 +145,23 @@ class Account:
     @cached_property
     def calendar(self) -> "CalendarClient":
         """The person's calendars."""
-        from nextcloud_mcp_server.nextcloud.calendar import (  # noqa: PLC0415 - many modules, for those who use it
-            CalendarClient,
-        )
+        from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
 
-        return CalendarClient(self._http)
+        return CalendarClient(self._http, cache=self._cache)
 
     @cached_property
     def tasks(self) -> "TasksClient":
         """The person's tasks."""
-        from nextcloud_mcp_server.nextcloud.tasks import (  # noqa: PLC0415 - many modules, for those who use it
-            TasksClient,
-        )
+        from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
 
-        return TasksClient(self._http)
+        return TasksClient(self._http, cache=self._cache)
 
     @cached_property
     def contacts(self) -> "ContactsClient":
         """Address books and contacts."""
-        from nextcloud_mcp_server.nextcloud.contacts import (  # noqa: PLC0415 - most servers do without
-            ContactsClient,
-        )
+        from nextcloud_mcp_server.nextcloud.contacts import ContactsClient  # noqa: PLC0415 - seldom used
 
-        return ContactsClient(self._http)
+        return ContactsClient(self._http, cache=self._cache)
 
     @cached_property
     def deck(self) -> "DeckClient":
@@ -270,6 +267,7 @@ class Nextcloud:
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
+        self._caches = PersonCaches()
         self._searches = anyio.Semaphore(ALL_SEARCHES_AT_ONCE, fast_acquire=True)
         self._providers = OrderedDict[tuple[str, NextcloudCredential], KnownProviders]()
         #: What searches have read of people's notes.
@@ -277,13 +275,21 @@ class Nextcloud:
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
-        turns = self._turns.setdefault(uid, Turns())
+        cache = self._caches.of(uid)
+        # Remembered beyond the call, so that the next one knows whether its credential works.
+        cache.turns = turns = self._turns.setdefault(uid, Turns())
         return Account(
             self._http(credential, uid=uid, turns=turns.of(credential)),
             texts=self.texts.of(uid, credential),
             searching=self._http(credential, uid=uid, turns=turns.searching(credential, self._searches)),
             providers=self._providers_of(uid, credential),
+            cache=cache,
         )
+
+    def forget(self, uid: str) -> None:
+        """Drop what was read of a person's account: the access to it ends."""
+        self.texts.drop(uid)
+        self._caches.drop(uid)
 
     def _providers_of(self, uid: str, credential: NextcloudCredential) -> KnownProviders:
         """Find what a person's last searches know; only the people of the last moments are remembered."""

@@ -2,16 +2,23 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from html import escape
 from typing import Final
 from uuid import uuid4
 
+import httpx2
+
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import calendar_errors, dav, entries, troubles
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.calendar_errors import NO_CALENDAR, NO_OBJECT
+from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash, Trashed
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
+from nextcloud_mcp_server.nextcloud.refusal import changed_since
 
 #: What Nextcloud takes unless its administrator says otherwise (`event_size_limit`).
 MAX_OBJECT_BYTES: Final = 10_485_760
@@ -28,19 +35,6 @@ _ICS: Final = {"Content-Type": "text/calendar; charset=utf-8", **_SUBSCRIBED}
 _WRITING: Final = ("d:write", "d:write-content", "d:all")
 _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
-NO_CALENDAR: Final = (
-    "There is no such calendar or task list. nc_calendar_list_calendars names the ones there are; "
-    "an event_id or a task_id begins with the one that it is in."
-)
-_NO_OBJECT: Final = (
-    "It is not there, or it belongs to someone else. "
-    "Find it with nc_calendar_list_events, or a task with nc_tasks_list_tasks."
-)
-_READ_ONLY: Final = (
-    "This calendar cannot be written to: it is shared read-only, subscribed to, or made by Nextcloud itself. "
-    "nc_calendar_list_calendars says which can."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
@@ -53,17 +47,24 @@ class Calendar:
     writable: bool
     kinds: frozenset[str]
 
+    @property
+    def app(self) -> str:
+        """The app that fills it, such as `deck`; empty for a calendar of people."""
+        return calendar_errors.app_of(self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One calendar object: `id` is its calendar and its name there, which need not be its UID.
 
-    `etag` is empty where it was stored and could not be looked at afterwards.
+    `etag` is None where Nextcloud told none, as where it was stored and could not be looked at afterwards.
+    `rewritten` says that Nextcloud did not store the text that was sent, as where it informed people of it.
     """
 
     id: str
-    etag: str
+    etag: str | None
     text: str
+    rewritten: bool = False
 
     @property
     def calendar(self) -> str:
@@ -79,6 +80,7 @@ class CalDav:
         # The uid, never the login name: addresses are made of it.
         self._home = dav.Tree.of("calendars", http.uid)
         self._principal = dav.Tree(("principals", *dav.Tree.of("users", http.uid).root))
+        self._trash = CalendarTrash(http)
 
     async def calendars(self) -> list[Calendar]:
         """Fetch the calendars: own, shared and subscribed ones; not the trash nor the boxes for invitations."""
@@ -90,17 +92,25 @@ class CalDav:
         ]
 
     async def objects(
-        self, calendar: str, kind: str, *, low: datetime | None = None, high: datetime | None = None
+        self,
+        calendar: str,
+        kind: str,
+        *,
+        low: datetime | None = None,
+        high: datetime | None = None,
+        uid: str | None = None,
     ) -> list[Stored]:
-        """Fetch the objects of one kind, or those that take place in a range; what recurs comes unexpanded.
+        """Fetch the objects of one kind, those that take place in a range, or the one with a UID.
+
+        What recurs comes unexpanded.
 
         Raises:
             NotFound: No such calendar.
         """
-        body = _query(kind, low, high)
+        body = _query(kind, low, high, uid)
         found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1")
         return [
-            Stored("/".join(segments), etags.normalise(response.text("d:getetag")), text)
+            Stored("/".join(segments), etags.told(response.text("d:getetag")), text)
             async for segments, response in found
             if len(segments) == len(("calendar", "object")) and (text := response.text("cal:calendar-data"))
         ]
@@ -116,10 +126,28 @@ class CalDav:
             self._home.url(segments_of(object_id)),
             headers=_SUBSCRIBED,
             max_bytes=MAX_OBJECT_BYTES,
-            sentences={404: _NO_OBJECT},
+            sentences={404: NO_OBJECT},
         )
         text = response.content.decode(errors="replace")
-        return Stored(object_id, etags.of(response.headers) or "", text)
+        return Stored(object_id, etags.of(response.headers), text)
+
+    async def current(self, object_id: str, if_match: str) -> Stored:
+        """Fetch one object to change it.
+
+        Raises:
+            EtagMismatch: It was changed since it was read.
+            Forbidden: It is a card of Deck.
+        """
+        calendar_errors.refuse_deck(object_id)
+        stored = await self.get(object_id)
+        if stored.etag is None:
+            raise errors.ServerFault(
+                "Nextcloud told no etag of it, so it cannot be changed without a risk for what others changed: the "
+                "administrator should look for a proxy that takes ETag headers away."
+            )
+        if etags.normalise(if_match) != stored.etag:
+            raise errors.EtagMismatch(changed_since(stored.etag), current_etag=stored.etag)
+        return stored
 
     async def create(self, calendar: str, text: str) -> Stored:
         """Store a new object; one request more where Nextcloud tells no etag, because it changed the text.
@@ -128,6 +156,7 @@ class CalDav:
             Forbidden: The calendar is read-only.
             NotFound: No such calendar.
         """
+        calendar_errors.refuse_deck(calendar)
         object_id = "/".join((*_calendar_segments(calendar), f"{uuid4()}.ics"))
         return await self._put(object_id, text, {"If-None-Match": "*"}, missing=NO_CALENDAR)
 
@@ -138,21 +167,41 @@ class CalDav:
             EtagMismatch: It was changed since it was read; nothing was written.
             Forbidden: The calendar is read-only.
         """
-        return await self._put(stored.id, text, {"If-Match": etags.quote(stored.etag)}, missing=_NO_OBJECT)
+        condition = {"If-Match": etags.quote(stored.etag or "")}
+        return await self._put(stored.id, text, condition, missing=NO_OBJECT)
 
-    async def delete(self, object_id: str, *, if_match: str) -> None:
+    async def delete(self, stored: Stored) -> None:
         """Move an object to the calendars' trash.
 
         Raises:
             EtagMismatch: It was changed since it was read; it is still there.
             Forbidden: The calendar is read-only.
+            Conflict: An earlier copy of it is in the trash.
         """
-        await self._http.request(
-            "DELETE",
-            self._home.url(segments_of(object_id)),
-            headers={"If-Match": etags.quote(if_match), **_SUBSCRIBED},
-            sentences={403: _READ_ONLY, 404: _NO_OBJECT},
-        )
+        headers = {"If-Match": etags.quote(stored.etag or ""), **_SUBSCRIBED}
+        await self._write("DELETE", stored.id, stored.text, headers=headers, missing=NO_OBJECT)
+
+    async def restore(self, object_id: str, kind: str, *, if_match: str) -> Stored:
+        """Take an object out of the trash; four requests.
+
+        `object_id` is the one that it had, or its own in the trash.
+
+        Raises:
+            NotFound: Nothing in the trash was that with this etag.
+            AlreadyExists: Something else has taken its name.
+        """
+        trashed = await self._trashed(object_id, if_match)
+        try:
+            await self._trash.restore(trashed)
+        except errors.NextcloudError as error:
+            raise calendar_errors.worded(error) from None
+        found = await self.objects(trashed.calendar, kind, uid=uid_of(trashed.text))
+        if not found:
+            raise errors.NotFound(
+                "It was taken out of the trash and not found in its calendar. Look with nc_calendar_list_events or "
+                "nc_tasks_list_tasks."
+            )
+        return found[0]
 
     async def addresses(self) -> list[str]:
         """Fetch the addresses under which the person is invited: `mailto:` ones first."""
@@ -172,25 +221,78 @@ class CalDav:
         return sorted(listed, key=lambda address: not address.lower().startswith("mailto:"))
 
     async def _put(self, object_id: str, text: str, condition: dict[str, str], *, missing: str) -> Stored:
-        data = text.encode()
-        if len(data) > MAX_OBJECT_BYTES:
+        if len(text.encode()) > MAX_OBJECT_BYTES:
             raise errors.InvalidInput(f"It would be larger than {MAX_OBJECT_BYTES:,} bytes: shorten it.")
-        response = await self._http.request(
-            "PUT",
-            self._home.url(segments_of(object_id)),
-            content=data,
-            headers={**_ICS, **condition},
-            sentences={403: _READ_ONLY, 404: missing},
+        response = await self._write(
+            "PUT", object_id, text, headers={**_ICS, **condition}, missing=missing, content=text.encode()
         )
         etag = etags.of(response.headers)
         # Invitations and repairs change the text while it is stored, and then no etag comes back.
         if etag is not None:
             return Stored(object_id, etag, text)
         try:
-            return await self.get(object_id)
+            return replace(await self.get(object_id), rewritten=True)
         except troubles.NOT_SEEN:
             # It is stored: an error would make it be stored once more, and invitations be sent twice.
-            return Stored(object_id, "", text)
+            return Stored(object_id, None, text)
+
+    async def _write(
+        self,
+        method: str,
+        object_id: str,
+        text: str,
+        *,
+        headers: dict[str, str],
+        missing: str,
+        content: bytes | None = None,
+    ) -> httpx2.Response:
+        """Send a change of an object; a refusal is worded by its cause, for which one more request may be made."""
+        url = self._home.url(segments_of(object_id))
+        try:
+            return await self._http.request(
+                method, url, headers=headers, content=content, sentences={404: missing}
+            )
+        except errors.NextcloudError as error:
+            if calendar_errors.is_twin(error):
+                raise await self._twin(error, object_id, text) from None
+            if calendar_errors.may_be_read_only(error):
+                raise await self._denied(error, object_id.partition("/")[0]) from None
+            raise calendar_errors.worded(error) from None
+
+    async def _twin(self, error: errors.NextcloudError, object_id: str, text: str) -> errors.NextcloudError:
+        """Look up what in the trash stands in the way, and say so."""
+        calendar, uid = object_id.partition("/")[0], uid_of(text)
+        try:
+            twins = [
+                each for each in await self._trash.all() if each.calendar == calendar and each.uid == uid
+            ]
+        except troubles.NOT_SEEN:
+            twins = []
+        newest = max(twins, key=lambda each: each.age, default=None)
+        if newest is None:
+            return calendar_errors.twin(error, since="", id_="", etag="")
+        return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag or "")
+
+    async def _denied(self, error: errors.NextcloudError, calendar: str) -> errors.NextcloudError:
+        """Look up whether the calendar is one that the person may not write to, and say why."""
+        try:
+            found = next((each for each in await self.calendars() if each.id == calendar), None)
+        except troubles.NOT_SEEN:
+            found = None
+        if found is None or found.writable:
+            return error
+        return calendar_errors.read_only(calendar, found.owner)
+
+    async def _trashed(self, object_id: str, if_match: str) -> Trashed:
+        calendar, etag = segments_of(object_id)[0], etags.normalise(if_match)
+        for each in sorted(await self._trash.all(), key=lambda one: one.age, reverse=True):
+            if each.etag == etag and (each.id == object_id or each.calendar == calendar):
+                return each
+        raise errors.NotFound(
+            "Nothing that was deleted from there has this etag: send the event_id or task_id and the etag that it had "
+            "when it was deleted. What was deleted from a shared calendar, only its owner finds, in the trash of "
+            "Nextcloud's Calendar app; after 30 days it is gone."
+        )
 
     async def _ask(
         self, method: str, segments: dav.Segments, body: bytes, *, depth: str
@@ -254,11 +356,14 @@ def _calendar(name: str, response: DavResponse, uid: str) -> Calendar:
     )
 
 
-def _query(kind: str, low: datetime | None, high: datetime | None) -> bytes:
+def _query(kind: str, low: datetime | None, high: datetime | None, uid: str | None) -> bytes:
     between = ""
     if low is not None and high is not None:
         start, end = (f"{each.astimezone(UTC):%Y%m%dT%H%M%SZ}".rjust(16, "0") for each in (low, high))
         between = f'<cal:time-range start="{start}" end="{end}"/>'
+    if uid is not None:
+        match = f'<cal:text-match collation="i;octet">{escape(uid, quote=False)}</cal:text-match>'
+        between = f'<cal:prop-filter name="UID">{match}</cal:prop-filter>'
     return (
         f'<?xml version="1.0"?><cal:calendar-query {dav.DECLARED}><d:prop>{_OBJECT}</d:prop>'
         f'<cal:filter><cal:comp-filter name="VCALENDAR"><cal:comp-filter name="{kind}">{between}'

@@ -1,10 +1,9 @@
 """The calendars of one person: what takes place when, and changes to it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
-from time import thread_time
+from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -12,24 +11,20 @@ import anyio
 from anyio import to_thread
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import event_edit, ical, moments, zones
+from nextcloud_mcp_server.nextcloud import event_edit, ical, moments, parallel, scheduling, zones
+from nextcloud_mcp_server.nextcloud.agenda import EVENT, Agenda, Event, Span, agenda
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
+from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
-from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
-from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES, Occurrence, Series
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
+from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
+from nextcloud_mcp_server.nextcloud.scheduling import Notice
 
-EVENT: Final = "VEVENT"
 #: How far from where it was to be an occurrence may have been moved and still be found by its name.
 _FOUND_WITHIN: Final = timedelta(days=2)
-#: Once one calendar has given so many, each further series gives only a few: somebody may have shared thousands.
-MOST_EVENTS: Final = 50_000
-_FEW: Final = 10
-#: How long the objects of one calendar are worked on. What is shared may be made to take very long.
-_MOST_SECONDS: Final = 20.0
 _NO_OCCURRENCE: Final = (
     "The event has no such occurrence: take 'occurrence', unchanged, from nc_calendar_list_events."
 )
@@ -38,25 +33,14 @@ _BROKEN: Final = "This calendar object cannot be read ({wrong}), so it was left 
 _T = TypeVar("_T")
 
 
-class Event(NamedTuple):
-    """Something that takes place: which object says so, and when."""
-
-    stored: Stored
-    series: Series
-    at: Occurrence
+Ask = Callable[[], Awaitable[tzinfo]]
 
 
-@dataclass(frozen=True, slots=True)
-class Agenda:
-    """What takes place in a range.
+class Deleted(NamedTuple):
+    """The title of what was deleted, and who is told that it is."""
 
-    `unreadable` counts objects that cannot be understood, or not in time, `cut` those that recur too often to be
-    listed whole.
-    """
-
-    events: list[Event]
-    unreadable: int
-    cut: int
+    title: str
+    notices: tuple[Notice, ...] = ()
 
 
 def _clock() -> datetime:
@@ -66,10 +50,17 @@ def _clock() -> datetime:
 class CalendarClient:
     """Reads and writes one person's events."""
 
-    def __init__(self, http: NextcloudHttp, *, clock: Callable[[], datetime] = _clock) -> None:
+    def __init__(
+        self,
+        http: NextcloudHttp,
+        *,
+        clock: Callable[[], datetime] = _clock,
+        cache: PersonCache | None = None,
+    ) -> None:
         self._http = http
         self._dav = CalDav(http)
         self._clock = clock
+        self._cache = cache or PersonCache()
 
     async def calendars(self) -> list[Calendar]:
         """Fetch all calendars and task lists."""
@@ -86,30 +77,77 @@ class CalendarClient:
     async def between(
         self, low: datetime, high: datetime, *, zone: tzinfo, calendar: str | None = None
     ) -> Agenda:
-        """List what takes place in a range, in one calendar or all; a request each, and one for their names.
+        """List what takes place in a range, in one calendar or all; as `during`.
 
         `zone` is where the reader is: all-day events begin at its midnight.
+        """
+
+        async def here(_: Ask) -> tzinfo:
+            return zone
+
+        return await self.during(lambda _: (low, high), locate=here, calendar=calendar, invitations=False)
+
+    async def during(
+        self,
+        span: Callable[[tzinfo], Span],
+        *,
+        locate: Callable[[Ask], Awaitable[tzinfo]],
+        calendar: str | None = None,
+        invitations: bool = True,
+    ) -> Agenda:
+        """List what takes place in the range that `span` gives for a zone: the one that `locate` finds, which may ask.
+
+        A request for each calendar of events, one for their names, one for the zone and one for the person's
+        addresses; all at once, but for calendars that are new. Deck's are left out unless one is named.
 
         Raises:
             NotFound: No such calendar.
         """
-        names = [] if calendar is None else [calendar]
-        if calendar is None:
-            names = [each.id for each in await self._dav.calendars() if EVENT in each.kinds]
-        found: list[Agenda] = []
+        # All-day events and floating times are at the server's place there, and the reader's own is not known yet.
+        first, last = span(UTC)
+        place: list[tzinfo] = []
+        known = anyio.Event()
+        names, mine = list[str](), list[str]()
+        found: dict[str, Agenda] = {}
+
+        async def find() -> None:
+            place.append(await locate(partial(self._cache.fact, "zone", self.zone)))
+            known.set()
+
+        async def introduce() -> None:
+            if invitations:
+                mine.extend(await self._cache.fact("addresses", self.addresses))
 
         async def fetch(name: str) -> None:
-            # All-day events and floating times are at the server's place there, which may be a day off.
-            stored = await self._dav.objects(name, EVENT, low=_earlier(low), high=_later(high))
+            stored = await self._dav.objects(name, EVENT, low=_earlier(first), high=_later(last))
+            await known.wait()
             # In a thread, because a full calendar takes a while and others are to be served meanwhile.
-            found.append(await to_thread.run_sync(partial(agenda, stored, low, high, zone)))
+            found[name] = await to_thread.run_sync(partial(agenda, stored, *span(place[0]), place[0]))
 
-        await side_by_side(names, fetch)
+        async def everything() -> None:
+            names.extend(await self._in_each(calendar, fetch))
+
+        await parallel.together(everything, find, introduce)
+        listed = [found[name] for name in names]
         return Agenda(
-            [event for each in found for event in each.events],
-            sum(each.unreadable for each in found),
-            sum(each.cut for each in found),
+            list(chain.from_iterable(each.events for each in listed)),
+            sum(each.unreadable for each in listed),
+            sum(each.cut for each in listed),
+            place[0],
+            frozenset(each.lower().rstrip("/") for each in mine),
         )
+
+    async def _in_each(self, calendar: str | None, call: Callable[[str], Awaitable[None]]) -> list[str]:
+        """Make a call for one calendar, or for each that may hold events; for those known at once."""
+        if calendar is not None:
+            await call(calendar)
+            return [calendar]
+        names = await parallel.of_each(self._names, self._cache.names(EVENT), call)
+        self._cache.saw(EVENT, names)
+        return names
+
+    async def _names(self) -> list[str]:
+        return [each.id for each in await self._dav.calendars() if EVENT in each.kinds and each.app != DECK]
 
     async def get(self, event_id: str, occurrence: str | None = None) -> Event:
         """Fetch one event, or one occurrence of it.
@@ -137,12 +175,15 @@ class CalendarClient:
             NotFound: No such calendar.
             Forbidden: It is read-only.
         """
-        organizer = await self._organizer(changes)
+        organizer = (
+            scheduling.organizer(changes.attendees, await self._dav.addresses()) if changes.attendees else ""
+        )
         whole = event_edit.new_event(
             str(uuid4()), changes, now=self._clock(), organizer=organizer, reminder=reminder
         )
         stored = await self._dav.create(calendar, whole.written)
-        return _event(stored, Series(whole, EVENT), None)
+        told = scheduling.told("", whole.written, stored)
+        return _event(stored, Series(whole, EVENT), None)._replace(notices=told)
 
     async def update(
         self,
@@ -161,11 +202,11 @@ class CalendarClient:
             EtagMismatch: It was changed since it was read; nothing was written.
             Forbidden: The calendar is read-only.
         """
-        stored = await self._current(event_id, if_match)
+        stored = await self._dav.current(event_id, if_match)
         event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), occurrence))
         changes = await make(event)
-        organizer = await self._organizer(changes)
-        addresses = await self._dav.addresses() if answer is not None else []
+        addresses = await self._dav.addresses() if answer is not None or changes.attendees else []
+        organizer = scheduling.organizer(changes.attendees, addresses, event.at.component)
         now = self._clock()
 
         def edit(whole: Component) -> Event:
@@ -185,19 +226,34 @@ class CalendarClient:
 
         return await self._write(stored, edit)
 
-    async def delete(self, event_id: str, *, if_match: str) -> str:
-        """Move an event to the trash, with all its occurrences; two requests. Answers its title.
+    async def restore(self, event_id: str, *, if_match: str) -> Event:
+        """Take an event out of the trash.
+
+        Raises:
+            NotFound: It is not there.
+        """
+        stored = await self._dav.restore(event_id, EVENT, if_match=if_match)
+        event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
+        told = scheduling.invited([event.at.component])
+        return event._replace(
+            notices=tuple(Notice(each, "not told that it takes place again") for each in told)
+        )
+
+    async def delete(self, event_id: str, *, if_match: str) -> Deleted:
+        """Move an event to the trash, with all its occurrences; two requests, or three where people are invited.
 
         Raises:
             EtagMismatch: It was changed since it was read; it is still there.
             Forbidden: The calendar is read-only.
         """
-        stored = await self._current(event_id, if_match)
-        await self._dav.delete(event_id, if_match=if_match)
+        stored = await self._dav.current(event_id, if_match)
         try:
-            return next(ical.read(stored.text).components(EVENT)).text("SUMMARY")
+            one = next(ical.read(stored.text).components(EVENT))
         except (Unreadable, StopIteration):
-            return ""
+            one = Component.empty(EVENT)
+        told = await self._cancelled(one)
+        await self._dav.delete(stored)
+        return Deleted(one.text("SUMMARY"), told)
 
     async def remove(self, event_id: str, *, if_match: str, occurrence: str) -> Event:
         """Take one occurrence out of an event; two requests.
@@ -206,7 +262,7 @@ class CalendarClient:
             EtagMismatch: It was changed since it was read; it is still there.
             Forbidden: The calendar is read-only.
         """
-        stored = await self._current(event_id, if_match)
+        stored = await self._dav.current(event_id, if_match)
         now = self._clock()
 
         def edit(whole: Component) -> Event:
@@ -217,74 +273,25 @@ class CalendarClient:
 
         return await self._write(stored, edit)
 
-    async def _current(self, event_id: str, if_match: str) -> Stored:
-        stored = await self._dav.get(event_id)
-        if normalise(if_match) != stored.etag:
-            raise errors.EtagMismatch(changed_since(stored.etag), current_etag=stored.etag)
-        return stored
+    async def _cancelled(self, one: Component) -> tuple[Notice, ...]:
+        """Say whom Nextcloud tells when an event is deleted: those the person invited, or who invited them."""
+        organizer = one.first("ORGANIZER")
+        if organizer is None or not (people := scheduling.invited([one])):
+            return ()
+        mine = {each.lower() for each in await self._cache.fact("addresses", self.addresses)}
+        if organizer.value.strip().lower() in mine:
+            return tuple(Notice(each, "told that it is cancelled, unless it is over") for each in people)
+        if not any(f"mailto:{each.lower()}" in mine for each in people):
+            return ()
+        return (Notice(scheduling.mail_of(organizer), "told that this person declines, unless it is over"),)
 
     async def _write(self, stored: Stored, edit: Callable[[Component], Event]) -> Event:
         def edited(whole: Component) -> tuple[Event, str]:
             return edit(whole), whole.written
 
         event, text = _read(stored, edited)
-        return event._replace(stored=await self._dav.replace(stored, text))
-
-    async def _organizer(self, changes: Changes) -> str:
-        """Give the address that invitations come from; empty when nobody is invited, or there is none."""
-        if not changes.attendees:
-            return ""
-        addresses = await self._dav.addresses()
-        return next((each for each in addresses if each.lower().startswith("mailto:")), "")
-
-
-def agenda(
-    stored: list[Stored],
-    low: datetime,
-    high: datetime,
-    zone: tzinfo,
-    *,
-    clock: Callable[[], float] = thread_time,
-) -> Agenda:
-    """Read objects and list what takes place in a range; one that is broken hides no other.
-
-    `clock` tells how long this has been worked on.
-    """
-    events: list[Event] = []
-    unreadable = cut = 0
-    begun = clock()
-    for number, one in enumerate(stored):
-        if clock() - begun > _MOST_SECONDS:
-            return Agenda(events, unreadable + len(stored) - number, cut)
-        most = MOST_OCCURRENCES if len(events) < MOST_EVENTS else _FEW
-        try:
-            series = Series(ical.read(one.text), EVENT)
-            found = series.between(low, high, zone, most=most)
-        except (Unreadable, OverflowError):
-            # Also what would end after the last day that there is.
-            unreadable += 1
-            continue
-        cut += len(found) > most
-        events += [Event(one, series, at) for at in found[:most]]
-    return Agenda(events, unreadable, cut)
-
-
-async def side_by_side(names: list[str], call: Callable[[str], Awaitable[None]]) -> None:
-    """Make a request for each name; when one fails the others end, and its error is raised."""
-    failed: list[errors.NextcloudMcpError] = []
-
-    async def one(name: str) -> None:
-        try:
-            await call(name)
-        except errors.NextcloudMcpError as error:
-            failed.append(error)
-            group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        for name in names:
-            group.start_soon(one, name)
-    if failed:
-        raise failed[0]
+        written = await self._dav.replace(stored, text)
+        return event._replace(stored=written, notices=scheduling.told(stored.text, text, written))
 
 
 def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud.vcard import Line, VCard, escape, split, unescape
+from nextcloud_mcp_server.nextcloud.vcard import Line, VCard, escape, split
 
 _LABELLED = re.compile(r"([^:@/]{1,40}): +(.*)", re.DOTALL)
 _TOKENS = re.compile(r"[A-Za-z0-9-]+(?:,[A-Za-z0-9-]+)*")
 #: Types that every card has or that mean nothing to a reader.
-_SILENT: Final = frozenset({"internet", "pref", "voice", "text", "quoted-printable"})
+_SILENT: Final = frozenset({"internet", "pref", "voice", "text"})
 _APPLE: Final = "_$!<", ">!$_"
 _DIGITS = re.compile(r"[\s()/.-]")
 _DATE = re.compile(r"(\d{4}|--)-?(\d\d)-?(\d\d)")
@@ -176,9 +176,10 @@ def _birthday(card: VCard) -> str:
     line = next(card.every("BDAY"), None)
     if line is None:
         return ""
-    found = _DATE.match(line.value)
+    text = line.plain
+    found = _DATE.match(text)
     if found is None:
-        return line.plain
+        return text
     year = "--" if _NO_YEAR in line.parameter("X-APPLE-OMIT-YEAR") and found[1] == _NO_YEAR else found[1]
     return f"{year}{'' if year == '--' else '-'}{found[2]}-{found[3]}"
 
@@ -207,7 +208,7 @@ def _org(card: VCard) -> str:
 
 def _categories(card: VCard) -> list[str]:
     lines = card.every("CATEGORIES")
-    return [text for line in lines for part in split(line.value, ",") if (text := unescape(part).strip())]
+    return [text for line in lines for part in line.listed if (text := part.strip())]
 
 
 def _set_categories(card: VCard, categories: Sequence[str]) -> None:
@@ -229,8 +230,7 @@ def _label(card: VCard, line: Line) -> str:
     if own is not None:
         label = own.plain.removeprefix(_APPLE[0]).removesuffix(_APPLE[1])
         return label if label == own.plain else label.lower()
-    types = [part.lower() for each in line.parameter("TYPE") for part in each.split(",")]
-    return ",".join(dict.fromkeys(one for one in types if one not in _SILENT))
+    return ",".join(dict.fromkeys(one for one in line.types if one not in _SILENT))
 
 
 def _value(line: Line) -> str:
@@ -305,7 +305,7 @@ def _raw(line: Line, value: str) -> str:
         return ";".join(["", "", *(escape(part.replace("\\;", ";")) for part in parts)])
     if line.name == "URL":
         return value
-    uri = line.name == "TEL" and line.value[:4].lower() == "tel:"
+    uri = line.name == "TEL" and line.plain[:4].lower() == "tel:"
     return f"tel:{_DIGITS.sub('', value)}" if uri else escape(value)
 
 
@@ -327,10 +327,9 @@ def _relabel(card: VCard, line: Line, label: str) -> None:
     if own is not None:
         card.replace(own, escape(label))
         return
-    value = line.value
     if not _TOKENS.fullmatch(label):
         card.remove(line)
-        card.add_labelled(f"{line.name}:", value, label)
+        card.add_labelled(f"{line.name}:", line.plain_value, label)
         return
     kept = "".join(
         f";{key}={','.join(_quoted(one) for one in values)}"
@@ -338,7 +337,7 @@ def _relabel(card: VCard, line: Line, label: str) -> None:
         if key != "TYPE"
     )
     group = f"{line.group}." if line.group else ""
-    card.replace(line, value, head=f"{group}{line.name}{_types(label)}{kept}:")
+    card.replace(line, line.value, head=f"{group}{line.name}{_types(label)}{kept}:")
 
 
 def _quoted(value: str) -> str:

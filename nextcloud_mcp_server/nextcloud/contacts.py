@@ -1,6 +1,6 @@
 """Address books and contacts over CardDAV (RFC 6352)."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,11 +10,12 @@ from typing import Final
 from uuid import uuid4
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import dav, entries, parallel, troubles
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact, apply, revise
-from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
+from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, told
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 
@@ -63,12 +64,12 @@ class AddressBook:
 class Card:
     """One contact: `id` is its name in the address book, which need not be its UID.
 
-    `etag` is empty where it was stored and could not be looked at afterwards.
+    `etag` is None where Nextcloud told none, as where it was stored and could not be looked at afterwards.
     """
 
     book: str
     id: str
-    etag: str
+    etag: str | None
     vcard: VCard
 
     @cached_property
@@ -84,9 +85,16 @@ def _clock() -> datetime:
 class ContactsClient:
     """Reads and writes one person's contacts."""
 
-    def __init__(self, http: NextcloudHttp, *, clock: Callable[[], datetime] = _clock) -> None:
+    def __init__(
+        self,
+        http: NextcloudHttp,
+        *,
+        clock: Callable[[], datetime] = _clock,
+        cache: PersonCache | None = None,
+    ) -> None:
         self._http = http
         self._clock = clock
+        self._cache = cache or PersonCache()
         # The uid, never the login name: addresses are made of it.
         self._tree = dav.Tree(("addressbooks", *dav.Tree.of("users", http.uid).root))
 
@@ -98,6 +106,15 @@ class ContactsClient:
             async for segments, response in found
             if len(segments) == 1 and response.has_inner("d:resourcetype", "card:addressbook")
         ]
+
+    async def in_each(self, call: Callable[[str], Awaitable[None]]) -> None:
+        """Make a call for each address book, side by side; for those that were there last time at once."""
+
+        async def listing() -> list[str]:
+            return [each.id for each in await self.list_books()]
+
+        names = await parallel.of_each(listing, self._cache.names("address books"), call)
+        self._cache.saw("address books", names)
 
     async def list_cards(self, book: str) -> AsyncGenerator[Card]:
         """Fetch a book's cards without their photos; one request, two where a card is broken.
@@ -156,9 +173,7 @@ class ContactsClient:
             EtagMismatch: It was changed since it was read; nothing was written.
             Forbidden: The address book is read-only.
         """
-        before = await self.get(book, contact_id)
-        if normalise(if_match) != before.etag:
-            raise errors.EtagMismatch(changed_since(before.etag), current_etag=before.etag)
+        before = await self._current(book, contact_id, if_match)
         card, old = before.vcard, before.vcard.text
         if card.version not in ("3.0", "4.0"):
             raise errors.InvalidInput(
@@ -178,7 +193,7 @@ class ContactsClient:
         if card.text == old:
             return before
         revise(card, f"{self._clock():%Y%m%dT%H%M%SZ}")
-        return await self._put(book, contact_id, card, {"If-Match": quote(before.etag)})
+        return await self._put(book, contact_id, card, {"If-Match": quote(before.etag or "")})
 
     async def delete(self, book: str, contact_id: str, *, if_match: str) -> Card:
         """Delete a contact for good and answer what it was. Two requests.
@@ -187,15 +202,20 @@ class ContactsClient:
             EtagMismatch: It was changed since it was read; it is still there.
             Forbidden: The address book is read-only.
         """
-        card = await self.get(book, contact_id)
-        if normalise(if_match) != card.etag:
-            raise errors.EtagMismatch(changed_since(card.etag), current_etag=card.etag)
+        card = await self._current(book, contact_id, if_match)
         await self._http.request(
             "DELETE",
             self._tree.url(_segments(book, contact_id)),
-            headers={"If-Match": quote(card.etag)},
+            headers={"If-Match": quote(card.etag or "")},
             sentences={403: _READ_ONLY, 404: _NO_CONTACT},
         )
+        return card
+
+    async def _current(self, book: str, contact_id: str, if_match: str) -> Card:
+        """Fetch one card to change it."""
+        card = await self.get(book, contact_id)
+        if normalise(if_match) != card.etag:
+            raise errors.EtagMismatch(changed_since(card.etag), current_etag=card.etag)
         return card
 
     async def _put(self, book: str, contact_id: str, card: VCard, condition: dict[str, str]) -> Card:
@@ -216,7 +236,7 @@ class ContactsClient:
             return await self.get(book, contact_id)
         except troubles.NOT_SEEN:
             # It is stored: an error would make it be stored once more.
-            return Card(book, contact_id, "", card)
+            return Card(book, contact_id, None, card)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
         async for found, response in self._ask(method, segments, body, depth="1"):
@@ -273,7 +293,7 @@ def _book(name: str, response: DavResponse) -> AddressBook:
 
 def _card(segments: dav.Segments, response: DavResponse) -> Card:
     book, name = segments
-    etag = normalise(response.text("d:getetag"))
+    etag = told(response.text("d:getetag"))
     return Card(book, name, etag, VCard.read(response.text("card:address-data")))
 
 

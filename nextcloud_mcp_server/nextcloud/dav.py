@@ -34,6 +34,7 @@ _NAMESPACES: Final = {
     "nc": "http://nextcloud.org/ns",
     "cal": "urn:ietf:params:xml:ns:caldav",
     "card": "urn:ietf:params:xml:ns:carddav",
+    "trash": "http://nextcloud.com/ns",
 }
 #: The namespaces, for the first element of a body.
 DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())

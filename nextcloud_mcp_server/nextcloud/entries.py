@@ -109,7 +109,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),
-        _etag(texts.get(_ETAG, "")),
+        etags.told(texts.get(_ETAG, "")),
         texts.get(_FAVORITE) == "1",
         texts.get(_ENCRYPTED) == "1",
     )
@@ -132,14 +132,6 @@ def details_of(response: DavResponse) -> Details:
         folders_inside=number(response.text("nc:contained-folder-count")),
         files_inside=number(response.text("nc:contained-file-count")),
     )
-
-
-def _etag(text: str) -> str | None:
-    if not text:
-        return None
-    etag = etags.normalise(text)
-    # It goes into a header later: a line break in it would begin another header.
-    return etag if etag.isascii() and etag.isprintable() and etag else None
 
 
 def number(text: str) -> int | None:

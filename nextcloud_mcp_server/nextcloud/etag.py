@@ -39,6 +39,15 @@ def quote(text: str) -> str:
     return f'"{bare}"'
 
 
+def told(text: str) -> str | None:
+    """Read the `getetag` of a DAV answer; None when there is none, or none that may go into a header."""
+    if not text:
+        return None
+    bare = normalise(text)
+    # A line break in it would begin another header.
+    return bare if bare and bare.isascii() and bare.isprintable() else None
+
+
 def of(headers: Mapping[str, str]) -> str | None:
     """Find the etag of an answer. `OC-ETag` wins: proxies rewrite or drop `ETag`, but not that one."""
     return known(headers.get("OC-ETag", "")) or known(headers.get("ETag", ""))

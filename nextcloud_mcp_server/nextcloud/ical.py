@@ -208,6 +208,15 @@ def read(text: str) -> Component:
             raise Unreadable("it is not one calendar from its beginning to its end")
 
 
+def uid_of(text: str) -> str:
+    """Give the UID of a calendar object, empty where none can be read."""
+    try:
+        found = (one.text("UID") for one in read(text).components("VEVENT", "VTODO", "VJOURNAL"))
+        return next(found, "")
+    except Unreadable:
+        return ""
+
+
 def escape(text: str) -> str:
     """Write a text as a value.
 

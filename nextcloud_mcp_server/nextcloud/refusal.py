@@ -82,10 +82,16 @@ _APP_ROUTE = re.compile(r"/index\.php/apps/([a-z][a-z0-9_]*)/")
 
 def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
     """Say what a status ≥ 400 means; its body has been read. `sentences` replaces wordings by status."""
-    status = response.status_code
     special = _special(response, sentences)
     if special is not None:
         return special
+    error = _by_status(response, sentences)
+    error.reason = _words(response)
+    return error
+
+
+def _by_status(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    status = response.status_code
     kind = _KINDS.get(status)
     if kind is None:
         return errors.ServerFault(
@@ -299,6 +305,12 @@ def _is_page(response: httpx2.Response) -> bool:
 
 def _reason(response: httpx2.Response) -> str:
     """Quote why Nextcloud refused, as a clause; empty when it gave no reason or one with a URL in it."""
+    words = _words(response)
+    return f" (it says: {words[:200]})" if words and "://" not in words else ""
+
+
+def _words(response: httpx2.Response) -> str:
+    """Give why Nextcloud refused, in its words; empty when it gave no reason."""
     document = _json(response)
     ocs = document.get("ocs")
     meta = cast("dict[str, object]", ocs).get("meta") if isinstance(ocs, dict) else None
@@ -307,8 +319,7 @@ def _reason(response: httpx2.Response) -> str:
     if not isinstance(found, str):
         match = re.search(r"<s:message>([^<]*)</s:message>", response.text)
         found = html.unescape(match[1]) if match else ""
-    words = " ".join(found.split()).rstrip(".")
-    return f" (it says: {words[:200]})" if words and "://" not in words else ""
+    return " ".join(found.split()).rstrip(".")
 
 
 def _json(response: httpx2.Response) -> dict[str, object]:

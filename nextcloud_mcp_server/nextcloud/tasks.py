@@ -10,15 +10,14 @@ from uuid import uuid4
 from anyio import to_thread
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ical, task_edit, zones
+from nextcloud_mcp_server.nextcloud import ical, parallel, task_edit, zones
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
-from nextcloud_mcp_server.nextcloud.calendar import side_by_side
+from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
-from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.recurrence import Series
-from nextcloud_mcp_server.nextcloud.refusal import changed_since
 from nextcloud_mcp_server.nextcloud.task_edit import TASK, TaskChanges
 
 _NO_LIST: Final = (
@@ -39,10 +38,15 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskLists:
-    """All tasks of some lists; `unreadable` counts objects that cannot be understood."""
+    """All tasks of some lists; `unreadable` counts objects that cannot be understood.
+
+    `zone` is where the person is, where that was asked. `boards` counts the lists of Deck's cards that were left out.
+    """
 
     tasks: list[Task]
     unreadable: int
+    zone: tzinfo = UTC
+    boards: int = 0
 
 
 def _clock() -> datetime:
@@ -52,32 +56,63 @@ def _clock() -> datetime:
 class TasksClient:
     """Reads and writes one person's tasks."""
 
-    def __init__(self, http: NextcloudHttp, *, clock: Callable[[], datetime] = _clock) -> None:
+    def __init__(
+        self,
+        http: NextcloudHttp,
+        *,
+        clock: Callable[[], datetime] = _clock,
+        cache: PersonCache | None = None,
+    ) -> None:
         self._http = http
         self._dav = CalDav(http)
         self._clock = clock
+        self._cache = cache or PersonCache()
 
     async def zone(self) -> tzinfo:
         """Ask where the person is; UTC where Nextcloud does not know."""
         return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
-    async def tasks(self, calendar: str | None = None) -> TaskLists:
-        """Fetch all tasks of a list, or of all; a request each, and one for their names.
+    async def tasks(self, calendar: str | None = None, *, locate: bool = False) -> TaskLists:
+        """Fetch all tasks of a list, or of all; a request each, one for their names, and one for the zone.
+
+        All are made at once, but for lists that were not there last time. What Deck shows as tasks is left out
+        unless its list is named. `locate` asks for the person's zone.
 
         Raises:
             NotFound: No such list.
         """
-        names = [calendar] if calendar is not None else [each.id for each in await self._lists()]
-        found: list[TaskLists] = []
+        found: dict[str, TaskLists] = {}
+        place: list[tzinfo] = []
+        boards: list[str] = []
 
         async def fetch(name: str) -> None:
             stored = await self._dav.objects(name, TASK)
-            found.append(await to_thread.run_sync(partial(_read_all, stored)))
+            found[name] = await to_thread.run_sync(partial(_read_all, stored))
 
-        await side_by_side(names, fetch)
+        async def listing() -> list[str]:
+            lists = [each for each in await self._dav.calendars() if TASK in each.kinds]
+            boards.extend(each.id for each in lists if each.app == DECK)
+            return [each.id for each in lists if each.app != DECK]
+
+        async def everything() -> None:
+            if calendar is not None:
+                await fetch(calendar)
+                return
+            names = await parallel.of_each(listing, self._cache.names(TASK), fetch)
+            self._cache.saw(TASK, names)
+            for gone in found.keys() - set(names):
+                del found[gone]
+
+        async def find_zone() -> None:
+            if locate:
+                place.append(await self._cache.fact("zone", self.zone))
+
+        await parallel.together(everything, find_zone)
         return TaskLists(
-            _with_parents([task for each in found for task in each.tasks]),
-            sum(each.unreadable for each in found),
+            _with_parents([task for each in found.values() for task in each.tasks]),
+            sum(each.unreadable for each in found.values()),
+            place[0] if place else UTC,
+            len(boards),
         )
 
     async def get(self, task_id: str) -> Task:
@@ -117,7 +152,7 @@ class TasksClient:
             EtagMismatch: It was changed since it was read; nothing was written.
             Forbidden: The list is read-only.
         """
-        task = _read(await self._current(task_id, if_match))
+        task = _read(await self._dav.current(task_id, if_match))
         changes = await make(task)
         whole = ical.read(task.stored.text)
         component = _component(Series(whole, TASK))
@@ -131,21 +166,23 @@ class TasksClient:
             EtagMismatch: It was changed since it was read; it is still there.
             Forbidden: The list is read-only.
         """
-        stored = await self._current(task_id, if_match)
-        await self._dav.delete(task_id, if_match=if_match)
+        stored = await self._dav.current(task_id, if_match)
+        await self._dav.delete(stored)
         try:
             return next(ical.read(stored.text).components(TASK)).text("SUMMARY")
         except (Unreadable, StopIteration):
             return ""
 
-    async def _lists(self) -> list[Calendar]:
-        return [each for each in await self._dav.calendars() if TASK in each.kinds]
+    async def restore(self, task_id: str, *, if_match: str) -> Task:
+        """Take a task out of the trash.
 
-    async def _current(self, task_id: str, if_match: str) -> Stored:
-        stored = await self._dav.get(task_id)
-        if normalise(if_match) != stored.etag:
-            raise errors.EtagMismatch(changed_since(stored.etag), current_etag=stored.etag)
-        return stored
+        Raises:
+            NotFound: It is not there.
+        """
+        return _read(await self._dav.restore(task_id, TASK, if_match=if_match))
+
+    async def _lists(self) -> list[Calendar]:
+        return [each for each in await self._dav.calendars() if TASK in each.kinds and not each.app]
 
 
 def _read(stored: Stored) -> Task:

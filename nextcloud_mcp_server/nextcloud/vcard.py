@@ -5,8 +5,10 @@ photo, `X-` properties, groups such as `item1.`, parameters, the way lines are f
 byte for byte.
 """
 
+import binascii
 import quopri
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +21,19 @@ _HEAD = re.compile(r'\s*(?:([\w-]+)\.)?([\w-]+)((?:;(?:"[^"\r\n]*"|[^":;])*)*):'
 _PARAMETER = re.compile(r';((?:"[^"]*"|[^";])*)')
 _PARTS = re.compile(r'"([^"]*)"|([^",]+)')
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+#: The end of a line that goes on, in quoted-printable (RFC 2045 §6.7).
+_SOFT_BREAK = re.compile(r"=[ \t]*\r?\n")
 _LABEL: Final = "X-ABLABEL"
+_PRINTABLE: Final = "QUOTED-PRINTABLE"
+#: How a value may be written (vCard 2.1 §2.1.4, RFC 2426 §5). vCard 2.1 lets the name of the parameter out.
+_ENCODINGS: Final = frozenset({_PRINTABLE, "BASE64", "B", "7BIT", "8BIT"})
+_BASE64: Final = frozenset({"BASE64", "B"})
+#: What is only about how the value is written, and no longer true once another one is.
+_WRITING: Final = frozenset({"ENCODING", "CHARSET"})
+#: What a head without any of it needs not be taken apart for: a card may have thousands of lines.
+_WRITTEN = re.compile(r"QUOTED-PRINTABLE|BASE64|ENCODING|CHARSET|[78]BIT|TYPE=\"?B\b|;B[;:]", re.IGNORECASE)
+#: What has parts between semicolons.
+_STRUCTURED: Final = frozenset({"N", "ADR", "ORG"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +56,22 @@ class Line:
         found = _HEAD.match(plain)
         if found is None:
             return cls(raw)
+        if _PRINTABLE in found[0].upper():
+            # Such a line goes on after a `=`; white space that then begins it belongs to the value.
+            plain = _FOLDS.sub("", _SOFT_BREAK.sub("", raw)).rstrip("\r\n")
         return cls(raw, found[0], found[1] or "", found[2].upper(), plain[found.end() :])
 
     @property
     def parameters(self) -> list[tuple[str, list[str]]]:
-        """List the parameters; one without a name, as vCard 2.1 has them, is a type."""
+        """List the parameters; one without a name, as vCard 2.1 has them, is a type or an encoding."""
         found: list[tuple[str, list[str]]] = []
         for each in _PARAMETER.finditer(self.head.rstrip(":")):
             name, equals, values = each[1].partition("=")
             parts = [quoted or plain for quoted, plain in _PARTS.findall(values if equals else name)]
-            found.append((name.strip().upper() if equals else "TYPE", parts))
+            key = name.strip().upper()
+            if not equals:
+                key = "ENCODING" if key in _ENCODINGS else "TYPE"
+            found.append((key, parts))
         return found
 
     def parameter(self, name: str) -> list[str]:
@@ -59,20 +79,85 @@ class Line:
         return [value for key, values in self.parameters if key == name for value in values]
 
     @property
-    def plain(self) -> str:
-        """The value as text."""
-        if any(each.upper() == "QUOTED-PRINTABLE" for each in self._encodings):
-            return quopri.decodestring(self.value.encode()).decode(errors="replace")
-        return unescape(self.value)
+    def types(self) -> list[str]:
+        """List the types in lower case, without what some programs write there of the encoding."""
+        found = [part.strip() for each in self.parameter("TYPE") for part in each.split(",")]
+        return [one.lower() for one in found if one and one.upper() not in _ENCODINGS]
 
     @property
-    def _encodings(self) -> list[str]:
-        return self.parameter("ENCODING") + self.parameter("TYPE")
+    def plain(self) -> str:
+        """The value as text."""
+        return self._text(self.value)
 
     @property
     def components(self) -> list[str]:
         """The parts between semicolons, as texts."""
-        return [unescape(part) for part in split(self.value, ";")]
+        return self._parts(";")
+
+    @property
+    def listed(self) -> list[str]:
+        """The parts between commas, as texts."""
+        return self._parts(",")
+
+    @property
+    def plain_head(self) -> str:
+        """The head for a value that is written as it is: without encoding and character set."""
+        if _WRITTEN.search(self.head) is None:
+            return self.head
+        parameters = [each[1] for each in _PARAMETER.finditer(self.head.rstrip(":"))]
+        kept = [each for each in parameters if not _is_about_writing(each)]
+        if len(kept) == len(parameters):
+            return self.head
+        group = f"{self.group}." if self.group else ""
+        return f"{group}{';'.join([self.name, *kept])}:"
+
+    @property
+    def plain_value(self) -> str:
+        """The value as it is written below `plain_head`."""
+        if self._encoding is None:
+            return self.value
+        return ";".join(map(escape, self.components)) if self.name in _STRUCTURED else escape(self.plain)
+
+    @property
+    def _encoding(self) -> str | None:
+        if _WRITTEN.search(self.head) is None:
+            return None
+        names = [each.upper() for each in self.parameter("ENCODING") + self.parameter("TYPE")]
+        return next((each for each in names if each in (_PRINTABLE, *_BASE64)), None)
+
+    def _parts(self, separator: str) -> list[str]:
+        if self._encoding in _BASE64:
+            return [unescape(part) for part in split(self.plain, separator)]
+        # Taken apart before it is decoded: a separator that is encoded is none.
+        return [self._text(part) for part in split(self.value, separator)]
+
+    def _text(self, value: str) -> str:
+        if self._encoding == _PRINTABLE:
+            # vCard 2.1 knows no other escapes.
+            return re.sub(r"\\([;,])", r"\1", self._in_charset(quopri.decodestring(value.encode())))
+        if self._encoding in _BASE64:
+            try:
+                return self._in_charset(b64decode("".join(value.split()), validate=True))
+            except (binascii.Error, ValueError):
+                return value
+        return unescape(value)
+
+    def _in_charset(self, data: bytes) -> str:
+        """Read bytes in the character set that is named, else in the ones that programs wrote without a word."""
+        for charset in (*self.parameter("CHARSET"), "utf-8"):
+            try:
+                return data.decode(charset)
+            except (LookupError, UnicodeDecodeError):
+                continue
+        return data.decode("windows-1252", errors="replace")
+
+
+def _is_about_writing(parameter: str) -> bool:
+    """Tell whether a parameter, as it is written, says how the value is encoded."""
+    name, equals, value = parameter.partition("=")
+    if not equals or name.strip().upper() == "TYPE":
+        return (value if equals else name).strip().upper() in _ENCODINGS
+    return name.strip().upper() in _WRITING
 
 
 class VCard:
@@ -139,9 +224,9 @@ class VCard:
         return self._labels.get(line.group.lower())
 
     def replace(self, line: Line, value: str, *, head: str | None = None) -> Line:
-        """Give a line another value, or another head too; answers the new line."""
+        """Give a line another value, written as it is, or another head too; answers the new line."""
         self._labels = None
-        new = self._written(line.head if head is None else head, value)
+        new = self._written(line.plain_head if head is None else head, value)
         self._lines[self._lines.index(line)] = new
         return new
 
@@ -205,7 +290,7 @@ def _logical(text: str) -> Iterable[str]:
     line: list[str] = []
     printable = False
     for physical in _PHYSICAL.findall(text):
-        goes_on = printable and line[-1].rstrip("\r\n").endswith("=")
+        goes_on = printable and line[-1].rstrip().endswith("=")
         if line and not goes_on and not physical.startswith((" ", "\t")):
             yield "".join(line)
             line = []

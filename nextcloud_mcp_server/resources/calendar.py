@@ -7,7 +7,7 @@ from typing import Final
 from nextcloud_mcp_server.errors import NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud import moments
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.calendar import EVENT, Event
+from nextcloud_mcp_server.nextcloud.agenda import EVENT, Event
 from nextcloud_mcp_server.resources import collection
 from nextcloud_mcp_server.resources.kind import (
     MAX_BYTES,

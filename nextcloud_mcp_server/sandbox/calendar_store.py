@@ -6,11 +6,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
 
+from nextcloud_mcp_server.sandbox.dav_xml import DavFault
+
 BIRTHDAYS = "contact_birthdays"
 
 _KINDS = ("VEVENT", "VTODO", "VJOURNAL")
 _FOLDS = re.compile(r"\r?\n[ \t]")
 _LINE = re.compile(r"[A-Za-z0-9-]+(?:;[^:]*)?:")
+_ALARMS = re.compile(r"^BEGIN:VALARM$(.*?)^END:VALARM$", re.MULTILINE | re.DOTALL)
+_UNSUPPORTED = "Sabre\\DAV\\Exception\\UnsupportedMediaType"
+_UNPARSABLE = (
+    "This resource only supports valid iCalendar 2.0 data. Parse error: Invalid Mimedir file. "
+    "Line starting at {line} did not follow iCalendar/vCard conventions"
+)
 _DIGITS = re.compile(r"\d{8}(?:T\d{6})?")
 
 
@@ -45,6 +53,15 @@ class StoredObject:
         return first < end and (last > start or first >= start or "RRULE" in found)
 
 
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """A deleted object: its id in the trash, and when it was deleted."""
+
+    id: int
+    stored: StoredObject
+    deleted_at: int
+
+
 @dataclass(slots=True)
 class StoredCalendar:
     """One calendar; `shared_with` says who else has it, and whether they may write to it."""
@@ -53,11 +70,11 @@ class StoredCalendar:
     color: str = "#00679e"
     order: str | None = "0"
     kinds: tuple[str, ...] = ("VEVENT",)
-    kind: Literal["own", "birthdays"] = "own"
+    kind: Literal["own", "birthdays", "deck"] = "own"
     changes: int = 1
     deleted: bool = False
     objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
-    trash: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
+    trash: dict[str, Trashed] = field(default_factory=dict[str, Trashed])
     shared_with: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def put(self, name: str, data: str, now: float) -> None:
@@ -78,10 +95,29 @@ def new_calendars() -> dict[str, StoredCalendar]:
     }
 
 
-def broken_line(data: str) -> int | None:
-    """Give the number of the first line that is none."""
-    lines = _FOLDS.sub("", data).splitlines()
-    return next((number for number, line in enumerate(lines, start=1) if not _LINE.match(line)), None)
+def check_object(calendar: StoredCalendar, data: str) -> None:
+    """Refuse what sabre/dav does not store: no calendar object, of no kind the calendar takes, or not valid.
+
+    Raises:
+        DavFault: 403 or 415.
+    """
+    lines = unfolded(data)
+    broken = next((number for number, line in enumerate(lines, start=1) if not _LINE.match(line)), None)
+    if broken is not None:
+        raise DavFault(415, _UNSUPPORTED, _UNPARSABLE.format(line=broken))
+    if StoredObject(data, 0).kind not in calendar.kinds:
+        message = f"iCalendar objects must at least have a component of type {', '.join(calendar.kinds)}"
+        raise DavFault(403, "Sabre\\CalDAV\\Exception\\InvalidComponentType", message)
+    for alarm in _ALARMS.findall("\n".join(lines)):
+        for name in ("ACTION", "TRIGGER"):
+            if len(re.findall(rf"^{name}[;:]", alarm, re.MULTILINE)) != 1:
+                told = f"Validation error in iCalendar: {name} MUST appear exactly once in a VALARM component"
+                raise DavFault(415, _UNSUPPORTED, told)
+
+
+def unfolded(data: str) -> list[str]:
+    """Give the content lines, each in one."""
+    return _FOLDS.sub("", data).splitlines()
 
 
 def uid_of(data: str) -> str | None:
@@ -98,7 +134,7 @@ def repaired(data: str) -> str:
 
 def _properties(data: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for line in _FOLDS.sub("", data).splitlines():
+    for line in unfolded(data):
         head, _, value = line.partition(":")
         found.append((head.partition(";")[0].upper(), value))
     return found

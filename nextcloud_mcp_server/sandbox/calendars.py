@@ -7,13 +7,25 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.calendar_properties import (
+    BOXES,
+    CALENDAR,
+    ICAL,
+    Values,
+    collection_values,
+    object_values,
+    pick,
+)
+from nextcloud_mcp_server.sandbox.calendar_scheduling import cancelled, scheduled
 from nextcloud_mcp_server.sandbox.calendar_store import (
     StoredCalendar,
     StoredObject,
-    broken_line,
+    check_object,
     repaired,
     uid_of,
+    unfolded,
 )
+from nextcloud_mcp_server.sandbox.calendar_trash import check_trash, discard, restore, trashed_values
 from nextcloud_mcp_server.sandbox.dav_request import Element, parse_wanted, parse_xml
 from nextcloud_mcp_server.sandbox.dav_xml import (
     CAL,
@@ -33,9 +45,10 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_found,
     not_implemented,
 )
+from nextcloud_mcp_server.sandbox.deck_calendar import board_calendars
 from nextcloud_mcp_server.sandbox.propfind import http_date
 from nextcloud_mcp_server.sandbox.state import State, User
-from nextcloud_mcp_server.sandbox.transfer import check_conditions, empty, read_body
+from nextcloud_mcp_server.sandbox.transfer import check_conditions, destination_of, empty, read_body
 
 _REPORTED = {"Content-Type": XML_TYPE, "Vary": "Brief,Prefer"}
 _HEADERS = {
@@ -47,34 +60,6 @@ _HEADERS = {
     ),
 }
 _ALLOWED = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, REPORT"
-_CALENDAR = Markup("<d:collection/><cal:calendar/>")
-_ICAL = "http://apple.com/ns/ical/"
-_READ = ("d:read", "d:read-acl", "d:read-current-user-privilege-set")
-_WRITE = ("d:write-properties", "d:write-content", "d:unlock", "d:bind", "d:unbind", "d:write-acl")
-_RIGHTS = {
-    "home": ("d:write", *_WRITE, *_READ),
-    "own": ("d:write", *_WRITE, *_READ, "cal:read-free-busy"),
-    "birthdays": ("d:write-properties", *_READ, "cal:read-free-busy"),
-    "shared": ("d:write-properties", *_READ, "cal:read-free-busy"),
-    "inbox": (
-        "cal:schedule-deliver", "cal:schedule-deliver-invite", "cal:schedule-deliver-reply",
-        "cal:schedule-query-freebusy", "d:unbind", "d:write-properties", *_READ,
-    ),
-    "outbox": (
-        "cal:schedule-send", "cal:schedule-send-invite", "cal:schedule-send-reply", "cal:schedule-send-freebusy",
-        "cal:schedule-post-vevent", *_READ,
-    ),
-    "trashbin": ("d:all", "d:read", "d:write", *_WRITE, "d:read-acl", "d:read-current-user-privilege-set"),
-}  # fmt: skip
-_BOXES = {
-    "inbox": Markup("<d:collection/><cal:schedule-inbox/>"),
-    "outbox": Markup("<d:collection/><cal:schedule-outbox/>"),
-    "trashbin": Markup('<d:collection/><x2:trash-bin xmlns:x2="http://nextcloud.com/ns"/>'),
-}
-_UNPARSABLE = (
-    "This resource only supports valid iCalendar 2.0 data. Parse error: Invalid Mimedir file. "
-    "Line starting at {line} did not follow iCalendar/vCard conventions"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +93,8 @@ class CalendarRequest:
                 raise DavFault(501, "Sabre\\DAV\\Exception\\NotImplemented", "", headers=_HEADERS)
             case "PROPFIND", _:
                 return multistatus(self._found(parse_wanted(body)), headers=_HEADERS)
+            case (("REPORT" | "MOVE"), ["trashbin", "objects", *rest]):
+                return self._answer_trash(rest, body)
             case "REPORT", [name]:
                 return multistatus(self._reported(name, parse_xml(body)), headers=_REPORTED)
             case "OPTIONS", _:
@@ -118,6 +105,20 @@ class CalendarRequest:
                 return self._answer_object(name, object_name, body)
             case _:
                 raise not_implemented(self.request.method)
+
+    def _answer_trash(self, names: Sequence[str], body: bytes) -> Response:
+        if self.request.method == "REPORT":
+            wanted = parse_wanted(body)
+            found = trashed_values(self.user).items()
+            return multistatus(
+                [pick(self._href("trashbin", "objects", name), one, wanted) for name, one in found],
+                headers=_REPORTED,
+            )
+        target = destination_of(self.request, self.base)
+        if len(names) != 1 or not target.startswith(f"/{self.user.uid}/trashbin/restore/"):
+            raise forbidden("")
+        restore(self.user, names[0])
+        return empty(201)
 
     # What is done to a calendar
 
@@ -152,7 +153,7 @@ class CalendarRequest:
         title = asked.find("set", "prop", "displayname")
         prop = asked.find("set", "prop")
         kinds = None if prop is None else prop.find("supported-calendar-component-set", uri=CAL)
-        color = None if prop is None else prop.find("calendar-color", uri=_ICAL)
+        color = None if prop is None else prop.find("calendar-color", uri=ICAL)
         self.user.calendars[name] = StoredCalendar(
             name if title is None else title.text,
             color="#0082C9" if color is None else color.text,
@@ -179,30 +180,41 @@ class CalendarRequest:
             return unchanged
         if self.request.method == "PUT":
             if not seen.writable:
-                raise forbidden("")
-            return self._put(seen.stored, object_name, body)
+                raise self._refused(seen, name, None if found is None else object_name)
+            return self._put(seen, object_name, body)
         if found is None:
             raise not_found("Calendar object not found")
         if self.request.method == "GET":
             return _download(object_name, found)
         if not seen.writable:
-            raise forbidden("")
-        seen.stored.trash[object_name] = seen.stored.objects.pop(object_name)
-        seen.stored.changes += 1
+            raise self._refused(seen, name, None)
+        discard(self.state, seen.stored, object_name)
+        cancelled(self.state, seen.owner, found.data)
         return empty(204)
 
-    def _put(self, calendar: StoredCalendar, name: str, body: bytes) -> Response:
-        text = body.decode(errors="replace")
-        if (line := broken_line(text)) is not None:
-            message = _UNPARSABLE.format(line=line)
-            raise DavFault(415, "Sabre\\DAV\\Exception\\UnsupportedMediaType", message)
+    def _refused(self, seen: _Seen, name: str, object_name: str | None) -> DavFault:
+        """Refuse a change: what belongs to others looks as if it were not there (`DavAclPlugin.php`)."""
+        if object_name is not None and (seen.owner is not self.user or seen.stored.kind == "deck"):
+            return not_found(f"Node with name '{object_name}' could not be found")
+        if seen.owner is not self.user:
+            return not_found(f"Calendar with name '{name}' could not be found")
+        return forbidden("Access denied")
+
+    def _put(self, seen: _Seen, name: str, body: bytes) -> Response:
+        text, calendar = body.decode(errors="replace"), seen.stored
+        check_object(calendar, text)
         uid, known = uid_of(text), name in calendar.objects
-        if uid is not None and not known and calendar.holds_uid(uid, but=name):
-            raise bad_request("Calendar object with uid already exists in this calendar collection.")
-        calendar.put(name, repaired(text) if uid is None else text, self.state.clock().timestamp())
-        # What had to be repaired is not what was sent, so no etag comes back.
+        if uid is not None and not known:
+            if calendar.holds_uid(uid, but=name):
+                raise bad_request("Calendar object with uid already exists in this calendar collection.")
+            check_trash(self.state, calendar, uid)
+        old = calendar.objects[name].data if known else ""
+        noted = scheduled(self.state, seen.owner, old, text)
+        calendar.put(name, noted or (repaired(text) if uid is None else text), self.state.clock().timestamp())
+        # What had to be repaired, or was noted, is not what was sent, so no etag comes back.
         etag = f'"{calendar.objects[name].etag}"'
-        told = {} if uid is None else {"ETag": etag, "OC_ETag": etag}
+        changed = noted is not None and unfolded(noted) != unfolded(text)
+        told = {} if uid is None or changed else {"ETag": etag, "OC_ETag": etag}
         return empty(204 if known else 201, **told)
 
     # What PROPFIND finds
@@ -211,23 +223,29 @@ class CalendarRequest:
         below = self.request.headers.get("depth", "1") != "0"
         match self.names:
             case []:
-                home = _pick(f"{self._href()}/", _values("home", Markup("<d:collection/>")), wanted)
+                home = pick(f"{self._href()}/", collection_values("home", Markup("<d:collection/>")), wanted)
                 if not below:
                     return [home]
                 seen = [self._describe(name, one, wanted) for name, one in self._calendars().items()]
                 boxes = (
-                    _pick(f"{self._href(name)}/", _values(name, kind), wanted)
-                    for name, kind in _BOXES.items()
+                    pick(f"{self._href(name)}/", collection_values(name, kind), wanted)
+                    for name, kind in BOXES.items()
                 )
                 return [home, *seen, *boxes]
             case [name]:
                 seen = self._calendar(name)
                 objects = seen.stored.objects if below else {}
-                found = (_pick(self._href(name, each), _object(one), wanted) for each, one in objects.items())
+                found = (
+                    pick(self._href(name, each), object_values(one), wanted) for each, one in objects.items()
+                )
                 return [self._describe(name, seen, wanted), *found]
             case [name, each] if each in self._calendar(name).stored.objects:
                 return [
-                    _pick(self._href(name, each), _object(self._calendar(name).stored.objects[each]), wanted)
+                    pick(
+                        self._href(name, each),
+                        object_values(self._calendar(name).stored.objects[each]),
+                        wanted,
+                    )
                 ]
             case _:
                 raise not_found("Calendar object not found")
@@ -237,7 +255,7 @@ class CalendarRequest:
         right = "shared" if seen.read_only else stored.kind
         title = stored.display_name
         shared = {} if seen.read_only is None else {f"{{{OC}}}read-only": "1" if seen.read_only else ""}
-        values: _Values = {
+        values: Values = {
             f"{{{DAV}}}displayname": title
             if seen.read_only is None
             else f"{title} ({seen.owner.display_name})",
@@ -246,14 +264,13 @@ class CalendarRequest:
             f"{{{CAL}}}supported-calendar-component-set": Markup(
                 "".join(f'<cal:comp name="{kind}"/>' for kind in stored.kinds)
             ),
-            f"{{{_ICAL}}}calendar-color": stored.color,
-            f"{{{_ICAL}}}calendar-order": stored.order,
-            f"{{{OC}}}owner-principal": f"principals/users/{seen.owner.uid}",
-            f"{{{OC}}}invite": None,
+            f"{{{ICAL}}}calendar-color": stored.color,
+            f"{{{ICAL}}}calendar-order": stored.order,
+            **_sharing(seen),
             **shared,
-            **_values(right, _CALENDAR),
+            **collection_values(right, CALENDAR),
         }
-        return _pick(f"{self._href(name)}/", values, wanted)
+        return pick(f"{self._href(name)}/", values, wanted)
 
     # What a REPORT finds
 
@@ -266,12 +283,14 @@ class CalendarRequest:
             found = {each: objects[each] for each in hrefs if each in objects}
         else:
             found = {each: one for each, one in objects.items() if _passes(one, asked)}
-        return [_pick(self._href(name, each), _object(one), wanted) for each, one in found.items()]
+        return [pick(self._href(name, each), object_values(one), wanted) for each, one in found.items()]
 
     # Where things are
 
     def _calendars(self) -> dict[str, _Seen]:
         own = {name: _Seen(one, self.user) for name, one in self.user.calendars.items() if not one.deleted}
+        boards = board_calendars(self.state.deck, self.user.uid)
+        own |= {name: _Seen(one, self.user) for name, one in boards.items()}
         for owner in self.state.users.values():
             for name, one in owner.calendars.items():
                 if self.user.uid in one.shared_with and not one.deleted:
@@ -289,14 +308,11 @@ class CalendarRequest:
         return escape_href("/".join((self.base, self.user.uid, *names)))
 
 
-_Values = dict[str, "str | Markup | None"]
-
-
 def answer_principal(user: User, wanted: list[str] | None, *, base: str) -> Response:
     """Answer PROPFIND on a person: where their things are, and how they are invited."""
     home = escape_href(f"{base}/principals/users/{user.uid}/")
     mail = [f"mailto:{user.email}"] if user.email else []
-    values: _Values = {
+    values: Values = {
         f"{{{CAL}}}calendar-home-set": _href(escape_href(f"{base}/calendars/{user.uid}/")),
         "{urn:ietf:params:xml:ns:carddav}addressbook-home-set": _href(
             escape_href(f"{base}/addressbooks/users/{user.uid}/")
@@ -306,7 +322,13 @@ def answer_principal(user: User, wanted: list[str] | None, *, base: str) -> Resp
         f"{{{DAV}}}displayname": user.display_name,
         f"{{{DAV}}}resourcetype": Markup("<d:principal/>"),
     }
-    return multistatus([_pick(home, values, wanted)], headers=_HEADERS)
+    return multistatus([pick(home, values, wanted)], headers=_HEADERS)
+
+
+def _sharing(seen: _Seen) -> Values:
+    if seen.stored.kind == "deck":
+        return {}
+    return {f"{{{OC}}}owner-principal": f"principals/users/{seen.owner.uid}", f"{{{OC}}}invite": None}
 
 
 def no_home(uid: str) -> DavFault:
@@ -341,30 +363,5 @@ def _passes(one: StoredObject, asked: Element) -> bool:
         return True
     span = inner.find("time-range", uri=CAL)
     fits = span is None or one.takes_place(span.attributes["start"], span.attributes["end"])
-    return one.kind == inner.attributes["name"] and fits
-
-
-def _values(right: str, kind: Markup) -> _Values:
-    rights = "".join(f"<d:privilege><{each}/></d:privilege>" for each in _RIGHTS[right])
-    return {f"{{{DAV}}}resourcetype": kind, f"{{{DAV}}}current-user-privilege-set": Markup(rights)}
-
-
-def _object(one: StoredObject) -> _Values:
-    return {
-        f"{{{DAV}}}getlastmodified": http_date(one.modified_at),
-        f"{{{DAV}}}getcontentlength": str(len(one.data.encode())),
-        f"{{{DAV}}}resourcetype": None,
-        f"{{{DAV}}}getetag": f'"{one.etag}"',
-        f"{{{DAV}}}getcontenttype": f"text/calendar; charset=utf-8; component={one.kind.lower()}",
-        # Without the carriage returns that a GET gives.
-        f"{{{CAL}}}calendar-data": one.data.replace("\r", ""),
-    }
-
-
-def _pick(href: str, values: _Values, wanted: list[str] | None) -> Found:
-    """Pick what is asked for; without a question the properties that are cheap."""
-    cheap = [name for name in values if name.startswith((f"{{{DAV}}}get", f"{{{DAV}}}resource"))]
-    names = cheap if wanted is None else wanted
-    missing = [name for name in names if name not in values]
-    found = {name: values[name] for name in names if name in values}
-    return Found(href, found, {404: missing} if missing else {})
+    uid = inner.find("prop-filter", "text-match", uri=CAL)
+    return one.kind == inner.attributes["name"] and fits and (uid is None or uid.text == uid_of(one.data))

@@ -228,6 +228,11 @@ class State:
     # By uid.
     feeds: dict[str, StoredFeeds] = field(default_factory=dict[str, StoredFeeds])
     collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])
+    # Who was mailed of a meeting, and by which method; whether mail leaves; and how old versions treat a UID
+    # that is in the trash.
+    invitations: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    sends_mail: bool = True
+    refuses_deleted_uids: bool = False
     maintenance: bool = False
     needs_db_upgrade: bool = False
     # What Nextcloud believes to be its own address, such as "https://cloud.example.org";

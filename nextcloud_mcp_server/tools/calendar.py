@@ -8,7 +8,9 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import moments, zones
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.calendar import Agenda, Event
+from nextcloud_mcp_server.nextcloud.agenda import Agenda, Event
+from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
+from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
@@ -30,8 +32,12 @@ calendar = Toolset("calendar")
 _LONGEST_RANGE: Final = timedelta(days=1830)
 _ANSWERS: Final = {"accepted": "ACCEPTED", "declined": "DECLINED", "tentative": "TENTATIVE"}
 _IN_TRASH: Final = (
-    "It is in the trash of Nextcloud's Calendar app, which restores it; what is in there is kept for 30 days "
-    "unless the administrator set another time."
+    "It is in the calendar's trash, for 30 days unless the administrator set another time: nc_calendar_update_event "
+    "with this event_id and etag and restore=true brings it back."
+)
+_BOARDS: Final = (
+    "What has the app “deck” are Deck's boards, shown as lists of tasks: "
+    "change their cards with nc_deck_update_card."
 )
 _ONE_BACK: Final = (
     "nc_calendar_update_event with this occurrence and its title makes it take place again; what had been "
@@ -51,7 +57,10 @@ Occurrence = Annotated[str | None, Field(description="As listed; without it: the
 async def nc_calendar_list_calendars(nc: Account) -> CalendarList:
     """List the person's calendars and task lists, shared and subscribed ones too, and which can be written to."""
     found = await nc.calendar.calendars()
-    return CalendarList(calendars=[calendar_results.calendar_row(each) for each in found])
+    return CalendarList(
+        calendars=[calendar_results.calendar_row(each) for each in found],
+        note=_BOARDS if any(each.app == DECK for each in found) else None,
+    )
 
 
 @calendar.tool("List events", read_only=True)
@@ -68,18 +77,15 @@ async def nc_calendar_list_events(
     cursor: str | None = None,
 ) -> EventList:
     """List what takes place between two dates in one calendar or all, each occurrence of a series by itself."""
-    zone = await _zone(nc, timezone, start)
-    low, high = _range(start, end, zone)
     after = file_page.unseal(cursor, "events", start, end, calendar, query, timezone)
-    found = await nc.calendar.between(low, high, zone=zone, calendar=calendar)
+    found = await _during(nc, start, end, timezone, calendar)
+    zone = found.zone
     window = Window[Event](lambda event: _position(event, zone), limit=limit, after=after)
     for event in found.events:
         if _matches(event, query):
             window.offer(event)
     page, more = window.page()
-    asked = any(event.at.component.first("ATTENDEE") is not None for event in page)
-    mine = await _mine(nc) if asked else frozenset[str]()
-    rows = file_page.fit([calendar_results.row(event, mine) for event in page])
+    rows = file_page.fit([calendar_results.row(event, found.mine) for event in page])
     more = more or len(rows) < len(page)
     last = _position(page[len(rows) - 1], zone) if more else None
     return EventList(
@@ -149,8 +155,9 @@ async def nc_calendar_update_event(
     attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
     categories: list[str] | None = None,
     answer: Literal["accepted", "declined", "tentative"] | None = None,
+    restore: Annotated[bool, Field(description="From the trash.")] = False,
 ) -> EventWritten:
-    """Change the given fields of an event, a series or one occurrence, or answer its invitation.
+    """Change the given fields of an event, a series or one occurrence, answer its invitation, or restore it.
 
     Nextcloud tells the others who are invited.
     """
@@ -168,7 +175,14 @@ async def nc_calendar_update_event(
         )
 
     fields = (title, start, end, location, description, rrule, attendees, categories, answer)
-    if all(field is None for field in fields):
+    given = any(field is not None for field in fields)
+    if restore:
+        if given or occurrence is not None:
+            raise InvalidInput(
+                "'restore' goes alone: restore the event first, then change it with its new etag."
+            )
+        return _written(await nc.calendar.restore(event_id, if_match=etag))
+    if not given:
         raise InvalidInput("Nothing to change: send at least one field, or 'answer'.")
     status = None if answer is None else _ANSWERS[answer]
     return _written(
@@ -183,16 +197,23 @@ async def nc_calendar_delete_event(
 ) -> EventDeleted:
     """Delete an event or series, or take one occurrence out of it; the answer says how to bring it back."""
     if occurrence is None:
-        title = await nc.calendar.delete(event_id, if_match=etag)
-        return EventDeleted(event_id=event_id, title=title or None, undo=_IN_TRASH)
+        gone = await nc.calendar.delete(event_id, if_match=etag)
+        return EventDeleted(
+            event_id=event_id,
+            title=gone.title or None,
+            etag=normalise(etag),
+            undo=_IN_TRASH,
+            told=calendar_results.told(gone.notices),
+        )
     left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
     return EventDeleted(
         event_id=event_id,
         title=left.at.component.text("SUMMARY")[: calendar_results.MAX_TEXT] or None,
         occurrence=calendar_results.occurrence(left),
         start=moments.shown(left.at.start),
-        etag=left.stored.etag or None,
+        etag=left.stored.etag,
         undo=_ONE_BACK,
+        told=calendar_results.told(left.notices),
     )
 
 
@@ -212,12 +233,10 @@ async def nc_calendar_find_free_time(
     limit: Annotated[int, Field(ge=1, le=100)] = 20,
 ) -> FreeTime:
     """Find times of at least so many minutes in which the person has no event, within certain hours of the day."""
-    zone = await event_time.reader(nc.calendar.zone, start, timezone)
-    low, high = _range(start, end, zone)
     hours = free_time.Hours.of(day_from, day_to, weekends=weekends)
-    found = await nc.calendar.between(low, high, zone=zone, calendar=calendar)
-    asked = any(event.at.component.first("ATTENDEE") is not None for event in found.events)
-    mine = await _mine(nc) if asked else frozenset[str]()
+    found = await _during(nc, start, end, timezone, calendar)
+    zone, mine = found.zone, found.mine
+    low, high = _range(start, end, zone)
     busy = [
         (moments.instant(event.at.start, zone), moments.instant(event.at.end, zone))
         for event in found.events
@@ -231,12 +250,13 @@ async def nc_calendar_find_free_time(
     )
 
 
-async def _zone(nc: Account, timezone: str | None, text: str) -> tzinfo:
-    """Find whose clock counts in a list: of the zone that was named, the offset that was given, or the person."""
-    if timezone is not None:
-        return zones.named(timezone)
-    given = moments.offset(text)
-    return await nc.calendar.zone() if given is None else given
+async def _during(nc: Account, start: str, end: str, timezone: str | None, calendar: str | None) -> Agenda:
+    """List what takes place from one text to another, on the clock of the zone that counts."""
+    return await nc.calendar.during(
+        lambda zone: _range(start, end, zone),
+        locate=lambda ask: event_time.reader(ask, start, timezone),
+        calendar=calendar,
+    )
 
 
 async def _given(
@@ -283,10 +303,6 @@ def _matches(event: Event, query: str | None) -> bool:
     return all(word in text for word in query.casefold().split())
 
 
-async def _mine(nc: Account) -> frozenset[str]:
-    return frozenset(each.lower().rstrip("/") for each in await nc.calendar.addresses())
-
-
 def _note(found: Agenda) -> str | None:
     parts = (
         f"{found.unreadable} calendar objects could not be read and are missing here."
@@ -309,8 +325,9 @@ def _written(event: Event) -> EventWritten:
     return EventWritten(
         **calendar_results.times(event).model_dump(),
         event_id=event.stored.id,
-        etag=event.stored.etag or None,
+        etag=event.stored.etag,
         title=one.text("SUMMARY")[: calendar_results.MAX_TEXT],
         occurrence=calendar_results.occurrence(event),
+        told=calendar_results.told(event.notices),
         status=calendar_results.status(event),
     )

@@ -1,14 +1,16 @@
 """What the tools for calendars answer."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud import ical, moments
+from nextcloud_mcp_server.nextcloud import calendar_errors, ical, moments, scheduling
+from nextcloud_mcp_server.nextcloud.agenda import Event
 from nextcloud_mcp_server.nextcloud.caldav import Calendar
-from nextcloud_mcp_server.nextcloud.calendar import Event
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.nextcloud.scheduling import Notice
 from nextcloud_mcp_server.tools import event_time
 from nextcloud_mcp_server.tools.result import Result
 
@@ -19,7 +21,7 @@ _LISTED: Final = 50
 
 
 class CalendarRow(Result):
-    """A calendar or task list; `owner` is somebody else who shares it."""
+    """A calendar or task list; `owner` is somebody else who shares it, `app` the app that fills it."""
 
     calendar: str
     name: str
@@ -27,12 +29,14 @@ class CalendarRow(Result):
     holds: list[str]
     read_only: bool | None = None
     owner: str | None = None
+    app: str | None = None
 
 
 class CalendarList(Result):
     """The calendars of a person."""
 
     calendars: list[CalendarRow]
+    note: str | None = None
 
 
 class Times(Result):
@@ -54,7 +58,8 @@ class EventRow(Times):
     location: str | None = None
     status: str | None = None
     awaits_answer: bool | None = None
-    etag: str
+    app: str | None = None
+    etag: str | None = None
 
 
 class EventList(Result):
@@ -67,18 +72,26 @@ class EventList(Result):
 
 
 class Invited(Result):
-    """Somebody who is invited, with their answer."""
+    """Somebody who is invited, with their answer; `undelivered` says why the invitation did not reach them."""
 
     email: str
     name: str | None = None
     answer: str
+    undelivered: str | None = None
+
+
+class Told(Result):
+    """What became of telling somebody of a change."""
+
+    email: str
+    result: str
 
 
 class EventDetails(Times):
     """All about an event."""
 
     event_id: str
-    etag: str
+    etag: str | None = None
     title: str
     occurrence: str | None = None
     rrule: str | None = None
@@ -98,12 +111,13 @@ class EventDetails(Times):
 
 
 class EventWritten(Times):
-    """What was stored; without `etag` where it could not be looked at afterwards."""
+    """What was stored, without `etag` where it could not be looked at afterwards; `told` says who heard of it."""
 
     event_id: str
     etag: str | None = None
     title: str
     occurrence: str | None = None
+    told: list[Told] | None = None
     status: str | None = None
 
 
@@ -116,6 +130,7 @@ class EventDeleted(Result):
     start: str | None = None
     etag: str | None = None
     undo: str
+    told: list[Told] | None = None
 
 
 class FreeSlot(Result):
@@ -143,6 +158,7 @@ def calendar_row(calendar: Calendar) -> CalendarRow:
         holds=[word for kind, word in kinds if kind in calendar.kinds],
         read_only=None if calendar.writable else True,
         owner=calendar.owner or None,
+        app=calendar.app or None,
     )
 
 
@@ -175,6 +191,7 @@ def row(event: Event, mine: frozenset[str]) -> EventRow:
         location=_short(one.text("LOCATION")) or None,
         status=_status(one),
         awaits_answer=True if awaits(one, mine) else None,
+        app=calendar_errors.app_of(event.stored.calendar) or None,
         etag=event.stored.etag,
     )
 
@@ -208,7 +225,7 @@ def details(event: Event) -> EventDetails:
         status=status(event),
         free=True if is_free(one) else None,
         categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
-        organizer=_mail(line) if (line := one.first("ORGANIZER")) is not None else None,
+        organizer=scheduling.mail_of(line) if (line := one.first("ORGANIZER")) is not None else None,
         attendees=[_invited(line) for line in list(one.every("ATTENDEE"))[:_LISTED]] or None,
         reminders=[alarm.text("TRIGGER") for alarm in one.components("VALARM")][:_LISTED] or None,
     )
@@ -242,7 +259,7 @@ def _names(series: Series, keys: set[datetime]) -> list[str] | None:
 
 def status(event: Event) -> str | None:
     """Say how an event stands, unless it simply takes place; `deleted` is an occurrence taken out of its series."""
-    _, series, at = event
+    _, series, at, _ = event
     if at.id is not None and series.key(at.id) in series.removed():
         return "deleted"
     return _status(at.component)
@@ -253,14 +270,19 @@ def _status(one: Component) -> str | None:
     return said[:_LISTED] if said not in ("", "confirmed") else None
 
 
-def _mail(line: Line) -> str:
-    value = line.value.strip()
-    return value[7:] if value.lower().startswith("mailto:") else value
-
-
 def _invited(line: Line) -> Invited:
     answer = line.parameter("PARTSTAT").lower() or "needs-action"
-    return Invited(email=_mail(line), name=line.parameter("CN") or None, answer=answer)
+    return Invited(
+        email=scheduling.mail_of(line),
+        name=line.parameter("CN") or None,
+        answer=answer,
+        undelivered=scheduling.undelivered(line),
+    )
+
+
+def told(notices: Sequence[Notice]) -> list[Told] | None:
+    """Say who heard of a change, and who did not."""
+    return [Told(email=each.email, result=each.result) for each in notices[:_LISTED]] or None
 
 
 def _short(text: str) -> str:

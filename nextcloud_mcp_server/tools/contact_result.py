@@ -58,7 +58,7 @@ class ContactInfo(Result):
 
     book: str
     id: str
-    etag: str
+    etag: str | None = None
     name: str
     uid: str | None = None
     given_name: str | None = None
@@ -157,7 +157,7 @@ def written(card: Card) -> ContactWritten:
     return ContactWritten(
         book=card.book,
         id=card.id,
-        etag=card.etag or None,
+        etag=card.etag,
         name=contact.name,
         given_name=contact.given_name or None,
         family_name=contact.family_name or None,

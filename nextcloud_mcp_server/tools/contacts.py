@@ -66,13 +66,15 @@ async def nc_contacts_search_contacts(
     """Find or list contacts of one or all address books, by name; go on with cursor."""
     words = folded(query).split()
     number = re.sub(r"\D", "", query) if _NUMBER.fullmatch(query.strip()) else ""
-    books = [one.id for one in await nc.contacts.list_books()] if book is None else [book]
     window = Window[Card](_position, limit=limit, after=file_page.unseal(cursor, query, book))
-    for one in books:
-        async with aclosing(nc.contacts.list_cards(one)) as cards:
+
+    async def look(name: str) -> None:
+        async with aclosing(nc.contacts.list_cards(name)) as cards:
             async for card in cards:
                 if _matches(card.contact, words, number):
                     window.offer(card)
+
+    await (nc.contacts.in_each(look) if book is None else look(book))
     page, more = window.page()
     rows = file_page.fit([contact_result.row(card) for card in page])
     more = more or len(rows) < len(page)

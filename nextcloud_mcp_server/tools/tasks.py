@@ -8,10 +8,12 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import ical, moments
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.calendar_errors import DECK, app_of
+from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import Moment
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
-from nextcloud_mcp_server.nextcloud.tasks import Task
+from nextcloud_mcp_server.nextcloud.tasks import Task, TaskLists
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import event_time, file_page
 from nextcloud_mcp_server.tools.result import Result
@@ -31,10 +33,10 @@ Priority = Annotated[int | None, Field(ge=0, le=9, description="1 high, 5 medium
 
 
 class TaskRow(Result):
-    """A task; `parent` is the task it is a part of."""
+    """A task; `parent` is the task it is a part of, `app` the app that shows something of its own as a task."""
 
     task_id: str
-    etag: str
+    etag: str | None = None
     title: str
     status: str
     due: str | None = None
@@ -47,6 +49,7 @@ class TaskRow(Result):
     parent: str | None = None
     categories: list[str] | None = None
     description: str | None = None
+    app: str | None = None
 
 
 class TaskList(Result):
@@ -79,6 +82,7 @@ class TaskDeleted(Result):
 
     task_id: str
     title: str | None = None
+    etag: str
     undo: str
 
 
@@ -98,10 +102,14 @@ async def nc_tasks_list_tasks(
     """List tasks of the person's lists, first due first, with what changing them needs."""
     if task_id is not None:
         return TaskList(tasks=[_row(await nc.tasks.get(task_id), _MAX_TEXT)], total=1)
-    zone = UTC if due_before is None else moments.offset(due_before) or await nc.tasks.zone()
-    limit_at = None if due_before is None else _end_of(moments.given("due_before", due_before, zone), zone)
     after = file_page.unseal(cursor, "tasks", status, due_before, calendar, query)
-    found = await nc.tasks.tasks(calendar)
+    given = None if due_before is None else moments.offset(due_before)
+    if due_before is not None:
+        # What cannot be a time is refused before anything is asked.
+        moments.given("due_before", due_before, given or UTC)
+    found = await nc.tasks.tasks(calendar, locate=due_before is not None and given is None)
+    zone = given or found.zone
+    limit_at = None if due_before is None else _end_of(moments.given("due_before", due_before, zone), zone)
     window = Window[Task](lambda task: _position(task, zone), limit=limit, after=after)
     for task in found.tasks:
         due = _position(task, zone).number
@@ -112,12 +120,11 @@ async def nc_tasks_list_tasks(
     rows = file_page.fit([_row(task, _MAX_ROW_TEXT) for task in page])
     more = more or len(rows) < len(page)
     last = _position(page[len(rows) - 1], zone) if more else None
-    unreadable = f"{found.unreadable} tasks could not be read and are missing here."
     return TaskList(
         tasks=rows,
         total=window.total,
         cursor=last and file_page.seal(last, "tasks", status, due_before, calendar, query),
-        note=unreadable if found.unreadable else None,
+        note=_note(found, calendar),
     )
 
 
@@ -173,10 +180,15 @@ async def nc_tasks_update_task(
     parent: Annotated[str | None, Field(description='task_id; "" = none.')] = None,
     categories: list[str] | None = None,
     rrule: str | None = None,
+    restore: Annotated[bool, Field(description="From the trash.")] = False,
 ) -> TaskWritten:
-    """Change the given fields of a task, or complete it; one that recurs moves on to its next date then."""
+    """Change the given fields of a task, complete or restore it; one that recurs moves on when it is completed."""
     fields = (title, completed, percent, due, start, description, priority, parent, categories, rrule)
-    if all(field is None for field in fields):
+    given = any(field is not None for field in fields)
+    if restore:
+        _refuse_more(given=given)
+        return _written(await nc.tasks.restore(task_id, if_match=etag))
+    if not given:
         raise InvalidInput("Nothing to change: send at least one field.")
     before: list[Task] = []
 
@@ -212,8 +224,9 @@ async def nc_tasks_delete_task(nc: Account, task_id: TextId, etag: str) -> TaskD
     return TaskDeleted(
         task_id=task_id,
         title=title or None,
-        undo="It is in the trash of Nextcloud's Calendar and Tasks apps, which restore it; what is in there is kept "
-        "for 30 days unless the administrator set another time.",
+        etag=normalise(etag),
+        undo="It is in the trash, for 30 days unless the administrator set another time: nc_tasks_update_task with "
+        "this task_id and etag and restore=true brings it back.",
     )
 
 
@@ -231,6 +244,24 @@ def _went_on(before: Task, after: TaskWritten) -> str:
     return (
         f"It recurs: that of {moments.shown(done)} is done, and it stands at {after.due or after.start} now."
     )
+
+
+def _refuse_more(*, given: bool) -> None:
+    if given:
+        raise InvalidInput("'restore' goes alone: restore the task first, then change it with its new etag.")
+
+
+def _note(found: TaskLists, calendar: str | None) -> str | None:
+    parts: list[str] = []
+    if found.unreadable:
+        parts.append(f"{found.unreadable} tasks could not be read and are missing here.")
+    if found.boards:
+        parts.append(
+            "The cards of Deck, which its boards show as tasks, are left out: nc_deck_list_boards leads to them."
+        )
+    if calendar is not None and app_of(calendar) == DECK:
+        parts.append("These are cards and stacks of Deck: change them with nc_deck_update_card.")
+    return " ".join(parts) or None
 
 
 def _end_of(moment: Moment, zone: tzinfo) -> int:
@@ -273,6 +304,7 @@ def _row(task: Task, longest: int) -> TaskRow:
         parent=task.parent,
         categories=[name for line in one.every("CATEGORIES") for name in ical.texts(line)][:_LISTED] or None,
         description=(f"{description[:longest]}…" if len(description) > longest else description) or None,
+        app=app_of(task.stored.calendar) or None,
     )
 
 
@@ -303,7 +335,7 @@ def _written(task: Task) -> TaskWritten:
     due, start = (task.series.time(task.component, name) for name in ("DUE", "DTSTART"))
     return TaskWritten(
         task_id=task.stored.id,
-        etag=task.stored.etag or None,
+        etag=task.stored.etag,
         title=task.component.text("SUMMARY")[:_MAX_TEXT],
         status=_status(task),
         due=None if due is None else moments.shown(due),

@@ -21,8 +21,9 @@ from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.chunk_requests import Target
 from nextcloud_mcp_server.nextcloud.cookbook import Recipe
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential
 from nextcloud_mcp_server.nextcloud.deck_models import Card
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, BearerCredential, NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.oauth2_admin import OAuth2Admin
 from nextcloud_mcp_server.nextcloud.sharing import Share
 from nextcloud_mcp_server.nextcloud.tables import Row

@@ -8,10 +8,11 @@ from pydantic import SecretStr
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import moments
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.calendar import Event
+from nextcloud_mcp_server.nextcloud.agenda import Event
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
+from nextcloud_mcp_server.nextcloud.tasks import Task
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.contract.recording import load
 from tests.contract.server import Server
@@ -19,6 +20,12 @@ from tests.contract.steps import clean, expect
 
 _LOW = datetime(2026, 10, 1, tzinfo=UTC)
 _HIGH = _LOW + timedelta(days=90)
+
+
+def etag(found: Event | Task) -> str:
+    """Give the etag that Nextcloud told."""
+    assert found.stored.etag is not None
+    return found.stored.etag
 
 
 @pytest.fixture
@@ -44,21 +51,19 @@ async def test_an_event_moved_alone_keeps_the_series(alice: Account) -> None:
 
     made = await calendar.create("rec-cal", series, reminder=5)
     id_ = made.stored.id
-    changed = await calendar.update(
-        id_, moved, if_match=made.stored.etag, occurrence="2026-10-28T14:10:00-04:00"
-    )
-    left = await calendar.remove(id_, if_match=changed.stored.etag, occurrence="2026-11-11T14:10:00-05:00")
+    changed = await calendar.update(id_, moved, if_match=etag(made), occurrence="2026-10-28T14:10:00-04:00")
+    left = await calendar.remove(id_, if_match=etag(changed), occurrence="2026-11-11T14:10:00-05:00")
     found = (await calendar.between(_LOW, _HIGH, zone=UTC, calendar="rec-cal")).events
     with pytest.raises(errors.EtagMismatch):
-        await calendar.delete(id_, if_match=changed.stored.etag)
-    title = await calendar.delete(id_, if_match=left.stored.etag)
+        await calendar.delete(id_, if_match=etag(changed))
+    gone = await calendar.delete(id_, if_match=etag(left))
 
     assert sorted(moments.shown(event.at.start) for event in found) == [
         "2026-10-21T14:10:00-04:00",
         "2026-10-29T14:10:00-04:00",
         "2026-11-04T14:10:00-05:00",
     ]
-    assert title == "Wöchentlich 🎉"
+    assert gone.title == "Wöchentlich 🎉"
     assert (await calendar.between(_LOW, _HIGH, zone=UTC, calendar="rec-cal")).events == []
 
 
@@ -70,9 +75,9 @@ async def test_a_task_is_made_completed_and_deleted(alice: Account) -> None:
     async def done(_: object) -> TaskChanges:
         return TaskChanges(completed=True)
 
-    completed = await alice.tasks.update(made.stored.id, done, if_match=made.stored.etag)
+    completed = await alice.tasks.update(made.stored.id, done, if_match=etag(made))
     listed = (await alice.tasks.tasks("rec-cal")).tasks
-    await alice.tasks.delete(made.stored.id, if_match=completed.stored.etag)
+    await alice.tasks.delete(made.stored.id, if_match=etag(completed))
 
     assert [task.component.text("STATUS") for task in listed] == ["COMPLETED"]
     assert "DUE;VALUE=DATE:20260808" in listed[0].component.written

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from nextcloud_mcp_server.nextcloud.agenda import agenda
 from nextcloud_mcp_server.nextcloud.caldav import Stored
-from nextcloud_mcp_server.nextcloud.calendar import agenda
 
 SERIES: Final = 200
 TURNS: Final = 5

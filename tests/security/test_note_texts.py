@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import CredentialRejected, Forbidden
-from nextcloud_mcp_server.nextcloud.http import BasicCredential
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from tests.dav_fakes import call
 from tests.unit.nextcloud.test_note_texts import ALICE, Served
 

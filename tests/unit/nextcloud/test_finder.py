@@ -161,7 +161,7 @@ async def test_hits_that_are_gone_or_no_files_are_passed_over_and_other_trouble_
 
     def answering(status: int) -> Handler:
         def handler(request: httpx2.Request) -> httpx2.Response:
-            if request.method == "PROPFIND":
+            if request.method == "PROPFIND" or (status == 401 and "cloud/user" in request.url.path):
                 return httpx2.Response(status, stream=httpx2.ByteStream(b""))
             data: object = {"isPaginated": True, "entries": hits, "cursor": 25}
             if not request.url.path.endswith("/search"):

@@ -8,7 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.http import BasicCredential, open_pool
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import Kept, NoteTexts, SearchedNote
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl

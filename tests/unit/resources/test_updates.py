@@ -287,7 +287,7 @@ async def test_so_many_people_are_looked_after_and_no_more() -> None:
     assert refused.startswith("There are too many")
 
 
-async def test_a_refused_credential_ends_the_subscriptions_after_one_request(
+async def test_a_refused_credential_ends_the_subscriptions_after_one_probe(
     stage: Stage, group: TaskGroup
 ) -> None:
     session, stream = stage.client(), stage.client(modern=True)
@@ -304,7 +304,7 @@ async def test_a_refused_credential_ends_the_subscriptions_after_one_request(
     asked = await stage.look()
     again = await stage.look()
 
-    assert asked == ["PROPFIND /remote.php/dav/files/alice"]
+    assert asked == ["PROPFIND /remote.php/dav/files/alice", "GET /ocs/v2.php/cloud/user"]
     assert again == []
     assert session.heard() == [README, "resources/list_changed"]
     assert ended == [True]

@@ -108,12 +108,12 @@ async def test_trouble_with_the_very_first_is_the_answer() -> None:
 
 
 async def test_a_refused_credential_is_used_for_no_further_one() -> None:
-    fake = network(FOLDER, MOVED, httpx2.Response(401))
+    fake = network(FOLDER, MOVED, httpx2.Response(401), httpx2.Response(401))
 
     with pytest.raises(CredentialRejected):
         await call(account_over(fake), "nc_files_move_item", source=["a", "b", "c"], destination="box")
 
-    assert fake.methods == ["PROPFIND", "MOVE", "MOVE"]
+    assert fake.methods == ["PROPFIND", "MOVE", "MOVE", "GET"]
 
 
 async def test_a_cancelled_move_leaves_each_thing_whole_in_one_of_two_places(alice: Account) -> None:

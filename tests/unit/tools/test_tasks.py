@@ -111,7 +111,7 @@ async def test_parts_name_the_task_they_are_a_part_of(world: World) -> None:
 
 async def test_completing_and_opening_again_change_nothing_else(world: World) -> None:
     task_id = world.store(
-        "task", "DUE;VALUE=DATE:20261201\r\nBEGIN:VALARM\r\nTRIGGER:-PT5M\r\nEND:VALARM\r\n"
+        "task", "DUE;VALUE=DATE:20261201\r\nBEGIN:VALARM\r\nACTION:AUDIO\r\nTRIGGER:-PT5M\r\nEND:VALARM\r\n"
     )
 
     done = await world.change(task_id, completed=True)
@@ -212,7 +212,7 @@ async def test_a_task_goes_to_the_trash(world: World) -> None:
     gone = await world.call("delete_task", task_id=task_id, etag=row.etag)
 
     assert (gone.title, "trash" in gone.undo) == ("task", True)
-    assert list(world.calendars["todo"].trash) == ["task.ics"]
+    assert list(world.calendars["todo"].trash) == ["task-deleted.ics"]
     world.calendars["todo"].put("bad.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n", 0)
     etag = world.calendars["todo"].objects["bad.ics"].etag
     with pytest.raises(errors.ServerFault, match="cannot be read"):

@@ -1,0 +1,112 @@
+"""The trash of a person's calendars: what was deleted there, and how it comes back.
+
+Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. It cannot be listed by PROPFIND.
+"""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.ical import uid_of
+from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
+
+#: The place of the trash among the calendars; no calendar can have this name.
+TRASH: Final = "trashbin"
+_OBJECTS: Final = (TRASH, "objects")
+#: Nextcloud restores what is moved here, under whatever name, to where it was.
+_RESTORE: Final = (TRASH, "restore", "file")
+_LONGEST: Final = 20_971_520
+_QUERY: Final = (
+    f'<?xml version="1.0"?><cal:calendar-query {dav.DECLARED}><d:prop><d:getetag/><cal:calendar-data/>'
+    "<trash:deleted-at/><trash:calendar-uri/></d:prop>"
+    '<cal:filter><cal:comp-filter name="VCALENDAR"/></cal:filter></cal:calendar-query>'
+).encode()
+
+
+@dataclass(frozen=True)
+class Trashed:
+    """One deleted object: `name` is its own in the trash, `calendar` the one it was in."""
+
+    name: str
+    calendar: str
+    etag: str | None
+    text: str
+    deleted_at: datetime | None
+
+    @property
+    def id(self) -> str:
+        """What a tool takes as its id."""
+        return f"{TRASH}/{self.name}"
+
+    @property
+    def since(self) -> str:
+        """When it was deleted; empty where that is not known."""
+        return "" if self.deleted_at is None else f"{self.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def age(self) -> float:
+        """A number that is the greater the later it was deleted."""
+        return 0.0 if self.deleted_at is None else self.deleted_at.timestamp()
+
+    @cached_property
+    def uid(self) -> str:
+        """The UID of what it holds."""
+        return uid_of(self.text)
+
+
+class CalendarTrash:
+    """Looks into the trash of one person's calendars."""
+
+    def __init__(self, http: NextcloudHttp) -> None:
+        self._http = http
+        self._home = dav.Tree.of("calendars", http.uid)
+
+    async def all(self) -> list[Trashed]:
+        """Fetch all that was deleted of the person's own calendars."""
+        found = entries.ask(
+            self._http,
+            "REPORT",
+            self._home.url(_OBJECTS),
+            tree=self._home,
+            body=_QUERY,
+            headers={"Depth": "1"},
+            longest=_LONGEST,
+        )
+        async with aclosing(found):
+            return [
+                _trashed(segments[-1], response)
+                async for some in found
+                for segments, response in some
+                if len(segments) == len(_OBJECTS) + 1
+            ]
+
+    async def restore(self, trashed: Trashed) -> None:
+        """Put something back to where it was.
+
+        Raises:
+            Forbidden: Something else has taken its name.
+        """
+        headers = {"Destination": f"{self._http.base}{self._home.url(_RESTORE)}"}
+        await self._http.request("MOVE", self._home.url((*_OBJECTS, trashed.name)), headers=headers)
+
+
+def _trashed(name: str, response: DavResponse) -> Trashed:
+    return Trashed(
+        name=name,
+        calendar=response.text("trash:calendar-uri"),
+        etag=etags.told(response.text("d:getetag")),
+        text=response.text("cal:calendar-data"),
+        deleted_at=_moment(response.text("trash:deleted-at")),
+    )
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

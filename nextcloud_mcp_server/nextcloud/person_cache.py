@@ -1,0 +1,70 @@
+"""What was seen of a person's account a short while ago, so that a call need not ask for it one thing after another.
+
+Nothing that a person wrote is kept: only names of calendars and address books, the person's zone and addresses.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Final, Literal, TypeVar, cast
+
+from nextcloud_mcp_server.nextcloud.turns import Turns
+
+Kind = Literal["VEVENT", "VTODO", "address books"]
+Fact = Literal["zone", "addresses"]
+
+#: How long a fact is taken for true: a zone that was changed in Nextcloud is seen after so long.
+_SECONDS: Final = 300.0
+#: More calendars than this are asked for after their list, as on the first call.
+_MOST_NAMES: Final = 100
+_MOST_PEOPLE: Final = 1_000
+
+_T = TypeVar("_T")
+
+
+class PersonCache:
+    """What was seen of one person's account; `turns` knows which credential works."""
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self.turns: Turns | None = None
+        self._names: dict[Kind, tuple[str, ...]] = {}
+        self._facts: dict[Fact, tuple[float, object]] = {}
+
+    def names(self, kind: Kind) -> tuple[str, ...]:
+        """Give the collections of a kind that were there last time; they are to be asked for anew."""
+        return self._names.get(kind, ())
+
+    def saw(self, kind: Kind, names: Sequence[str]) -> None:
+        """Keep which collections of a kind there are."""
+        self._names[kind] = tuple(names[:_MOST_NAMES])
+
+    async def fact(self, name: Fact, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Give a fact that was asked for lately, else ask; always with the same type for a name."""
+        now = self._clock()
+        asked, value = self._facts.get(name, (None, None))
+        if asked is not None and now - asked < _SECONDS:
+            return cast("_T", value)
+        found = await ask()
+        self._facts[name] = (now, found)
+        return found
+
+
+class PersonCaches:
+    """The caches of all people, by uid; those not used for longest go first."""
+
+    def __init__(self, *, most: int = _MOST_PEOPLE) -> None:
+        self._most = most
+        self._caches = OrderedDict[str, PersonCache]()
+
+    def drop(self, uid: str) -> None:
+        """Forget one person."""
+        self._caches.pop(uid, None)
+
+    def of(self, uid: str) -> PersonCache:
+        """Give the cache of one person."""
+        cache = self._caches.setdefault(uid, PersonCache())
+        self._caches.move_to_end(uid)
+        if len(self._caches) > self._most:
+            self._caches.popitem(last=False)
+        return cache

@@ -1,0 +1,135 @@
+"""Whom Nextcloud informed of a meeting, and whom it could not reach (RFC 6638 §3.2.9, §7.3)."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import ical
+from nextcloud_mcp_server.nextcloud.caldav import Stored
+from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
+
+_STATUS: Final = "SCHEDULE-STATUS"
+#: What the codes mean, as Nextcloud uses them (`Schedule/Plugin.php` of sabre/dav, `IMipPlugin.php` of Nextcloud).
+_MEANINGS: Final = {
+    "1.0": "not told yet, or not told because the change is too small for a mail",
+    "1.1": "mailed",
+    "1.2": "put into their calendar",
+    "3.7": "not told: no account here has this address, and no mail was sent, as for what is over",
+    "3.8": "not told: this person may not invite them",
+    "5.0": "not told: the mail could not be sent",
+    "5.1": "not told: the delivery did not succeed",
+    "5.2": "not told: Nextcloud has no way to reach this address",
+    "5.3": "not told: their server refused it",
+}
+_TOLD: Final = ("1", "2")
+_AS_BEFORE: Final = "now, or at the last change that mattered"
+_NO_ADDRESS: Final = (
+    "Nobody was invited and nothing was written: invitations come from an e-mail address, and this person has none in "
+    "Nextcloud. Ask them to set one in their Nextcloud settings, or send it without 'attendees'."
+)
+_NOT_THEIRS: Final = (
+    "Only {organizer}, who called this meeting, can change who is invited, so nothing was written. Send the change "
+    "without 'attendees'; 'answer' answers the invitation."
+)
+
+
+class Notice(NamedTuple):
+    """What became of telling one person of a meeting."""
+
+    email: str
+    result: str
+
+
+def organizer(attendees: list[str] | None, addresses: list[str], one: Component | None = None) -> str:
+    """Give the address that invitations come from, one of the person's own; empty when nobody is invited.
+
+    Raises:
+        InvalidInput: The person has none, or `one` is a meeting that somebody else called.
+    """
+    if not attendees:
+        return ""
+    own = [each for each in addresses if each.lower().startswith("mailto:")]
+    if not own:
+        raise errors.InvalidInput(_NO_ADDRESS)
+    line = None if one is None else one.first("ORGANIZER")
+    if one is not None and line is not None and line.value.strip().lower() not in map(str.lower, own):
+        # In a calendar that is shared with the person, its owner may well be the one who invites.
+        mine = {each.lower().removeprefix("mailto:") for each in own}
+        if mine & {each.lower() for each in invited([one])}:
+            raise errors.InvalidInput(_NOT_THEIRS.format(organizer=mail_of(line)))
+    return own[0]
+
+
+def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
+    """Say who was told of a change from one text to another: as Nextcloud noted it in what it stored."""
+    old, new = ({each.lower(): each for each in invited(_events(text))} for text in (before, sent))
+    added = [new[key] for key in new if key not in old]
+    gone = [old[key] for key in old if key not in new]
+    if stored.etag is None:
+        return tuple(Notice(each, "not known, for Nextcloud's answer was lost") for each in (*added, *gone))
+    noted = notices(stored.text)
+    if not stored.rewritten:
+        # Also so when they were told again and the same came of it: then nothing had to be noted.
+        noted = [Notice(each.email, f"{each.result} ({_AS_BEFORE})") for each in noted]
+    named = {each.email.lower() for each in noted}
+    cancelled = "told" if stored.rewritten else "not told"
+    return (
+        *noted,
+        *(Notice(each, "not told: Nextcloud sent nothing") for each in added if each.lower() not in named),
+        *(Notice(each, f"{cancelled} that they are no longer invited") for each in gone),
+    )
+
+
+def notices(text: str) -> list[Notice]:
+    """List what a stored object says of telling each person; nothing of those who were never to be told."""
+    found: dict[str, Notice] = {}
+    for line in _people(_events(text)):
+        if (meaning := delivery(line)) is not None:
+            found[mail_of(line).lower()] = Notice(mail_of(line), meaning)
+    return list(found.values())
+
+
+def delivery(line: Line) -> str | None:
+    """Say whether one person was told, as their line in the object has it; None where it does not say."""
+    # Several codes may stand there; the last one is that of the last try.
+    codes = [each.partition(";")[0].strip() for each in line.parameter(_STATUS).split(",")]
+    code = codes[-1]
+    if not code:
+        return None
+    return _MEANINGS.get(code, "told" if code[:1] in _TOLD else f"not told (status {code[:9]})")
+
+
+def undelivered(line: Line) -> str | None:
+    """Say why one person was not told; None where they were, or where that is not known."""
+    found = delivery(line)
+    return found if found is not None and found.startswith("not told") else None
+
+
+def invited(components: Iterable[Component]) -> list[str]:
+    """List the addresses of the invited, each once, without whoever invites them."""
+    found: dict[str, str] = {}
+    for one in components:
+        organizer = one.text("ORGANIZER").strip().lower()
+        for line in one.every("ATTENDEE"):
+            if line.value.strip().lower() != organizer:
+                found.setdefault(mail_of(line).lower(), mail_of(line))
+    return list(found.values())
+
+
+def mail_of(line: Line) -> str:
+    """Give the address of a line without `mailto:`."""
+    value = line.value.strip()
+    return value[7:] if value.lower().startswith("mailto:") else value
+
+
+def _events(text: str) -> list[Component]:
+    try:
+        return list(ical.read(text).components("VEVENT"))
+    except Unreadable:
+        return []
+
+
+def _people(events: Iterable[Component]) -> Iterable[Line]:
+    for event in events:
+        for name in ("ORGANIZER", "ATTENDEE"):
+            yield from event.every(name)

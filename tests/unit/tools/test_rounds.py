@@ -1,0 +1,233 @@
+"""How many times a call waits for Nextcloud one after the other: that, not the number of requests, is what is felt."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio.lowlevel import checkpoint
+from pydantic import SecretStr
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.parallel import of_each
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
+from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.address_book import StoredBook
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar
+from tests.dav_fakes import call
+
+EVENT = (
+    "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:{0}\r\nDTSTART:20261205T100000Z\r\nSUMMARY:{0}\r\n"
+    "ATTENDEE;PARTSTAT=NEEDS-ACTION:mailto:alice@example.test\r\nORGANIZER:mailto:bob@example.test\r\n"
+    "END:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+TASK = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VTODO\r\nUID:{0}\r\nSUMMARY:{0}\r\nEND:VTODO\r\nEND:VCALENDAR\r\n"
+CARD = "BEGIN:VCARD\r\nVERSION:3.0\r\nUID:{0}\r\nFN:{0}\r\nEND:VCARD\r\n"
+MONTH = {"start": "2026-12-01", "end": "2026-12-31"}
+#: Enough turns of the event loop for everything that is not waiting for an answer to be done.
+_TURNS = 200
+
+
+@dataclass
+class Rounds(httpx2.AsyncBaseTransport):
+    """Gives its answers to all requests that are under way together, and counts how often."""
+
+    inner: httpx2.AsyncBaseTransport
+    rounds: list[list[str]] = field(default_factory=list[list[str]])
+    most: int = 0
+    _waiting: list[anyio.Event] = field(default_factory=list[anyio.Event])
+    _asked: list[str] = field(default_factory=list[str])
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer once nothing else asks any more."""
+        event = anyio.Event()
+        first = not self._waiting
+        self._waiting.append(event)
+        self._asked.append(f"{request.method} {request.url.path.rpartition('/dav/')[2]}")
+        if first:
+            for _ in range(_TURNS):
+                await checkpoint()
+            self.rounds.append(self._asked)
+            self.most = max(self.most, len(self._waiting))
+            waiting, self._waiting, self._asked = self._waiting, [], []
+            for each in waiting:
+                each.set()
+        await event.wait()
+        return await self.inner.handle_async_request(request)
+
+
+class World:
+    """A sandbox whose alice has three calendars of events, two lists of tasks and three address books."""
+
+    def __init__(self) -> None:
+        self.sandbox = Sandbox()
+        alice = self.sandbox.add_user("alice")
+        alice.email = "alice@example.test"
+        self.calendars, self.books = alice.calendars, alice.address_books
+        for name in ("work", "club"):
+            self.calendars[name] = StoredCalendar(name.title())
+        for name in ("todo", "later"):
+            self.calendars[name] = StoredCalendar(name.title(), kinds=("VTODO",))
+            self.calendars[name].put("t.ics", TASK.format(name), 0)
+        for name in ("personal", "work", "club"):
+            self.calendars[name].put("e.ics", EVENT.format(name), 0)
+        self.books["family"] = StoredBook("Family")
+        self.books["family"].put("a.vcf", CARD.format("Aunt"), 0)
+        self.books["contacts"].put("b.vcf", CARD.format("Bob"), 0)
+        self.transport = Rounds(httpx2.ASGITransport(app=self.sandbox.app))
+        pool = open_pool(ca_bundle=None, user_agent="tests", transport=self.transport)
+        self.nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
+        # As long as one is open, Nextcloud is known to accept the credential.
+        self.held = self.account()
+
+    def account(self) -> Account:
+        """Open alice's account anew, as each call does."""
+        return self.nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
+
+    async def prove(self) -> None:
+        """Make a first request, which goes alone: nobody knows yet whether the credential works."""
+        await self.held.user.get()
+
+    async def call(self, tool: str, **arguments: object) -> tuple[Any, list[list[str]]]:
+        """Call a tool, and give its answer and the rounds that it took."""
+        self.transport.rounds = []
+        found = await call(self.account(), tool, **arguments)
+        return found, self.transport.rounds
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.prove()
+    return made
+
+
+def _titles(found: Any) -> list[str]:  # noqa: ANN401 - each tool's own result
+    return sorted(each.title for each in found.events)
+
+
+async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one(world: World) -> None:
+    first, cold = await world.call("nc_calendar_list_events", **MONTH)
+    second, warm = await world.call("nc_calendar_list_events", **MONTH)
+
+    assert _titles(first) == _titles(second) == ["club", "personal", "work"]
+    assert all(each.awaits_answer for each in second.events)
+    # The zone, the addresses and the list; then the calendars.
+    assert len(cold[0]) == 3
+    assert sorted({each.partition(" ")[0] for one in cold[1:] for each in one}) == ["REPORT"]
+    # All that is asked again, at once: the list, and the four calendars that may hold events, by turns of four.
+    asked = sorted(each for one in warm for each in one)
+    assert asked[0].startswith("PROPFIND calendars/alice")
+    assert [each.rpartition("/")[2] for each in asked[1:]] == [
+        "club",
+        "contact_birthdays",
+        "personal",
+        "work",
+    ]
+    assert world.transport.most <= REQUESTS_AT_ONCE
+    del world.calendars["contact_birthdays"]
+    third, fewer = await world.call("nc_calendar_list_events", **MONTH)
+    assert _titles(third) == ["club", "personal", "work"]
+    await world.call("nc_calendar_list_events", **MONTH)
+    assert len(world.transport.rounds) == 1
+    assert sum(map(len, fewer)) == 5
+
+
+async def test_one_calendar_takes_one_round(world: World) -> None:
+    found, rounds = await world.call("nc_calendar_list_events", **MONTH, calendar="work")
+
+    assert _titles(found) == ["work"]
+    assert len(rounds) == 1
+
+
+async def test_free_time_takes_as_many_rounds_as_the_events(world: World) -> None:
+    del world.calendars["contact_birthdays"]
+    await world.call("nc_calendar_find_free_time", **MONTH)
+    _, warm = await world.call("nc_calendar_find_free_time", **MONTH)
+
+    assert len(warm) == 1
+
+
+async def test_tasks_of_all_lists_take_two_rounds_and_then_one(world: World) -> None:
+    _, cold = await world.call("nc_tasks_list_tasks", due_before="2026-12-31")
+    found, warm = await world.call("nc_tasks_list_tasks")
+
+    assert sorted(each.title for each in found.tasks) == ["later", "todo"]
+    assert (len(cold), len(warm)) == (2, 1)
+
+
+async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(world: World) -> None:
+    for name in ("system", "z-app-generated--contactsinteraction--recent"):
+        world.books.pop(name, None)
+    _, cold = await world.call("nc_contacts_search_contacts")
+    found, warm = await world.call("nc_contacts_search_contacts")
+
+    assert {"Aunt", "Bob"} <= {each.name for each in found.contacts}
+    assert len(cold) == 2
+    assert len(warm) == 1
+
+
+async def test_a_calendar_that_is_new_is_seen_at_once_and_one_that_is_gone_is_missed_by_nobody(
+    world: World,
+) -> None:
+    await world.call("nc_calendar_list_events", **MONTH)
+    world.calendars["new"] = StoredCalendar("New")
+    world.calendars["new"].put("e.ics", EVENT.format("new"), 0)
+    del world.calendars["club"]
+
+    found, _ = await world.call("nc_calendar_list_events", **MONTH)
+
+    assert _titles(found) == ["new", "personal", "work"]
+
+
+async def test_what_is_missing_though_it_is_listed_is_an_error() -> None:
+    async def listing() -> list[str]:
+        return ["a", "b"]
+
+    async def fetch(name: str) -> None:
+        if name == "b":
+            raise errors.NotFound(name)
+
+    for expected in ([], ["b"], ["a", "b"]):
+        with pytest.raises(errors.NotFound, match="b"):
+            await of_each(listing, expected, fetch)
+    assert await of_each(listing, ["c"], _nothing) == ["a", "b"]
+
+
+async def _nothing(name: str) -> None:
+    if name == "c":
+        raise errors.NotFound(name)
+
+
+async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
+    now = [0.0]
+    asked: list[int] = []
+    cache = PersonCache(clock=lambda: now[0])
+
+    async def ask() -> int:
+        asked.append(1)
+        return len(asked)
+
+    found: list[int] = []
+    for moment in (0.0, 299.0, 300.0):
+        now[0] = moment
+        found.append(await cache.fact("zone", ask))
+
+    assert found == [1, 1, 2]
+
+
+def test_each_person_has_a_cache_and_the_oldest_go() -> None:
+    caches = PersonCaches(most=2)
+    caches.of("alice").saw("VEVENT", ["a"])
+    caches.of("bob").saw("VEVENT", ["b"])
+
+    assert caches.of("alice").names("VEVENT") == ("a",)
+    caches.of("carol")
+    assert caches.of("alice").names("VEVENT") == ("a",)
+    assert caches.of("bob").names("VEVENT") == ()
