@@ -130,8 +130,9 @@ def cut(text: str, most: int) -> str:
     if len(shown(text)) <= most:
         return text
     part = text[: most - 1]
-    while len(shown(part)) >= most:
-        part = part[: len(part) * 9 // 10]
+    while (excess := len(shown(part)) - most + 1) > 0:
+        # Of each character at most eight are too many.
+        part = part[: -max(1, excess // 9)]
     return f"{part}…"
 
 

@@ -32,7 +32,13 @@ _WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
 _RUN = re.compile(r"""[^\s<>"']+""")
 _CONSENT_PATH = re.compile(
     r"""(?ix) / (?: login/(?:v2/)?flow | apps/oauth2/authorize | apps/oidc/authorize
-          | oauth/(?:provision|waiting|callback) )""",
+          | oauth/(?:provision|waiting|callback) | authorize(?:/|\?) )""",
+)
+#: The parameters of an authorization request of any issuer (RFC 6749 §4.1.1, RFC 9101 §5), and the code of a device
+#: that asks (RFC 8628 §3.3.1).
+_CLIENT, _QUESTION, _DEVICE = (
+    re.compile(rf"[?&;](?:{names})=")
+    for names in ("client_id", "response_type|request_uri|request", "user_code")
 )
 #: What a browser reads as one slash: also `\\`, `//` and `/./`.
 _SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
@@ -59,7 +65,14 @@ def _defanged(word: re.Match[str]) -> str:
         return link
     # Decoded, because Markdown and HTML take `&#102;low` for `flow`, a browser and Nextcloud `%66low`.
     plain = unquote(html.unescape(link)).translate(_DROPPED)
-    return DEFANGED if _CONSENT_PATH.search(_straight(_SLASHES.sub("/", plain))) else link
+    if _CONSENT_PATH.search(_straight(_SLASHES.sub("/", plain))) or _asks(plain):
+        return DEFANGED
+    return link
+
+
+def _asks(link: str) -> bool:
+    """Tell whether a link asks for access at whatever issuer it leads to."""
+    return bool(_DEVICE.search(link)) or bool(_CLIENT.search(link) and _QUESTION.search(link))
 
 
 def _straight(path: str) -> str:
@@ -81,7 +94,7 @@ def _may_hold_link(written: str) -> bool:
     Every consent path has one of these words; they hold no letter that has a third case (as `s` has).
     """
     folded = written.lower()
-    return any(hint in folded for hint in ("flow", "oauth", "author", "%", "&"))
+    return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "%", "&"))
 
 
 def holds_defanged(value: object) -> bool:

@@ -29,9 +29,9 @@ _KINDS: Final = {
     6: "note to self",
 }
 _DELETED: Final = "comment_deleted"
-#: A message may have 32,000 signs, of which JSON writes some as six; two of a result's 80,000 bytes go to each.
+#: A message may have 32,000 signs, of which some are shown as eight or nine; two of a result's 80,000 bytes go to each.
 _MAX_JSON_BYTES: Final = 30_000
-_CUT_CHARACTERS: Final = 5_000
+_CUT_CHARACTERS: Final = 4_000
 _SNIPPET_CHARACTERS: Final = 160
 
 Conversation = Annotated[str, Field(description="As nc_talk_list_conversations names it.")]
