@@ -111,7 +111,7 @@ def safe(text: str) -> str:
     return shown(defang(text))
 
 
-def arguments_meant(value: Any) -> Any:  # noqa: ANN401 - JSON
+def arguments_meant(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     """Read in all texts of arguments the visible escapes of an answer as the characters they stand for."""
     return _in_texts(value, meant)
 
