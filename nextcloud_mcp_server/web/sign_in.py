@@ -6,6 +6,7 @@ from nextcloud_mcp_server.errors import ElicitationUnknown, SignInRefused
 from nextcloud_mcp_server.web.cookies import Onward
 from nextcloud_mcp_server.web.forms import require_our_page
 from nextcloud_mcp_server.web.pages import Name, page
+from nextcloud_mcp_server.web.proxies import client_address, network_of
 from nextcloud_mcp_server.web.visitor import (
     ACCOUNT,
     ACCOUNT_TARGET,
@@ -85,7 +86,11 @@ class SignInPages:
             visitor.request.state.retry = _retry_path(onward.target)
         if not visitor.cookies.flow:
             raise SignInRefused("This browser has begun no sign-in.")
-        done = await visitor.visits.finish_sign_in(visitor.cookies.flow, params_of(visitor.request))
+        done = await visitor.visits.finish_sign_in(
+            visitor.cookies.flow,
+            params_of(visitor.request),
+            place=network_of(client_address(visitor.request.scope)),
+        )
         if visitor.cookies.session:
             await visitor.visits.sign_out(visitor.cookies.session)
         response = see(path_of(done.target))

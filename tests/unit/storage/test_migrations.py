@@ -172,7 +172,10 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
         former, kept = await connection.run_sync(columns), await connection.run_sync(rows)
     again = await open_database()
 
-    assert former == {name: newest[name] for name in newest if name not in new_tables}
+    newer = {"sign_ins": {"place", "last_used_at"}}
+    assert former == {
+        name: newest[name] - newer.get(name, set()) for name in newest if name not in new_tables
+    }
     assert kept == {name: stored[name] for name in stored if name not in new_tables}
     async with engine.connect() as connection:
         assert await connection.run_sync(columns) == newest
