@@ -21,9 +21,6 @@ from nextcloud_mcp_server.settings_checks import SHORTEST_SECRET
 
 logger = logging.getLogger(__name__)
 
-#: How long an idle connection stays open: some clients reuse sockets that were idle for a minute.
-KEEP_ALIVE_SECONDS = 75
-
 
 def build(settings: Settings, *, page_url: Callable[[str], str] | None, outside: Outside) -> Parts:
     """Put a server for one person together; nothing is opened yet.
@@ -94,19 +91,11 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
     """Serve over HTTP until somebody stops it."""
     import uvicorn  # noqa: PLC0415 - HTTP only
 
+    from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config  # noqa: PLC0415 - HTTP only
+
     async with _with_nextcloud(settings) as own:
         app, _ = build_http_app(own, Site.of(own, host, port), outside=Outside())
-        config = uvicorn.Config(
-            app,
-            host=host,
-            port=port,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=3,
-        )
+        config = server_config(app, ConnectionLimits(own.proxies), host=host, port=port)
         serving = uvicorn.Server(config)
 
         def stop() -> None:

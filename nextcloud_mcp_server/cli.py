@@ -24,12 +24,14 @@ grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
 db = typer.Typer(no_args_is_help=True, help="Look after the database.")
 keys = typer.Typer(no_args_is_help=True, help="Make keys.")
 setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
+accounts = typer.Typer(no_args_is_help=True, help="List who holds which Nextcloud account, and release one.")
 clients = typer.Typer(no_args_is_help=True, help="List and end chat clients (MODE=builtin).")
 app.add_typer(grants, name="grants")
 app.add_typer(db, name="db")
 app.add_typer(keys, name="keys")
 app.add_typer(setup, name="setup")
 app.add_typer(clients, name="clients")
+app.add_typer(accounts, name="accounts")
 
 NextcloudOption = Annotated[
     str | None,
@@ -202,6 +204,33 @@ def revoke_client(
     from nextcloud_mcp_server.settings import load
 
     run(load(), client_id)
+
+
+@accounts.command("list")
+def list_accounts(
+    *, as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False
+) -> None:
+    """List which sign-in holds which Nextcloud account."""
+    from nextcloud_mcp_server.commands.accounts import list_accounts as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(), as_json=as_json)
+
+
+@accounts.command("release")
+def release_account(
+    uid: Annotated[str, typer.Argument(help="The Nextcloud user id, as `accounts list` shows it.")],
+    *,
+    issuer: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of several that hold it, the one of this issuer.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """End the connection of who holds an account, so that its owner can connect it."""
+    from nextcloud_mcp_server.commands.accounts import release_account as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(), uid, issuer=issuer, yes=yes)
 
 
 @db.command("upgrade")

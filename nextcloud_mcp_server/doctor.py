@@ -16,6 +16,7 @@ from typing import Protocol
 import httpx2
 
 from nextcloud_mcp_server.database_file import database_file, schema_of
+from nextcloud_mcp_server.documents import isolation_check
 from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
 from nextcloud_mcp_server.nextcloud import releases
 from nextcloud_mcp_server.settings import Settings
@@ -79,6 +80,7 @@ def look_here(settings: Settings) -> Iterator[Finding]:
     yield _data_folder(settings.data_path)
     yield _keys(settings)
     yield from _secret_files(settings)
+    yield _document_reader()
 
 
 async def look_at_database(settings: Settings) -> Finding:
@@ -208,6 +210,19 @@ def _secret_files(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 Verdict.WARN, "secrets", f"others can read {path}, which {name} names: run chmod 600 {path}"
             )
+
+
+def _document_reader() -> Finding:
+    """Try what a hostile document would try in the process that reads it."""
+    ways = isolation_check.open_ways()
+    if not ways:
+        return Finding(Verdict.OK, "documents", "their reader can open no file, connection or process")
+    return Finding(
+        Verdict.WARN,
+        "documents",
+        f"a document that takes over its reader could {', '.join(ways)}: this system lacks the isolation of "
+        "Linux 6.12. Run the server on such a kernel, or in a container of its own.",
+    )
 
 
 def _readable_by_others(path: Path) -> bool:

@@ -39,6 +39,7 @@ async def look_at_sign_in(settings: Settings, pool: httpx2.AsyncClient) -> list[
         Finding(Verdict.OK, "identity provider", f"{metadata.issuer} answers, under exactly this name"),
         _pkce(metadata),
         _subjects(settings, metadata),
+        _mapping(settings),
         await _keys(KeySet(discovery, outgoing), outgoing, metadata),
         _scopes(settings, metadata),
         _opaque_tokens(settings, metadata),
@@ -114,6 +115,20 @@ def _subjects(settings: Settings, metadata: IssuerMetadata) -> Finding:
             "clients, or set OIDC_IDENTITY_CLAIM.",
         )
     return Finding(Verdict.OK, "identity", "people are told apart by sub, the same for every client")
+
+
+def _mapping(settings: Settings) -> Finding:
+    if settings.mapping_claim is not None:
+        return Finding(
+            Verdict.OK, "accounts", f"the claim {settings.mapping_claim} names each Nextcloud account"
+        )
+    return Finding(
+        Verdict.WARN,
+        "accounts",
+        "people say themselves which Nextcloud account is theirs. Where the identity provider knows the Nextcloud user "
+        "id, set ACCOUNT_MAPPING to the claim that holds it, such as preferred_username; nobody may be able to change "
+        "it for themselves.",
+    )
 
 
 async def _keys(key_set: KeySet, outgoing: Outgoing, metadata: IssuerMetadata) -> Finding:

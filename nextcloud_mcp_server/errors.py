@@ -15,6 +15,7 @@ secret, a header, or a URL that grants something.
     ├── TokenRefused
     ├── IssuerUnavailable
     ├── SignInRefused
+    │   ├── OtherBrowser
     │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
@@ -34,6 +35,7 @@ secret, a header, or a URL that grants something.
         ├── TooOld
         ├── CredentialRejected
         ├── GrantRefused
+        │   └── MalformedCode
         ├── GrantDead
         ├── Forbidden
         │   └── RouteRefused
@@ -53,6 +55,7 @@ secret, a header, or a URL that grants something.
         ├── StorageFull
         ├── TooLarge
         └── WrongAccount
+            └── AccountTaken
 """
 
 
@@ -120,6 +123,10 @@ class IssuerUnavailable(NextcloudMcpError):
 
 class SignInRefused(NextcloudMcpError):
     """A browser came back from a sign-in in a way that is not trusted; nothing was stored."""
+
+
+class OtherBrowser(SignInRefused):
+    """A sign-in came back in another browser than the one that began it; it was ended for both."""
 
 
 class NotAMember(SignInRefused):
@@ -217,6 +224,10 @@ class GrantRefused(NextcloudError):
     """A code could not be redeemed: it is wrong, used or too old."""
 
 
+class MalformedCode(GrantRefused):
+    """A code cannot be one of this provider's; it was sent nowhere, and counts nowhere."""
+
+
 class GrantDead(NextcloudError):
     """The refresh token no longer works, for good: the person has to consent again."""
 
@@ -306,3 +317,7 @@ class TooLarge(NextcloudError):
 
 class WrongAccount(NextcloudError):
     """An answer named another person than the one we act for; it was thrown away."""
+
+
+class AccountTaken(WrongAccount):
+    """A Nextcloud account is connected to another principal, and does not give way."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server.auth.discovery import Discovery, refuse_pairwise
@@ -22,6 +23,10 @@ from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.people import PeopleCore, again_and_again, nextcloud_oauth2, open_ground
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings import Settings
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +101,7 @@ async def open_core(
     async with open_ground(
         settings, provider_of, page_url=page_url, pending=pending, outside=outside
     ) as ground:
-        visits = ground.visits(_sign_in(settings, issuer, clock=ground.clock))
+        visits = ground.visits(_sign_in(settings, issuer, ground.database, clock=ground.clock))
         yield PeopleCore(
             ground.database,
             ground.nextcloud,
@@ -132,7 +137,9 @@ def _provider(
             return nextcloud_oauth2(settings, nextcloud, clock=clock)
 
 
-def _sign_in(settings: Settings, issuer: Issuer, *, clock: Callable[[], datetime]) -> SignIn:
+def _sign_in(
+    settings: Settings, issuer: Issuer, database: "Database", *, clock: Callable[[], datetime]
+) -> SignIn:
     return SignIn(
         discovery=issuer.discovery,
         keyset=issuer.keyset,
@@ -141,6 +148,7 @@ def _sign_in(settings: Settings, issuer: Issuer, *, clock: Callable[[], datetime
         redirect_uri=settings.sign_in_callback_url,
         keys=cores.keys(settings),
         clock=clock,
+        spent_codes=database.spent_codes,
         identity_claim=settings.oidc_identity_claim,
         mapping_claim=settings.mapping_claim,
     )

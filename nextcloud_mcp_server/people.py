@@ -144,9 +144,22 @@ def _ground(
         outbox=outbox,
         audit=audit,
         accounts=accounts,
-        budget=RedemptionBudget(database, clock=clock),
+        budget=_budget(database, nextcloud, provider, clock=clock),
         work=(poller.run, outbox.run, audit.run, *cores.listening(database, pending)),
     )
+
+
+def _budget(
+    database: "Database",
+    nextcloud: Nextcloud,
+    provider: RedirectProvider | None,
+    *,
+    clock: Callable[[], datetime],
+) -> RedemptionBudget:
+    """Count failed code exchanges; Nextcloud's allow list matters where it is Nextcloud that codes are sent to."""
+    if isinstance(provider, NextcloudOAuth2):
+        return RedemptionBudget(database, clock=clock, is_allow_listed=nextcloud.oauth2.is_allow_listed)
+    return RedemptionBudget(database, clock=clock)
 
 
 def nextcloud_oauth2(

@@ -19,10 +19,13 @@ from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
+from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
+from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import people_routes
+from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 from nextcloud_mcp_server.web.visits import Visits
 
 if TYPE_CHECKING:
@@ -86,19 +89,21 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     )
     app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
     layer = _bearer(app, settings, way, outside)
-    limited = AddressLimits(layer, limits, mcp_path=MCP_PATH)
+    known = KnownBrowsers(layer, keys=lambda: cores.keys(settings).derive("known-browsers"))
+    limited = AddressLimits(known, limits, mcp_path=MCP_PATH)
     return guard(limited, _config(settings, site, way)), parts
 
 
 def _bearer(app: "ASGIApp", settings: Settings, way: Way, outside: Outside) -> BearerLayer:
     return BearerLayer(
-        app,
+        SessionLimiter(app),
         resource=way.resource,
         verify=way.verify,
         needs=server.needs(select(settings)),
         clock=outside.clock,
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
+        limiter=RequestLimiter(RequestRates(per_minute=settings.requests_per_minute)),
     )
 
 

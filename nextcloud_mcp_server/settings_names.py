@@ -42,6 +42,7 @@ BOTH_MODES = (
     "nextcloud_oauth_client_secret",
     "elicitation_callback_url",
     "trusted_proxies",
+    "requests_per_minute",
 )
 OIDC = (
     "oidc_issuer",

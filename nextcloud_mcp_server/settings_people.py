@@ -30,6 +30,13 @@ class PeopleFields(BaseSettings):
         description="Addresses or networks of the reverse proxies in front of this server, by commas; only "
         "their `X-Forwarded-*` headers are believed.",
     )
+    requests_per_minute: int = Field(
+        default=1_200,
+        ge=60,
+        le=600_000,
+        description="How many requests a minute one person's clients may make together, and one client alone half as "
+        "many. What comes faster waits, and is refused when it would wait for longer than ten seconds.",
+    )
     oidc_issuer: str | None = Field(
         default=None,
         description="Address of the identity provider, exactly as it writes it in `issuer` of its "
@@ -79,9 +86,10 @@ class PeopleFields(BaseSettings):
     account_mapping: str = Field(
         default="confirm",
         min_length=1,
-        description="Which Nextcloud account belongs to a person: `confirm` has them confirm the one they "
-        "signed in to; the name of a claim (such as `preferred_username`) takes its value as the account's "
-        "id and refuses any other.",
+        description="Which Nextcloud account belongs to a person. Recommended: the name of a claim (such as "
+        "`preferred_username`) whose value is the account's user id, and which nobody can change for themselves; any "
+        "other account is refused. `confirm` has people say that the account they signed in to is theirs, for "
+        "identity providers that cannot name it: the server takes their word for it.",
     )
     grant_provider: Annotated[Literal["nextcloud_oauth2", "oidc_refresh", "login_flow"], Lower] = Field(
         default="nextcloud_oauth2",

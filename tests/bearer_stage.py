@@ -1,6 +1,6 @@
 """Our server as many people reach it: the real MCP server, the real verifier, and an issuer at the network."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from json import loads
@@ -31,6 +31,8 @@ from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
 from nextcloud_mcp_server.web.metadata import Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
+from nextcloud_mcp_server.web.request_limiter import RequestLimiter
+from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 from tests.auth_stage import NEXTCLOUD, Process, Stage, page_url
 from tests.issuer_stage import (
     ISSUER,
@@ -140,7 +142,14 @@ class Session:
 
 
 @asynccontextmanager
-async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerator[Served]:  # noqa: ANN401 - fields of VerifierConfig
+async def serving(
+    stage: Stage,
+    process: Process,
+    *,
+    limiter: RequestLimiter | None = None,
+    sessions: Callable[[ASGIApp], ASGIApp] = SessionLimiter,
+    **config: Any,  # noqa: ANN401 - fields of VerifierConfig
+) -> AsyncGenerator[Served]:
     """Put it together as the program does."""
     provider, time = IdentityProvider(), Time()
     second = IdentityProvider(SECOND, keys=[public_jwk(second_key(), kid="one")])
@@ -207,11 +216,12 @@ async def serving(stage: Stage, process: Process, **config: Any) -> AsyncGenerat
     ).routes
     inner = Starlette(routes=[*routes, *metadata_routes(resource)])
     layer = BearerLayer(
-        inner,
+        sessions(inner),
         resource=resource,
         verify=verifier.verify,
         needs=server.needs(specs),
         clock=stage.clock,
+        limiter=limiter,
     )
     web = WebConfig(
         allowed_hosts=frozenset({"mcp.test"}),

@@ -1,7 +1,7 @@
 """A network for the tests of files: recorded answers, made-up multistatus bodies, and the sandbox."""
 
 import json
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,10 @@ MOMENT = "Fri, 27 Nov 2026 21:03:53 GMT"
 #: MOMENT as a version shows it.
 SECONDS = 1795813433
 
-Handler = Callable[[httpx2.Request], httpx2.Response]
+Handler = (
+    Callable[[httpx2.Request], httpx2.Response]
+    | Callable[[httpx2.Request], Coroutine[Any, Any, httpx2.Response]]
+)
 
 
 def recorded(name: str) -> httpx2.Response:

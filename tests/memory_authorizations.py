@@ -17,7 +17,7 @@ from nextcloud_mcp_server.auth.builtin.authorization import Sent, Welcome
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, asked_of, back_to
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, Came, SignInCancelled
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from nextcloud_mcp_server.errors import ClientUnknown, FormRefused, InvalidInput, SignInRefused
+from nextcloud_mcp_server.errors import ClientUnknown, FormRefused, InvalidInput, OtherBrowser, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Client, ClientRequest
 from nextcloud_mcp_server.web.middleware import WebConfig
 from nextcloud_mcp_server.web.visits import Params
@@ -133,9 +133,11 @@ class MemoryAuthorizations:
         self._call("returned")
         states = params.get("state", ())
         arrival, whose = self.away.get(states[0], (None, "")) if len(states) == 1 else (None, "")
-        if arrival is None or whose != browser:
+        if arrival is None:
             raise SignInRefused("This cannot be finished here.")
         del self.away[states[0]]
+        if whose != browser:
+            raise OtherBrowser("Another browser began it.")
         if "code" not in params:
             raise SignInCancelled(arrival)
         return Came(arrival, SecretStr(params["code"][0]))

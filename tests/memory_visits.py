@@ -1,7 +1,8 @@
 """A state machine in memory behind the pages of many people, and the application around it."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
@@ -25,7 +26,14 @@ from nextcloud_mcp_server.auth.visit import (
     SignInStart,
     Visit,
 )
-from nextcloud_mcp_server.errors import ElicitationUnknown, InvalidInput, OtherPerson, SignInRefused
+from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
+    InvalidInput,
+    OtherBrowser,
+    OtherPerson,
+    SignInRefused,
+)
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import (
     ElicitationState,
@@ -86,6 +94,8 @@ class MemoryVisits:
     needs_reauth: bool = False
     at_nextcloud: bool = True
     fault: Exception | None = None
+    spent: list[str] = field(default_factory=list[str])
+    pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
 
     # What tests arrange
 
@@ -193,10 +203,14 @@ class MemoryVisits:
         return SignInStart(f"{self.issuer}/authorize?client_id=us&state={state}{prompt}", SecretStr(flow))
 
     async def finish_sign_in(self, flow: str, params: Params, *, place: str = "") -> SignInDone:
-        self._call("finish_sign_in")
-        state, target = self.flows.get(flow, ("", ""))
-        if not state or list(params.get("state", ())) != [state] or len(params.get("code", ())) != 1:
-            raise SignInRefused("The sign-in is not trusted.")
+        with self._spent_unless_used(params):
+            self._call("finish_sign_in")
+            state, target = self.flows.get(flow, ("", ""))
+            if not state or list(params.get("state", ())) != [state] or len(params.get("code", ())) != 1:
+                states = {each for each, _ in self.flows.values()} - {state}
+                if states & set(params.get("state", ())):
+                    raise OtherBrowser("Another browser began it.")
+                raise SignInRefused("The sign-in is not trusted.")
         del self.flows[flow]
         token = self.session(params["code"][0])
         self.sessions[token] = replace(self.sessions[token], place=place)
@@ -254,12 +268,23 @@ class MemoryVisits:
         self._open_one(elicitation_id, who)
         self._set(elicitation_id, state=ElicitationState.DECLINED)
 
+    async def end_foreign(self, params: Params) -> None:
+        self._call("end_foreign")
+        with self._spent_unless_used(params):
+            (state,) = params.get("state", ("",))
+            if self.legs.pop(state, None) is not None:
+                raise OtherBrowser("Another browser began it.")
+            raise SignInRefused("There is no such thing.")
+
     async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
-        self._call("finish_grant")
         states = params.get("state", ())
         leg = self.legs.get(states[0]) if len(states) == 1 else None
-        if leg is None or leg[1] != token or len(params.get("code", ())) != 1:
-            raise SignInRefused("The answer is not trusted.")
+        if leg is not None and leg[1] != token:
+            await self.end_foreign(params)
+        with self._spent_unless_used(params):
+            self._call("finish_grant")
+            if leg is None or leg[1] != token or len(params.get("code", ())) != 1:
+                raise SignInRefused("The answer is not trusted.")
         del self.legs[states[0]]
         elicitation_id, _, scopes = leg
         self._open_one(elicitation_id, who)
@@ -286,6 +311,9 @@ class MemoryVisits:
         self._own(elicitation_id, who)
         owner, held = self.waiting.get(elicitation_id, ("", None))
         return held if owner == token else None
+
+    async def picture(self, held: HeldGrant) -> Picture | None:
+        return self.pictures.get(held.uid)
 
     async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
         self._call("confirm")
@@ -329,6 +357,14 @@ class MemoryVisits:
         return self.at_nextcloud
 
     # How it works
+
+    @contextmanager
+    def _spent_unless_used(self, params: Params) -> Generator[None]:
+        try:
+            yield
+        except Exception:
+            self.spent += params.get("code", ())
+            raise
 
     def _call(self, name: str) -> None:
         self.calls.append(name)

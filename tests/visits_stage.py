@@ -29,6 +29,7 @@ from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.errors import GrantRefused
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
@@ -65,6 +66,7 @@ class Nextclouds:
     issuer: str | None = None
     homes: dict[str, str | None] = field(default_factory=dict[str, str | None])
     names: dict[str, str] = field(default_factory=dict[str, str])
+    pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
     groups: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     sent: list[tuple[SecretStr | None, SecretStr | None]] = field(
         default_factory=list[tuple[SecretStr | None, SecretStr | None]]
@@ -96,6 +98,9 @@ class Nextclouds:
         if self.issuer is not None:
             params["iss"] = [self.issuer]
         return params
+
+    async def picture(self, tokens: Tokens, *, uid: str) -> Picture | None:
+        return self.pictures.get(uid) if tokens.access_token.get_secret_value() else None
 
     async def redeem(
         self,
@@ -324,6 +329,7 @@ async def open_visits(
             redirect_uri=SIGN_IN_CALLBACK,
             keys=keys,
             clock=clock,
+            spent_codes=database.spent_codes,
             identity_claim=identity_claim,
             mapping_claim=mapping_claim,
         )

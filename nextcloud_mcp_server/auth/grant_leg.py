@@ -7,7 +7,7 @@ a `state` that was made in it and is taken once.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 from pydantic import SecretStr
@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import Identity, Redeemed, RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER
@@ -24,9 +25,12 @@ from nextcloud_mcp_server.auth.visit import GrantDone
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
+    MalformedCode,
+    OtherBrowser,
     SignInRefused,
     WrongAccount,
 )
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
@@ -43,6 +47,10 @@ if TYPE_CHECKING:
 _SOMEBODY_ELSE = (
     "This browser was signed in to the identity provider as somebody else, so nothing was connected. "
     "Sign out there, and start again."
+)
+_OTHER_BROWSER = (
+    "This began in another browser, so it was ended there and here. Nothing was connected. Open the link "
+    "in the browser in which you want to finish."
 )
 _AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
 
@@ -115,25 +123,42 @@ class GrantLegs:
         return url
 
     async def finish(self, params: Params, who: SignedIn, token: str) -> GrantDone:
-        """Take what the provider sent back with the browser.
+        """Take what the provider sent back with the browser. A code that is not used is ended.
 
         Raises:
-            SignInRefused: It is not trusted; nothing was sent anywhere.
+            OtherBrowser: Another browser began it; it is ended for both.
+            SignInRefused: It is not trusted.
             ElicitationUnknown: The visit is over; what was given meanwhile is ended.
             WrongAccount: It opens another account than this person's; it is ended.
             GrantRefused: The code is not accepted.
             Throttled: Too many failures lately; the code was not sent.
             NextcloudError: The provider or Nextcloud could not be asked.
         """
-        leg = await self._take(params, token)
-        issuer = await self._provider.callback_issuer()
-        check_issuer(params, issuer, required=issuer is not None)
-        code = code_of(params)
+        async with spent_unless_used(self._database.spent_codes, params):
+            leg = await self._take(params, token)
+            try:
+                issuer = await self._provider.callback_issuer()
+                check_issuer(params, issuer, required=issuer is not None)
+                code = code_of(params)
+            except SignInRefused:
+                await self._spend(leg, params)
+                raise
+            return await self._finish(leg, code, params, who, token)
+
+    async def _finish(
+        self, leg: GrantLeg, code: SecretStr | None, params: Params, who: SignedIn, token: str
+    ) -> GrantDone:
         # One at a time: of a person's tabs the second finds what the first one led to, and nobody
         # gets more wrong codes past the budget by sending them at once.
         async with self._turns:
             elicitation = await self._provisioning.own(leg.elicitation_id, who)
+            if elicitation.state is ElicitationState.COMPLETE:
+                # Another tab was faster. Some providers end all of a sign-in with one of its tokens: to exchange and
+                # revoke the code of this tab could end what the other one has just stored.
+                await self._database.spent_codes.spend(codes_in(params))
+                return _over(elicitation)
             if elicitation.state.final:
+                await self._spend(leg, params)
                 return _over(elicitation)
             if code is None:
                 return GrantDone(elicitation.id, None, cancelled=True)
@@ -142,13 +167,46 @@ class GrantLegs:
                 given = await self._redeem(elicitation, leg, code, token)
                 return await self._keep(elicitation, leg, given, who, token)
 
+    async def end_foreign(self, params: Params) -> NoReturn:
+        """End what another browser began, with the code that came to this one.
+
+        Raises:
+            OtherBrowser: It was ended.
+            SignInRefused: There is no such thing; the code is spent nevertheless.
+        """
+        async with spent_unless_used(self._database.spent_codes, params):
+            await self._end_foreign(params)
+
+    async def _end_foreign(self, params: Params) -> NoReturn:
+        state = only_value(params, "state") or ""
+        leg = await self._database.grant_legs.end(state, codes=codes_in(params))
+        if leg is None or self._known is None:
+            raise SignInRefused(_AGAIN)
+        elicitation = await self._database.elicitations.find(leg.elicitation_id)
+        if elicitation is not None:
+            await self._audit(elicitation, "refused: another browser")
+        await self._end_code(leg, params)
+        raise OtherBrowser(_OTHER_BROWSER)
+
+    async def _spend(self, leg: GrantLeg, params: Params) -> None:
+        """Remember that the code of a callback is not used, and end it."""
+        if codes := codes_in(params):
+            await self._database.spent_codes.spend(codes)
+            await self._end_code(leg, params)
+
+    async def _end_code(self, leg: GrantLeg, params: Params) -> None:
+        await end_orphaned_code(
+            self._redeeming, self._budget, leg.principal, params, verifier=leg.verifier, nonce=leg.nonce
+        )
+
     async def _redeem(self, elicitation: Elicitation, leg: GrantLeg, code: SecretStr, token: str) -> Redeemed:
         try:
             return await self._redeeming.exchange(
                 leg.principal, code=code, verifier=leg.verifier, nonce=leg.nonce
             )
-        except GrantRefused:
-            await self._budget.failed(leg.principal, token)
+        except GrantRefused as refused:
+            if not isinstance(refused, MalformedCode):
+                await self._budget.failed(leg.principal, token)
             await self._audit(elicitation, "refused: the code")
             raise
         except WrongAccount:
@@ -158,9 +216,11 @@ class GrantLegs:
     async def _take(self, params: Params, token: str) -> GrantLeg:
         state = only_value(params, "state")
         leg = await self._database.grant_legs.take(state, sign_in=token) if state else None
-        if leg is None or leg.redirect_uri != self._provider.redirect_uri:
-            raise SignInRefused(_AGAIN)
-        return leg
+        if leg is None:
+            await self._end_foreign(params)
+        if leg.redirect_uri == self._provider.redirect_uri:
+            return leg
+        raise SignInRefused(_AGAIN)
 
     async def _keep(
         self, elicitation: Elicitation, leg: GrantLeg, given: Redeemed, who: SignedIn, token: str
@@ -219,6 +279,10 @@ class GrantLegs:
             return
         await self._discard(elicitation, token)
         await self._audit(elicitation, "refused: not my account")
+
+    async def picture(self, held: HeldGrant) -> Picture | None:
+        """Fetch the picture of an account that waits for the word of its user."""
+        return await self._provider.picture(held.tokens, uid=held.uid)
 
     async def use(
         self, elicitation: Elicitation, held: HeldGrant, scopes: frozenset[str], who: SignedIn, token: str

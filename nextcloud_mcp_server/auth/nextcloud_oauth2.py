@@ -14,6 +14,7 @@ from nextcloud_mcp_server.errors import GrantRefused, NextcloudError, WrongAccou
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BearerCredential
 from nextcloud_mcp_server.nextcloud.oauth2 import TokenAnswer
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Tokens
 
 
@@ -91,6 +92,11 @@ class NextcloudOAuth2:
             raise WrongAccount("Nextcloud named two different accounts for one access; it was thrown away.")
         home_id = await self._nextcloud.home_id(credential, uid=user.uid)
         return Identity(user.uid, user.display_name, home_id, frozenset(user.groups))
+
+    async def picture(self, tokens: Tokens, *, uid: str) -> Picture | None:
+        """See `RedirectProvider.picture`."""
+        account = self._nextcloud.account(BearerCredential(tokens.access_token), uid=uid)
+        return await account.user.picture()
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
         """Fetch the next pair of tokens."""

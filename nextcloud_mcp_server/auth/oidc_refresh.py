@@ -28,6 +28,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BearerCredential
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
 _OFFLINE = "offline_access"
@@ -166,6 +167,11 @@ class OidcRefresh:
             raise CredentialRejected(_NOT_TAKEN) from error
         home_id = await self._nextcloud.home_id(credential, uid=user.uid)
         return Identity(uid=user.uid, display_name=user.display_name, home_id=home_id)
+
+    async def picture(self, tokens: Tokens, *, uid: str) -> Picture | None:
+        """See `RedirectProvider.picture`."""
+        account = self._nextcloud.account(BearerCredential(tokens.access_token), uid=uid)
+        return await account.user.picture()
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
         """Fetch the next tokens, for the same audience."""

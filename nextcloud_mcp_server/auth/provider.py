@@ -7,6 +7,7 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import NextcloudError
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal, Tokens
 
 
@@ -159,6 +160,10 @@ class RedirectProvider(Protocol):
             NextcloudError: The provider or Nextcloud could not be asked.
             LeftBehind: The same after the exchange, and the caller has to see to the end of the tokens.
         """
+        ...
+
+    async def picture(self, tokens: Tokens, *, uid: str) -> Picture | None:
+        """Fetch the picture of the account that these tokens open; None where there is none."""
         ...
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:

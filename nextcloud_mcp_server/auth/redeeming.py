@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import LeftBehind, Redeemed, RedirectProvider
-from nextcloud_mcp_server.errors import NextcloudError, StorageError
+from nextcloud_mcp_server.errors import NextcloudError, SignInRefused, StorageError
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Longer than Nextcloud can take to say whose tokens are; then what was noted and not stored is ended.
 NOTED = timedelta(minutes=10)
+
+_SPENT = "What came back from Nextcloud was used or ended before. Start again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,17 @@ class Redeeming:
         """Exchange a code; see `RedirectProvider.redeem`, but nothing is left behind.
 
         `owner` is whose the tokens are said to be in the outbox, should they end there.
+
+        Raises:
+            SignInRefused: The code is spent.
         """
+        await self._refuse_spent(code)
+        return await self.exchange_orphaned(owner, code=code, verifier=verifier, nonce=nonce)
+
+    async def exchange_orphaned(
+        self, owner: Principal, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
+    ) -> Redeemed:
+        """Exchange a spent code, only to revoke what it opens."""
         try:
             return await self._provider.redeem(code=code, verifier=verifier, nonce=nonce)
         except LeftBehind as left:
@@ -66,7 +78,11 @@ class Redeeming:
         From Nextcloud's answer to the moment at which we know whose it is, seconds may pass; were the
         server killed in them, it would work on, known to nobody. It is for the caller to store what was
         given in the place of the note, or to `end_noted` it.
+
+        Raises:
+            SignInRefused: The code is spent.
         """
+        await self._refuse_spent(code)
         notes: list[str] = []
 
         async def note(tokens: Tokens) -> None:
@@ -84,6 +100,10 @@ class Redeeming:
                     await self._database.outbox.done(done)
             raise
         return Noted(redeemed, notes[0])
+
+    async def _refuse_spent(self, code: SecretStr) -> None:
+        if await self._database.spent_codes.is_spent(code.get_secret_value()):
+            raise SignInRefused(_SPENT)
 
     async def end_noted(self, noted: Noted) -> None:
         """Have what was noted ended at Nextcloud now."""

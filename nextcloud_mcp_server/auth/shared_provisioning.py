@@ -3,6 +3,7 @@
 Each begins with the person who signed in at the browser: a visit is moved by whom it was asked of.
 """
 
+from dataclasses import replace
 from typing import NoReturn
 from uuid import uuid4
 
@@ -93,7 +94,7 @@ class SharedProvisioning(Provisioning):
                 stored, and the visit stays open for another try.
         """
         identity, tokens = given.identity, given.tokens
-        account = self._account(elicitation.principal, identity)
+        account = replace(self._account(elicitation.principal, identity), mapped=uid is not None)
         credential = Credential(
             id=str(uuid4()),
             account_id=account.id,
@@ -129,6 +130,7 @@ class SharedProvisioning(Provisioning):
         """
         if flow is not None:
             _require_account(account, flow.uid or "")
+            account = replace(account, mapped=True)
         return await super()._store(elicitation, flow, account, credential, scopes)
 
     async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:

@@ -1,18 +1,19 @@
 """Who sits at the browser: one trip to the operator's identity provider (OpenID Connect, code and PKCE).
 
-Nothing is stored while it lasts. What must be remembered travels in a sealed cookie, so an answer is
-worth something only in the browser that asked, and only for ten minutes. The cookie also holds the
-token of the session to come: a second answer to the same question meets a session that exists.
+What must be remembered travels in a sealed cookie, so an answer is worth something only in the browser that
+asked, and only for ten minutes. The cookie also holds the token of the session to come: a second answer to the same
+question meets a session that exists. Stored are only the hashes of codes that were exchanged or ended.
 """
 
 import base64
 import binascii
+import contextlib
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import SecretStr
 
@@ -22,22 +23,51 @@ from nextcloud_mcp_server.auth.discovery import Discovery, IssuerMetadata
 from nextcloud_mcp_server.auth.id_token import IdTokenCheck
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer, new_secret
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, spent_unless_used
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.principal import is_unverified
 from nextcloud_mcp_server.auth.visit import SignInStart
-from nextcloud_mcp_server.errors import GrantRefused, IssuerUnavailable, SignInRefused, Unsealable
+from nextcloud_mcp_server.errors import (
+    GrantRefused,
+    IssuerUnavailable,
+    OtherBrowser,
+    SignInRefused,
+    Unsealable,
+)
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
 from nextcloud_mcp_server.storage.records import Principal
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 
 FLOW_LIFETIME = timedelta(minutes=10)
 
 _PLACE = ("cookie", "sign-in")
+_STATE_PLACE = ("state", "sign-in")
+#: How long a code may live (RFC 6749 §4.1.2): it may have been given in the last second of a sign-in.
+_CODE_SECONDS = 600
 _LONGEST_NAME = 200
 #: Nextcloud's user ids have at most 64 characters.
 _LONGEST_UID = 64
 
 _AGAIN = "This sign-in cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
+_OTHER_BROWSER = (
+    "This sign-in cannot be finished in this browser, so it was ended. Nothing was connected. Begin in the "
+    "browser in which you want to finish."
+)
 _CANCELLED = "The sign-in was cancelled. Start again when you are ready."
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the cookie of a browser says of the sign-in that it began; `until` in seconds since 1970."""
+
+    verifier: SecretStr
+    nonce: SecretStr
+    session: SecretStr
+    target: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +146,7 @@ class SignIn:
         redirect_uri: str,
         keys: KeyRing,
         clock: Callable[[], datetime],
+        spent_codes: "SpentCodeRepository",
         identity_claim: str = "sub",
         mapping_claim: str | None = None,
     ) -> None:
@@ -126,6 +157,7 @@ class SignIn:
         # A ring of its own: what is sealed for a cookie never opens as anything in the database.
         self._keys = KeyRing(keys.derive("sign-in cookie"))
         self._clock = clock
+        self._spent_codes = spent_codes
         self._identity_claim = identity_claim
         self._mapping_claim = mapping_claim
         self._id_tokens = IdTokenCheck(keyset, client_id=client.client_id, clock=clock)
@@ -152,7 +184,10 @@ class SignIn:
         if metadata.code_challenge_methods and "S256" not in metadata.code_challenge_methods:
             # RFC 7636 §4.4.1: "plain" protects nothing once the request is seen.
             raise IssuerUnavailable("The identity provider offers PKCE without S256; tell the operator.")
-        state, verifier, nonce = new_secret(), new_secret(), new_secret()
+        verifier, nonce = new_secret(), new_secret()
+        expires_at = self._clock() + FLOW_LIFETIME
+        # Sealed into the state so that a code which comes back to another browser can be exchanged and ended there.
+        state = self._sealed([new_secret(), verifier, nonce], expires_at.timestamp(), place=_STATE_PLACE)
         url = oauth_client.authorize_url(
             metadata.authorization_endpoint,
             client_id=self._client.client_id,
@@ -164,11 +199,14 @@ class SignIn:
             # OpenID Connect Core §3.1.2.1; every provider knows it, unlike `select_account`.
             extra={"prompt": "login"} if another else None,
         )
-        expires_at = self._clock() + FLOW_LIFETIME
         kept = [state, verifier, nonce, new_secret()]
-        flow = json.dumps([*(one.get_secret_value() for one in kept), target, expires_at.timestamp()])
-        sealed = self._keys.seal(flow, _PLACE)
-        return SignInStart(url=url, flow=SecretStr(base64.urlsafe_b64encode(sealed.value).decode()))
+        return SignInStart(url=url, flow=self._sealed(kept, target, expires_at.timestamp()))
+
+    def _sealed(
+        self, secrets: Sequence[SecretStr], *values: object, place: tuple[str, str] = _PLACE
+    ) -> SecretStr:
+        text = json.dumps([*(one.get_secret_value() for one in secrets), *values])
+        return SecretStr(base64.urlsafe_b64encode(self._keys.seal(text, place).value).decode())
 
     def _scope(self, metadata: IssuerMetadata) -> str:
         """Ask for as little as names the person: a name to show, and the claim the mapping needs."""
@@ -178,34 +216,95 @@ class SignIn:
         return " ".join(["openid", *(scope for scope in wanted if scope in metadata.scopes)])
 
     async def returned(self, flow: str, params: Params) -> Returned:
-        """Check how the browser came back, before anything is asked of anybody.
+        """Check how the browser came back. A code that is not used is ended.
 
         Raises:
+            OtherBrowser: Another browser began it; the code that came back is ended.
             SignInRefused: It is another browser, too late, from another issuer, not in the form of
                 such an answer, or the person cancelled.
             IssuerUnavailable: The identity provider cannot be asked what it calls itself.
         """
-        state, verifier, nonce, session, target = self._open(flow)
-        given = only_value(params, "state") or ""
-        if not hmac.compare_digest(given.encode(errors="replace"), state.encode()):
+        async with spent_unless_used(self._spent_codes, params):
+            given = only_value(params, "state") or ""
+            kept = self._kept(flow, given)
+            if kept is None:
+                ours = await self._end_code(given, params)
+                raise OtherBrowser(_OTHER_BROWSER) if ours else SignInRefused(_AGAIN)
+            try:
+                code = await self._code(params, until=kept.until)
+            except SignInRefused:
+                await self._end_code(given, params)
+                raise
+        if code is None:
+            raise SignInRefused(_CANCELLED)
+        return Returned(code, kept.verifier, kept.nonce, kept.session, kept.target)
+
+    async def _code(self, params: Params, *, until: float) -> SecretStr | None:
+        if self._clock().timestamp() >= until:
             raise SignInRefused(_AGAIN)
         metadata = await self._discovery.get()
         check_issuer(params, metadata.issuer, required=metadata.iss_parameter)
-        code = code_of(params)
-        if code is None:
-            raise SignInRefused(_CANCELLED)
-        return Returned(code, SecretStr(verifier), SecretStr(nonce), SecretStr(session), target)
+        return code_of(params)
 
-    def _open(self, flow: str) -> tuple[str, str, str, str, str]:
+    def _kept(self, flow: str, given: str) -> "_Kept | None":
+        """Open what this browser kept; None when it began no sign-in, or another one than `given` belongs to."""
         try:
-            sealed = Sealed(base64.b64decode(flow, altchars=b"-_", validate=True))
-            opened = self._keys.open(sealed, _PLACE)
-        except (binascii.Error, ValueError, Unsealable) as error:
-            raise SignInRefused(_AGAIN) from error
-        state, verifier, nonce, session, target, until = json.loads(opened)
-        if self._clock().timestamp() >= until:
-            raise SignInRefused(_AGAIN)
-        return state, verifier, nonce, session, target
+            state, verifier, nonce, session, target, until = self._unsealed(flow, _PLACE)
+        except (binascii.Error, ValueError, Unsealable):
+            return None
+        if not hmac.compare_digest(given.encode(errors="replace"), state.encode()):
+            return None
+        return _Kept(SecretStr(verifier), SecretStr(nonce), SecretStr(session), target, until)
+
+    def _unsealed(self, text: str, place: tuple[str, str]) -> list[Any]:
+        sealed = Sealed(base64.b64decode(text, altchars=b"-_", validate=True))
+        return json.loads(self._keys.open(sealed, place))
+
+    async def _end_code(self, state: str, params: Params) -> bool:
+        """Exchange a code that this browser cannot use, and revoke what it gives; False where it is none of ours.
+
+        A `state` of ours holds what the exchange needs. Each code is exchanged once, and spent before it is.
+        """
+        try:
+            _, verifier, _, until = self._unsealed(state, _STATE_PLACE)
+        except (binascii.Error, ValueError, Unsealable):
+            return False
+        codes = codes_in(params)
+        if self._clock().timestamp() >= until + _CODE_SECONDS or len(codes) != 1:
+            return bool(codes)
+        if await self._spent_codes.is_spent(codes[0]):
+            return True
+        await self._spent_codes.spend(codes)
+        with contextlib.suppress(GrantRefused, IssuerUnavailable):
+            metadata = await self._discovery.get()
+            answer = await self._exchange(metadata, SecretStr(codes[0]), SecretStr(verifier))
+            if metadata.revocation_endpoint is not None:
+                await oauth_client.revoke(
+                    self._outgoing,
+                    metadata.revocation_endpoint,
+                    self._client,
+                    refresh_token=answer.tokens.refresh_token or answer.tokens.access_token,
+                )
+        return True
+
+    async def _exchange(
+        self,
+        metadata: IssuerMetadata,
+        code: SecretStr,
+        verifier: SecretStr,
+        *,
+        needs: frozenset[str] = frozenset(),
+    ) -> TokenAnswer:
+        return await oauth_client.redeem(
+            self._outgoing,
+            metadata.token_endpoint,
+            self._client,
+            code=code,
+            redirect_uri=self._redirect_uri,
+            verifier=verifier,
+            now=self._clock,
+            needs=needs,
+        )
 
     async def redeem(self, returned: Returned) -> Person:
         """Exchange the code, and read who signed in.
@@ -215,16 +314,14 @@ class SignIn:
             IssuerUnavailable: The identity provider cannot be asked.
         """
         metadata = await self._discovery.get()
+        code = returned.code.get_secret_value()
+        if await self._spent_codes.is_spent(code):
+            raise SignInRefused(_AGAIN)
+        # Some providers end the user's session when a code comes a second time, so none is sent twice.
+        await self._spent_codes.spend([code])
         try:
-            answer = await oauth_client.redeem(
-                self._outgoing,
-                metadata.token_endpoint,
-                self._client,
-                code=returned.code,
-                redirect_uri=self._redirect_uri,
-                verifier=returned.verifier,
-                now=self._clock,
-                needs=frozenset({"openid"}),
+            answer = await self._exchange(
+                metadata, returned.code, returned.verifier, needs=frozenset({"openid"})
             )
         except GrantRefused as error:
             raise SignInRefused(str(error)) from error

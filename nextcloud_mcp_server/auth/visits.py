@@ -25,6 +25,7 @@ from nextcloud_mcp_server.errors import (
     InvalidInput,
     SignInRefused,
 )
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, OpenSignIn, SignedIn
 
 if TYPE_CHECKING:
@@ -221,6 +222,10 @@ class Visits:
         self._account_of(who)
         return await self._legs.finish(params, who, token)
 
+    async def end_foreign(self, params: Params) -> None:
+        """Refuse what comes back in a browser in which nobody is signed in; see `GrantLegs.end_foreign`."""
+        await self._legs.end_foreign(params)
+
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         """Find what waits in this browser for the person to say that the account is theirs.
 
@@ -233,6 +238,10 @@ class Visits:
             # Whose it is was the sign-in's question.
             return None
         return await self._database.held_grants.find(elicitation_id, sign_in=token)
+
+    async def picture(self, held: HeldGrant) -> Picture | None:
+        """Fetch the picture of the account that waits; None where there is none."""
+        return await self._legs.picture(held)
 
     async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
         """Take that answer: keep what was given, or end it at once. See `GrantLegs.confirm`.

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast, get_args
@@ -14,13 +15,15 @@ from anyio.abc import ByteReceiveStream, Process
 
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
+from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 
-#: From the last byte of the document on.
+#: From the last byte of the document on: of a large document, and of one of at most `SMALL_BYTES`.
 DEADLINE_SECONDS: Final = 45.0
+SMALL_DEADLINE_SECONDS: Final = 10.0
 
 _ROOT: Final = str(Path(__file__).parents[2])
-#: Of any system.
-_TOP: Final = Path(_ROOT).anchor
+#: The root folder, on any system.
+TOP: Final = Path(_ROOT).anchor
 #: Isolated (`-I`): nothing that lies in a working directory or that a variable names is imported.
 COMMAND: Final = (
     sys.executable,
@@ -55,7 +58,7 @@ async def extract(
     pieces: AsyncIterable[bytes],
     *,
     report: Report,
-    seconds: float = DEADLINE_SECONDS,
+    seconds: float | None = None,
     command: Sequence[str] = COMMAND,
 ) -> Extract:
     """Read one document in a process of its own, which is gone when this returns or is cancelled."""
@@ -66,13 +69,15 @@ async def extract(
         stderr=subprocess.PIPE,
         # The server's own environment holds its keys and passwords.
         env={},
-        cwd=_TOP,
+        cwd=TOP,
         start_new_session=True,
     )
     taken = _Taken(report)
     late = True
     try:
-        await _feed(process, pieces)
+        size = await _feed(process, pieces)
+        if seconds is None:
+            seconds = SMALL_DEADLINE_SECONDS if size <= SMALL_BYTES else DEADLINE_SECONDS
         with anyio.move_on_after(seconds):
             async with anyio.create_task_group() as group:
                 group.start_soon(taken.words, cast("ByteReceiveStream", process.stderr))
@@ -90,16 +95,17 @@ async def extract(
     return Extract(text, taken.end or _why(process, late=late), taken.parts)
 
 
-async def _feed(process: Process, pieces: AsyncIterable[bytes]) -> None:
-    """Hand the document over; the worker takes all of it before it says anything."""
+async def _feed(process: Process, pieces: AsyncIterable[bytes]) -> int:
+    """Hand the document over, and return its size; the worker takes all of it before it says anything."""
     stdin = cast("anyio.abc.ByteSendStream", process.stdin)
-    try:
+    size = 0
+    # A worker that ends early says why by its last word, or by its signal.
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for piece in pieces:
+            size += len(piece)
             await stdin.send(piece)
         await stdin.aclose()
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        # It ended early, and its last word, or its signal, says why.
-        return
+    return size
 
 
 @dataclass(slots=True)

@@ -1,21 +1,27 @@
 """The process that reads one document: it comes by stdin, its text goes to stdout, how it went to stderr.
 
-It is started with an empty environment for each document and ends with it, so that a document which
-gets the better of a reader finds no secret, no other person's text and no way to write a file.
+It is started with an empty environment for each document and ends with it. Before it reads, it gives up
+memory, time, files, network and other processes, so a document that takes over a reader finds no secret, no other
+user's text and no way out.
 """
 
 import io
 import logging
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import BinaryIO, Final, Protocol, TextIO, cast
 
+from nextcloud_mcp_server.documents.isolation import isolate
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import End, Output, Refused
 
 #: All that the process may take; a text of two thousand pages needs a fifth of it.
 MEMORY_BYTES: Final = 536_870_912
 CPU_SECONDS: Final = 30
+#: For a document of up to so many bytes: its reader has nothing to do that takes longer.
+SMALL_BYTES: Final = 1_048_576
+SMALL_CPU_SECONDS: Final = 8
 #: A file that has to be opened after the start is a module of Python's.
 OPEN_FILES: Final = 32
 
@@ -37,7 +43,11 @@ def main(kind: Kind) -> None:
     limit(limits_of_system())
     # What a library logs about a document would stand between our own words.
     logging.disable()
-    work(kind, sys.stdin.buffer, sys.stdout.buffer, sys.stderr)
+    document = sys.stdin.buffer.read()
+    limit_time(limits_of_system(), len(document))
+    # Last, since nothing can be limited after it, and before anything looks into the document.
+    isolate()
+    work(kind, io.BytesIO(document), sys.stdout.buffer, sys.stderr)
 
 
 class Limits(Protocol):
@@ -57,9 +67,7 @@ def limits_of_system() -> Limits | None:
 
 
 def limit(resource: Limits | None) -> None:
-    """Give up what a reader does not need."""
-    if resource is None:
-        return
+    """Bound the memory, the processor time and the files of this process."""
     limits = {
         "RLIMIT_AS": (MEMORY_BYTES, MEMORY_BYTES),
         # The first ends the process by a signal of its own, which tells it from a lack of memory.
@@ -69,12 +77,20 @@ def limit(resource: Limits | None) -> None:
         "RLIMIT_NPROC": (0, 0),
         "RLIMIT_NOFILE": (OPEN_FILES, OPEN_FILES),
     }
+    _set(resource, limits)
+
+
+def _set(resource: Limits | None, limits: dict[str, tuple[int, int]]) -> None:
     for name, most in limits.items():
-        try:
-            resource.setrlimit(getattr(resource, name), most)
-        except (AttributeError, ValueError, OSError):
-            # macOS has no limit of memory; the deadline and the other limits hold there too.
-            continue
+        # macOS has no limit of memory; the deadline and the other limits hold there too. Windows has none at all.
+        with suppress(AttributeError, ValueError, OSError):
+            cast("Limits", resource).setrlimit(getattr(resource, name), most)
+
+
+def limit_time(resource: Limits | None, size: int) -> None:
+    """Give a small document less processor time: a file of 60 kB that takes longer was made to."""
+    if size <= SMALL_BYTES:
+        _set(resource, {"RLIMIT_CPU": (SMALL_CPU_SECONDS, SMALL_CPU_SECONDS + 1)})
 
 
 def work(kind: Kind, source: BinaryIO, target: BinaryIO, told: TextIO) -> None:

@@ -1,6 +1,5 @@
 """One Nextcloud, and one person's account on it: where the clients of the apps come together."""
 
-from collections import OrderedDict
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.upload import UploadClient
 
 _OLDEST = 28
-#: People whose last search is remembered.
-_REMEMBERED = 200
 
 
 class Account:
@@ -269,7 +266,6 @@ class Nextcloud:
         self._turns = WeakValueDictionary[str, Turns]()
         self._caches = PersonCaches()
         self._searches = anyio.Semaphore(ALL_SEARCHES_AT_ONCE, fast_acquire=True)
-        self._providers = OrderedDict[tuple[str, NextcloudCredential], KnownProviders]()
         #: What searches have read of people's notes.
         self.texts = NoteTexts()
 
@@ -282,7 +278,7 @@ class Nextcloud:
             self._http(credential, uid=uid, turns=turns.of(credential)),
             texts=self.texts.of(uid, credential),
             searching=self._http(credential, uid=uid, turns=turns.searching(credential, self._searches)),
-            providers=self._providers_of(uid, credential),
+            providers=cache.providers(credential),
             cache=cache,
         )
 
@@ -290,15 +286,6 @@ class Nextcloud:
         """Drop what was read of a person's account: the access to it ends."""
         self.texts.drop(uid)
         self._caches.drop(uid)
-
-    def _providers_of(self, uid: str, credential: NextcloudCredential) -> KnownProviders:
-        """Find what a person's last searches know; only the people of the last moments are remembered."""
-        key = (uid, credential)
-        known = self._providers.pop(key, None) or KnownProviders()
-        self._providers[key] = known
-        while len(self._providers) > _REMEMBERED:
-            self._providers.popitem(last=False)
-        return known
 
     @property
     def login(self) -> LoginFlowClient:
@@ -340,8 +327,6 @@ class Nextcloud:
             Forbidden: The secret is the account's real password.
         """
         self.texts.drop_credential(credential)
-        for key in [key for key in self._providers if key[1] == credential]:
-            del self._providers[key]
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})

@@ -6,16 +6,19 @@ to it. So a card is read, compared with what the caller saw, changed, and sent b
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from functools import partial
 from typing import Final
 
+import anyio
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs, troubles
+from nextcloud_mcp_server.nextcloud import ocs, outcome, timestamp, troubles
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.refusal import changed_since
 from nextcloud_mcp_server.nextcloud.window import cut
 
@@ -81,6 +84,32 @@ class Changes:
             if value is not None and (value or None) != (getattr(card, name) or None)
         }
 
+    def parts(self, before: Card | None, after: Card) -> list[Part]:
+        """Compare a card after these changes with what it should be; what they do not name stays as it was."""
+        named = {
+            "title": self.title,
+            "description": self.description,
+            "due": self.duedate and _utc(self.duedate),
+            "done": None if self.done is None else bool(self.done),
+            "archived": self.archived,
+            "labels": None if self.labels is None else sorted(self.labels, key=number),
+            "assignees": None if self.people is None else sorted({*self.people}),
+        }
+        given = {name: value for name, value in named.items() if value is not None}
+        now, old = _facts(after), {} if before is None else _facts(before)
+        if "done" in given:
+            # Which time Deck writes down is its own business then.
+            now, old = ({**one, "done": bool(one["done"])} if one else one for one in (now, old))
+        parts = [
+            Part(name, given.get(name, old.get(name)), stored, old.get(name, NEW))
+            for name, stored in now.items()
+            if name in given or name in old
+        ]
+        if self.comment and before is not None:
+            added = self.comment if after.comments > before.comments else None
+            parts.append(Part("comment", self.comment, added, None))
+        return parts
+
 
 class DeckClient:
     """Reads and writes one person's boards."""
@@ -114,6 +143,29 @@ class DeckClient:
         """
         return decoded(await self._http.request("GET", place.path, sentences=_SENTENCES), _CARD)
 
+    async def whole(self, board_id: Id, cards: Sequence[Card]) -> list[Card]:
+        """Fetch those cards again of which a list does not say who is on them, side by side; the others stay.
+
+        Deck leaves that out for archived cards, and without it there is no etag with which they can be changed.
+        """
+        found = list(cards)
+        failed: list[errors.NextcloudError] = []
+
+        async def fetch(at: int, card: Card) -> None:
+            try:
+                found[at] = await self.card(Place(board_id, card.stack_id, card.id))
+            except errors.NextcloudError as error:
+                failed.append(error)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for at, card in enumerate(cards):
+                if not card.people_known:
+                    group.start_soon(fetch, at, card)
+        if failed:
+            raise failed[0]
+        return found
+
     async def comments(self, card_id: Id, *, limit: int, offset: int) -> list[Comment]:
         """Fetch the comments on a card, newest first."""
         response = await self._http.request(
@@ -124,7 +176,7 @@ class DeckClient:
         )
         return cut(decoded(response, _COMMENT_LIST).ocs.data, limit).rows
 
-    async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> Card:
+    async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> "Changed":
         """Make a card at the end of a stack, then put labels and people on it: a request for each.
 
         Raises:
@@ -145,16 +197,17 @@ class DeckClient:
         card = decoded(response, _CARD)
         place = Place(board_id, card.stack_id, card.id)
         steps = self._marks(place, card, changes)
-        if not steps:
-            return card
-        await _all([(made := f"the card {card.id} was made", None), *steps])
-        return await self._after([made, *(sentence for sentence, _ in steps)], place)
+        if steps:
+            await _all([(made := f"the card {card.id} was made", None), *steps])
+            card = await self._after([made, *(sentence for sentence, _ in steps)], place)
+        return Changed(card, outcome.compare("Deck", changes.parts(None, card)))
 
-    async def update(self, place: Place, changes: Changes, *, if_match: str) -> Card:
+    async def update(self, place: Place, changes: Changes, *, if_match: str) -> "Changed":
         """Change a card and keep all else of it. A request to read, one for each part, and one to read again.
 
         Raises:
             EtagMismatch: It was changed since it was read; nothing was written.
+            ServerFault: Deck took it all and did nothing.
         """
         card, place = await self._current(place, if_match)
         steps: list[_Step] = []
@@ -167,8 +220,11 @@ class DeckClient:
             steps.append(("the comment was added", partial(self._comment, card.id, changes.comment)))
         if changes.archived and not card.archived:
             steps.append(("the card was archived", partial(self._put, f"{place.path}/archive")))
+        if not steps:
+            return Changed(card, None)
         await _all(steps)
-        return await self._after([sentence for sentence, _ in steps], place) if steps else card
+        after = await self._after([sentence for sentence, _ in steps], place)
+        return Changed(after, outcome.compare("Deck", changes.parts(card, after)))
 
     async def move(self, place: Place, stack_id: Id, *, position: int, if_match: str) -> Card:
         """Move a card to a place in a stack of its board. Two requests.
@@ -191,8 +247,8 @@ class DeckClient:
         moved = next((one for one in decoded(response, _CARDS) if one.id == card.id), None)
         if moved is None or moved.stack_id != stack_id:
             raise errors.ServerFault("Deck took the move, but the card did not arrive. Read it again.")
-        # The answer names neither labels nor people.
-        return card.model_copy(update={"stack_id": stack_id, "order": moved.order})
+        # The answer names neither labels nor people. A column may set or clear `done` (Deck 1.18).
+        return card.model_copy(update={"stack_id": stack_id, "order": moved.order, "done": moved.done})
 
     async def delete(self, place: Place, *, if_match: str) -> Card:
         """Delete a card; Deck keeps it for a while. Two requests.
@@ -252,6 +308,14 @@ class DeckClient:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A card after a change; `note` says what Deck stored otherwise than it was sent."""
+
+    card: Card
+    note: str | None
+
+
 #: What is true afterwards, and what makes it so.
 _Step = tuple[str, Callable[[], Awaitable[None]] | None]
 
@@ -289,3 +353,27 @@ async def _all(steps: "Sequence[_Step]") -> None:
                 f"(“{sentence}” is not so{troubles.perhaps(error)}). {error}"
             ) from None
         done.append(sentence)
+
+
+def _facts(card: Card) -> dict[str, object]:
+    """List what a change may set, or must keep, by the names that the tools have for it."""
+    newer = {name: getattr(card, name) for name in ("startdate", "color") if name in card.model_fields_set}
+    return {
+        "title": card.title,
+        "description": card.description,
+        "due": card.duedate and _utc(card.duedate),
+        "done": card.done and _utc(card.done),
+        "archived": card.archived,
+        "labels": sorted((label.id for label in card.labels), key=number),
+        "assignees": sorted(card.people),
+        **newer,
+    }
+
+
+def _utc(text: str) -> str:
+    """Write a time in one way, so that two spellings of it are equal."""
+    try:
+        at = timestamp.read(text)
+    except ValueError:
+        return text
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")

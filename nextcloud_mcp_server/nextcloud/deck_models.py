@@ -27,6 +27,11 @@ def _listed(value: object) -> object:
     return value or []
 
 
+def _given(value: object) -> object:
+    """Tell what Deck found to be nothing from what it did not look up."""
+    return value is not None
+
+
 Person = Annotated[Participant, BeforeValidator(_participant)]
 
 
@@ -74,6 +79,10 @@ class Card(Answer):
     labels: Annotated[list[Label], BeforeValidator(_listed)] = Field(default_factory=list[Label])
     assigned: Annotated[list[Assignment], BeforeValidator(_listed)] = Field(
         default_factory=list[Assignment], validation_alias="assignedUsers"
+    )
+    #: Whether Deck says who is on it; of archived cards in a list it does not.
+    people_known: Annotated[bool, BeforeValidator(_given)] = Field(
+        default=False, validation_alias="assignedUsers"
     )
     attachments: int | None = Field(default=None, validation_alias="attachmentCount")
     comments: int = Field(default=0, validation_alias="commentsCount")

@@ -154,8 +154,7 @@ class NextcloudHttp:
             async with opened as response:
                 return await _answer(response, max_bytes)
 
-        kind = repeat or repeating.kind_of(method, path, headers or {})
-        repeater = repeating.Repeater(kind)
+        repeater = repeating.Repeater(repeat or repeating.kind_of(method, path, headers or {}))
         try:
             return await repeater.run(send)
         except (errors.EtagMismatch, errors.Conflict, errors.NotFound) as refused:

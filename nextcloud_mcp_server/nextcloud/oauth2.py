@@ -11,8 +11,9 @@ It knows neither PKCE nor scopes, and sends the browser to the registered addres
 """
 
 import json
+import re
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import httpx2
@@ -23,6 +24,9 @@ from nextcloud_mcp_server.nextcloud import refusal
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
+_CAPABILITIES = "/ocs/v2.php/cloud/capabilities"
+#: `ClientFlowLoginController` makes 128 letters and digits, in every version so far.
+_CODE = re.compile(r"[A-Za-z0-9]{64,512}")
 _AUTHORIZE = "/index.php/apps/oauth2/authorize"
 _TOKEN = "/index.php/apps/oauth2/api/v1/token"  # noqa: S105 - a path
 _MAX_BYTES = 65_536
@@ -58,6 +62,7 @@ class OAuth2Client:
 
         Raises:
             GrantRefused: It is wrong, used or too old.
+            MalformedCode: It is none of Nextcloud's; nothing was sent.
             Throttled: Too many failures came from our address.
         """
         form = {"grant_type": "authorization_code", "code": code.get_secret_value()}
@@ -65,7 +70,21 @@ class OAuth2Client:
             "Nextcloud did not accept the confirmation: it was used already, or is too old. "
             "Ask your assistant again for a new link."
         )
+        if not _CODE.fullmatch(code.get_secret_value()):
+            raise errors.MalformedCode(str(refused))
         return await self._token(form, client_id, client_secret, refused)
+
+    async def is_allow_listed(self) -> bool:
+        """Ask whether our address is on Nextcloud's allow list, so that it counts no failures of ours.
+
+        Asked without a login, as any visitor may. Where it cannot be asked, or does not say, the answer is no.
+        """
+        try:
+            response = await self._http.request("GET", _CAPABILITIES, params={"format": "json"})
+            told: Any = response.json()
+            return told["ocs"]["data"]["capabilities"]["bruteforce"]["allow-listed"] is True
+        except (errors.NextcloudError, ValueError, TypeError, KeyError):
+            return False
 
     async def refresh(
         self, *, client_id: str, client_secret: SecretStr, refresh_token: SecretStr

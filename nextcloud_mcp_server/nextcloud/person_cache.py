@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Final, Literal, TypeVar, cast
 
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
+from nextcloud_mcp_server.nextcloud.search import KnownProviders
 from nextcloud_mcp_server.nextcloud.turns import Turns
 
 Kind = Literal["VEVENT", "VTODO", "address books"]
@@ -28,8 +30,15 @@ class PersonCache:
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self.turns: Turns | None = None
+        self._searched: tuple[NextcloudCredential, KnownProviders] | None = None
         self._names: dict[Kind, tuple[str, ...]] = {}
         self._facts: dict[Fact, tuple[float, object]] = {}
+
+    def providers(self, credential: NextcloudCredential) -> KnownProviders:
+        """Find what the last searches with this credential know."""
+        if self._searched is None or self._searched[0] != credential:
+            self._searched = credential, KnownProviders()
+        return self._searched[1]
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """Give the collections of a kind that were there last time; they are to be asked for anew."""

@@ -38,7 +38,7 @@ class Rights(Answer):
 
 
 class Table(Answer):
-    """One table. `rights` is None for one's own."""
+    """One table; `rights` count only where it is shared with the person."""
 
     id: Id
     title: str
@@ -48,7 +48,17 @@ class Table(Answer):
     description: str | None = None
     rows: int = Field(default=0, validation_alias="rowsCount")
     columns: int = Field(default=0, validation_alias="columnsCount")
+    shared: bool | None = Field(default=None, validation_alias="isShared")
     rights: Rights | None = Field(default=None, validation_alias="onSharePermissions")
+
+    @property
+    def readonly(self) -> bool:
+        """Tell whether the person may only read it.
+
+        Of one's own table Tables 1 says nothing, and Tables 2 that all is forbidden; but neither is shared with them.
+        """
+        rights = None if self.shared is False else self.rights
+        return rights is not None and not (rights.create or rights.update or rights.delete)
 
 
 class _Cell(Answer):

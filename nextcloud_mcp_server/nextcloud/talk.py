@@ -17,9 +17,10 @@ from typing import Annotated, Final, cast
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud import ocs, outcome
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.window import cut
 
 _ROOMS: Final = "/apps/spreed/api/v4/room"
@@ -40,6 +41,11 @@ _SENTENCES: Final = {
     412: "That conversation is in its lobby: only its moderators can see or write anything yet.",
     413: "The message is too long for Talk, so nothing was sent. Make it shorter.",
 }
+#: Since Talk 24 a permission of its own: a person who may write may be kept from reacting.
+_NO_REACTIONS: Final = (
+    "The person may not react in that conversation: it is read-only for them, or its moderators took that permission "
+    "away. Where they may write, nc_talk_send_message can say the same in words."
+)
 _MENTIONS: Final = frozenset({"user", "guest", "call", "group", "user-group", "circle", "federated_user"})
 #: What tells a client's screen to change a message, and is for nobody to read.
 _FOR_CLIENTS: Final = frozenset(
@@ -210,16 +216,32 @@ class TalkClient:
 
         Raises:
             NotFound: There is no such message, or no such reaction of theirs.
+            Forbidden: They may not react there.
+            ServerFault: Talk took it, and it is not so.
             InvalidName: It is no emoji, or the message takes no reactions.
         """
         path = f"{_API}/reaction/{_checked(token)}/{message_id}"
         sentences = {
             **_SENTENCES,
             400: "Talk did not take that reaction. Send one emoji, for a message that somebody wrote.",
+            403: _NO_REACTIONS,
         }
         method, fields = ("DELETE" if remove else "POST"), {"reaction": emoji}
         found = await ocs.send(self._http, method, path, _REACTED, json=fields, sentences=sentences)
+        own = any(
+            person.author_id == self._http.uid
+            for one, people in found.items()
+            if _bare(one) == _bare(emoji)
+            for person in people
+        )
+        wanted, here = (None, emoji) if remove else (emoji, None)
+        outcome.compare("Talk", [Part("reaction", wanted, emoji if own else None, here)])
         return {one: len(people) for one, people in found.items()}
+
+
+def _bare(emoji: str) -> str:
+    """Leave out what only asks for a coloured picture, which apps add and drop."""
+    return emoji.replace("\ufe0f", "")
 
 
 def _checked(token: str) -> str:

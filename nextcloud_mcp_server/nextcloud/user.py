@@ -1,13 +1,19 @@
 """Who a credential belongs to."""
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, cast
+from typing import Annotated, Final, cast
+from urllib.parse import quote
 
+import anyio
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.picture import MOST_BYTES, Picture
+
+#: A page waits for the picture.
+_PICTURE_SECONDS: Final = 5
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -52,3 +58,22 @@ class UserClient:
                 "Nextcloud named two different accounts in one answer; it was thrown away."
             )
         return user
+
+    async def picture(self) -> Picture | None:
+        """Fetch the picture that the user has chosen; None where there is none, or it cannot be had now.
+
+        Without one Nextcloud draws the first letter, and says so (`AvatarController`).
+        """
+        try:
+            with anyio.fail_after(_PICTURE_SECONDS):
+                response = await self._http.request(
+                    "GET",
+                    f"/index.php/avatar/{quote(self._http.uid, safe='')}/64",
+                    headers={"Accept": "image/*"},
+                    max_bytes=MOST_BYTES,
+                )
+        except (TimeoutError, errors.NextcloudError):
+            return None
+        if response.headers.get("X-NC-IsCustomAvatar") != "1":
+            return None
+        return Picture.of(response.headers.get("Content-Type", ""), response.content)

@@ -50,7 +50,12 @@ class DeckWriter:
         if not cards and not archived:
             # An empty one has no such member: `StackService::enrichStackWithCards` returns before it sets it.
             return whole
-        return whole | {"cards": [self.card(card) for card in cards]}
+        write = self._archived if archived else self.card
+        return whole | {"cards": [write(card) for card in cards]}
+
+    def _archived(self, card: DeckCard) -> Fields:
+        """Write a card of the archived ones: with its labels, if any, and not with its people (`findAllArchived`)."""
+        return self.card(card) | {"labels": self.labels(card) or None, "assignedUsers": None}
 
     def stack_head(self, stack: DeckStack) -> Fields:
         """Write a stack without its cards."""

@@ -191,6 +191,13 @@ def _of_folder(read: Callable[[Place, Node], Value]) -> Callable[[Place, Node], 
     return reader
 
 
+def _encrypted(_: Place, node: Node) -> Value:
+    """Answer as PropFindPlugin.php of the app end_to_end_encryption does; without the app there is no such property."""
+    if not node.encrypted:
+        raise Absent
+    return "1"
+
+
 def _checksums(_: Place, node: Node) -> Value:
     if node.checksum is None:
         raise Absent
@@ -254,8 +261,7 @@ _READERS: dict[str, Callable[[Place, Node], Value]] = {
     f"{{{NC}}}mount-type": lambda _, __: "",
     f"{{{NC}}}contained-folder-count": _of_folder(lambda _, node: _count(node, folders=True)),
     f"{{{NC}}}contained-file-count": _of_folder(lambda _, node: _count(node, folders=False)),
-    # lib/Connector/Sabre/PropFindPlugin.php of the app end_to_end_encryption.
-    f"{{{NC}}}is-encrypted": _of_folder(lambda _, node: str(int(node.encrypted))),
+    f"{{{NC}}}is-encrypted": _of_folder(_encrypted),
     f"{{{NC}}}creation_time": lambda _, node: node.extra.get(f"{{{NC}}}creation_time", "0"),
     f"{{{NC}}}upload_time": _of_file(lambda node: str(node.uploaded_at)),
     f"{{{NC}}}sharees": _sharees,

@@ -43,10 +43,14 @@ class StoredColumn:
         elif kind == "selection-check":
             found = "true" if value in ("true", True, 1, "1") else "false"
         elif kind == "text-link":
-            found = _link(value)
+            found = _link(value, str(self.fields.get("textAllowedPattern") or "").split(","))
         elif kind in _FORMS:
             found = value if re.fullmatch(_FORMS[kind], str(value)) else None
         return found
+
+    def read(self, value: Any) -> Any:  # noqa: ANN401 - as any column has it
+        """Give a value as it is read later: a number that was stored as null is 0 (`RowCellNumberMapper`)."""
+        return 0 if value is None and self.fields["type"] == "number" else value
 
 
 @dataclass(slots=True)
@@ -97,10 +101,10 @@ class TableStore:
         return made
 
 
-def _link(value: Any) -> str | None:  # noqa: ANN401 - as any column has it
-    """Take a link with its title, or cut an address out of a text."""
+def _link(value: Any, allowed: list[str]) -> str | None:  # noqa: ANN401 - as any column has it
+    """Take a link with its title, if its provider is allowed, or cut an address out of a text (`TextLinkBusiness`)."""
     text = str(value or "")
     if text.startswith("{"):
-        return text
+        return text if json.loads(text).get("providerId", "") in allowed else None
     found = _ADDRESS.search(text)
     return None if found is None else json.dumps({"title": found[0], "value": found[0], "providerId": "url"})

@@ -155,7 +155,7 @@ class TablesApi:
         table = self._table(asked)
         made = self._store.add_row(table, _read(table, asked.body["data"]))
         # Who made it and when is not known yet to what answers.
-        return self._row_json(table, made) | dict.fromkeys(
+        return self._row_json(table, made, fresh=True) | dict.fromkeys(
             ("createdBy", "createdAt", "lastEditBy", "lastEditAt")
         )
 
@@ -165,7 +165,7 @@ class TablesApi:
     def _change_row(self, asked: Asked) -> object:
         table, row = self._row(asked)
         row.values |= _read(table, asked.body["data"])
-        return self._row_json(table, row)
+        return self._row_json(table, row, fresh=True)
 
     def _delete_row(self, asked: Asked) -> object:
         table, row = self._row(asked)
@@ -240,8 +240,12 @@ class TablesApi:
             **{key: fields[key] for key in _UNSET if key in fields},
         }
 
-    def _row_json(self, table: StoredTable, row: StoredRow) -> Fields:
-        data = [{"columnId": column, "value": value} for column, value in row.values.items()]
+    def _row_json(self, table: StoredTable, row: StoredRow, *, fresh: bool = False) -> Fields:
+        """Write a row; what answers a write has the values as they were sent (`Row2Mapper::insert`)."""
+        data = [
+            {"columnId": column, "value": value if fresh else table.columns[column].read(value)}
+            for column, value in row.values.items()
+        ]
         by_alias = {_technical_name(cell["columnId"]): cell for cell in data}
         return {
             "id": row.id,

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from nextcloud_mcp_server.storage.models import arrivals
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CameBack, ClientRequest
 from nextcloud_mcp_server.storage.outbox import insert_tokens, take_back
 from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.spent_codes import insert_spent
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -40,8 +42,7 @@ class ArrivalRepository:
         """Take the trip that comes back; of all who try, one gets it.
 
         None when this browser did not begin it, when it is old or was taken before, and when its key is
-        missing. A trip that another browser asks for stays, so that nobody who learns a `state` can
-        end another's.
+        missing.
         """
         taking = (
             delete(arrivals)
@@ -60,6 +61,18 @@ class ArrivalRepository:
             return _load(_open(self._transactions.keys, row)["arrival"])
         except Unsealable:
             return None
+
+    async def end(self, state: str, *, codes: Iterable[str]) -> bool:
+        """End the sign-in that `state` belongs to, whichever browser began it, and spend the codes it brought.
+
+        False when there is none, also when it was taken before; then nothing is written.
+        """
+        ending = delete(arrivals).where(arrivals.c.state_hash == hash_of(state))
+        async with self._transactions.writing() as connection:
+            ended = (await connection.execute(ending)).rowcount == 1
+            if ended:
+                await insert_spent(connection, codes, now=self._transactions.now())
+        return ended
 
     async def hold(self, arrived: Arrived, *, browser: str, note: str | None = None) -> bool:
         """Store who came back and what Nextcloud gave, until they decide about it in this browser.

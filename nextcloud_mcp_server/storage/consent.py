@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, and_, delete, false, insert, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.errors import Unsealable, WrongAccount
+from nextcloud_mcp_server.errors import AccountTaken, Unsealable, WrongAccount
 from nextcloud_mcp_server.storage.arrivals import end_arrivals, use_arrived
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
@@ -121,11 +121,28 @@ class Consent:
         )
         row = (await self._connection.execute(query)).one_or_none()
         if row is not None:
-            former, person = Principal(row.issuer, row.subject), account.principal
-            detail = f"{person.issuer} {person.subject}"
-            ended = AuditEntry(self._now, former, "", "account", "ended: another person's now", detail)
-            await self._end_everything(former, ended)
-            await self._connection.execute(delete(accounts).where(accounts.c.id == row.id))
+            await self._displace(row, account.principal)
+
+    async def _displace(self, row: Row[*tuple[Any, ...]], principal: Principal) -> None:
+        former, detail = Principal(row.issuer, row.subject), f"{principal.issuer} {principal.subject}"
+        ended = AuditEntry(self._now, former, "", "account", "ended: another person's now", detail)
+        await self.release(row.id, former, ended)
+
+    async def release(self, account_id: str, principal: Principal, audit: AuditEntry) -> None:
+        """End everything of who holds an account, and let the account be anybody's."""
+        await self._end_everything(principal, audit)
+        await self._connection.execute(delete(accounts).where(accounts.c.id == account_id))
+
+    async def _gives_way(self, row: Row[*tuple[Any, ...]], account: Account) -> bool:
+        """Tell whether who holds an account gives way to another principal that was given access to it.
+
+        Who has disconnected does. So does who only said that it is theirs, or signed in at an issuer that is not
+        the configured one any more, when the operator's mapping names the account for the new one.
+        """
+        held = select(credentials.c.id).where(credentials.c.account_id == row.id)
+        if await self._connection.scalar(held) is None:
+            return True
+        return account.mapped and (not row.mapped or row.issuer != account.principal.issuer)
 
     async def _end_everything(self, principal: Principal, audit: AuditEntry) -> None:
         grants = select_grants(false()).where(owned_by(accounts.c, principal))
@@ -177,13 +194,18 @@ class Consent:
             accounts.c.nextcloud_url,
             accounts.c.uid,
             accounts.c.home_id,
+            accounts.c.mapped,
         ).where(or_(same_person, same_account))
-        known = (await self._connection.execute(query)).all()
-        for row in known:
-            if Principal(row.issuer, row.subject) != account.principal:
-                raise WrongAccount(
+        known: list[Row[*tuple[Any, ...]]] = []
+        for row in (await self._connection.execute(query)).all():
+            if Principal(row.issuer, row.subject) == account.principal:
+                known.append(row)
+            elif await self._gives_way(row, account):
+                await self._displace(row, account.principal)
+            else:
+                raise AccountTaken(
                     f"The Nextcloud account {account.uid!r} is connected to another person here."
-                    " Nothing was stored."
+                    " Nothing was stored. If the account is yours, ask the operator of this server to release it."
                 )
         if not known:
             await self._insert_account(account)
@@ -212,6 +234,7 @@ class Consent:
                 display_name=seal.seal("display_name", account.display_name),
                 home_id=account.home_id,
                 created_at=account.created_at,
+                mapped=account.mapped,
             )
         )
 
@@ -227,6 +250,7 @@ class Consent:
                 display_name=seal.seal("display_name", account.display_name),
                 home_id=account.home_id,
                 created_at=account.created_at,
+                mapped=account.mapped,
             )
         )
         changed = AuditEntry(
@@ -247,6 +271,7 @@ class Consent:
             .values(
                 display_name=seal.seal("display_name", account.display_name),
                 home_id=account.home_id or known.home_id,
+                mapped=account.mapped or known.mapped,
             )
         )
         if None not in (known.home_id, account.home_id) and known.home_id != account.home_id:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.storage.accounts import AccountRepository
 from nextcloud_mcp_server.storage.arrivals import ArrivalRepository
 from nextcloud_mcp_server.storage.audit import AuditRepository
 from nextcloud_mcp_server.storage.clients import ClientRepository
@@ -23,6 +24,7 @@ from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
 from nextcloud_mcp_server.storage.restored import RestoredRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
+from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
 from nextcloud_mcp_server.storage.transaction import Backend, Listen, Transactions, translated
 
@@ -48,6 +50,8 @@ class Database:
         self.grant_legs = GrantLegRepository(transactions)
         self.held_grants = HeldGrantRepository(transactions)
         self.redemptions = RedemptionRepository(transactions)
+        self.spent_codes = SpentCodeRepository(transactions)
+        self.accounts = AccountRepository(transactions)
         self.arrivals = ArrivalRepository(transactions)
         self.clients = ClientRepository(transactions)
         self.restored = RestoredRepository(transactions)

@@ -1,5 +1,6 @@
 """Grant legs: trips of a browser to the grant provider, which come back once and to that browser only."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import SecretStr
@@ -9,6 +10,7 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import grant_legs
 from nextcloud_mcp_server.storage.records import GrantLeg, Principal
+from nextcloud_mcp_server.storage.spent_codes import insert_spent
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 
@@ -42,8 +44,7 @@ class GrantLegRepository:
         """Take the leg that comes back; of all who try, one gets it.
 
         None when this browser did not start it, when it is old or was taken before, and when its
-        key is missing: whoever came can start again. A leg that another browser asks for stays, so
-        that nobody who learns a `state` can end another's visit.
+        key is missing: the user can start again.
         """
         taking = (
             delete(grant_legs)
@@ -56,6 +57,19 @@ class GrantLegRepository:
         )
         async with self._transactions.writing() as connection:
             row = (await connection.execute(taking)).one_or_none()
+        return None if row is None else _leg(self._transactions.keys, row, state)
+
+    async def end(self, state: str, *, codes: Iterable[str]) -> GrantLeg | None:
+        """End the leg that `state` belongs to, whichever browser began it, and spend the codes it brought.
+
+        None when there is none, also when it was taken before; then nothing is written. None, too, when its key is
+        missing.
+        """
+        ending = delete(grant_legs).where(grant_legs.c.state_hash == hash_of(state)).returning(grant_legs)
+        async with self._transactions.writing() as connection:
+            row = (await connection.execute(ending)).one_or_none()
+            if row is not None:
+                await insert_spent(connection, codes, now=self._transactions.now())
         return None if row is None else _leg(self._transactions.keys, row, state)
 
 

@@ -20,6 +20,7 @@ ACCOUNT: tuple[ColumnElement[Any], ...] = (
     accounts.c.display_name,
     accounts.c.home_id,
     accounts.c.created_at.label("account_created_at"),
+    accounts.c.mapped,
 )
 CREDENTIAL: tuple[ColumnElement[Any], ...] = (
     credentials.c.id.label("credential_id"),
@@ -151,6 +152,7 @@ def _account(row: Row[Any], *, display_name: str) -> Account:
         display_name=display_name,
         home_id=row.home_id,
         created_at=row.account_created_at,
+        mapped=row.mapped,
     )
 
 

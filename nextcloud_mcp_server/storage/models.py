@@ -95,7 +95,10 @@ class LoginFlowColumns(LeasedColumns):
 
 
 class AccountColumns(PersonColumns):
-    """Stays when a person disconnects, so that nobody else gets the uid; see `Consent` for who may change it."""
+    """Stays when a user disconnects, and then gives way to another one; see `Consent` for who may change it.
+
+    `mapped` says that the operator's mapping, or Nextcloud itself, named the account, and not only its user.
+    """
 
     id: Named[str] = Column(String, primary_key=True)
     nextcloud_url: Named[str]
@@ -103,6 +106,7 @@ class AccountColumns(PersonColumns):
     display_name: Named[Sealed] = Column(SealedValue)
     home_id: Named[str | None]
     created_at: Named[datetime] = Column(UtcTime)
+    mapped: Named[bool] = Column(Boolean, server_default=false())
 
 
 class CredentialColumns(PersonColumns):
@@ -208,6 +212,7 @@ class RedemptionColumns(PersonColumns):
     id: Named[str] = Column(String, primary_key=True)
     sign_in_hash: Named[str]
     at: Named[datetime] = Column(UtcTime, index=True)
+    source: Named[str | None]
 
 
 class ArrivalColumns(TypedColumns):
@@ -272,6 +277,13 @@ class AccessTokenColumns(PersonColumns):
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
 
+class SpentCodeColumns(TypedColumns):
+    """A code that is exchanged for nobody. It belongs to no person: whose it is was never asked."""
+
+    code_hash: Named[str] = Column(String, primary_key=True)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
 elicitations = Table("elicitations", metadata, ElicitationColumns)
 login_flows = Table("login_flows", metadata, LoginFlowColumns, UniqueConstraint("elicitation_hash"))
 accounts = Table(
@@ -306,6 +318,7 @@ token_families = Table(
     Index(None, "issuer", "subject", "client_id"),
 )
 access_tokens = Table("access_tokens", metadata, AccessTokenColumns)
+spent_codes = Table("spent_codes", metadata, SpentCodeColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
 # The database itself keeps to one open request per person, client and kind, however many processes race.

@@ -92,7 +92,8 @@ class LoginResult:
 class Account:
     """The Nextcloud account of one principal; UNIQUE(principal), UNIQUE(nextcloud_url, uid).
 
-    `home_id` is the `oc:id` of the home folder: a deleted and re-created user has another one.
+    `home_id` is the `oc:id` of the home folder: a deleted and re-created user has another one. `mapped` says that
+    the operator's mapping, or Nextcloud itself, named the account, and not only its user.
     """
 
     id: str
@@ -101,6 +102,19 @@ class Account:
     uid: str
     display_name: str
     home_id: str | None
+    created_at: datetime
+    mapped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An account that a principal holds here, without what is sealed; nobody else gets it while it is `connected`."""
+
+    principal: Principal
+    nextcloud_url: str
+    uid: str
+    mapped: bool
+    connected: bool
     created_at: datetime
 
 

@@ -17,27 +17,35 @@ class RedemptionRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def failed(self, principal: Principal, *, sign_in: str) -> None:
-        """Remember a failure of this person in the browser with this sign-in."""
+    async def failed(self, principal: Principal, *, sign_in: str, source: str = "") -> None:
+        """Remember a failure of this person in the browser with this sign-in; `source` is a keyed hash of where."""
         values = {
             "issuer": principal.issuer,
             "subject": principal.subject,
             "id": uuid.uuid4().hex,
             "sign_in_hash": hash_of(sign_in),
+            "source": source or None,
             "at": self._transactions.now(),
         }
         async with self._transactions.writing() as connection:
             await connection.execute(insert(redemptions).values(values))
 
     async def count(
-        self, *, since: datetime, principal: Principal | None = None, sign_in: str | None = None
+        self,
+        *,
+        since: datetime,
+        principal: Principal | None = None,
+        sign_in: str | None = None,
+        source: str | None = None,
     ) -> int:
-        """Count failures: of everybody, or only those of this person, and only those in this browser."""
+        """Count failures: of everybody, or only those of this person, in this browser, from this source."""
         conditions: list[ColumnElement[bool]] = [redemptions.c.at >= since]
         if principal is not None:
             conditions.append(owned_by(redemptions.c, principal))
         if sign_in is not None:
             conditions.append(redemptions.c.sign_in_hash == hash_of(sign_in))
+        if source is not None:
+            conditions.append(redemptions.c.source == source)
         query = select(func.count()).select_from(redemptions).where(*conditions)
         async with self._transactions.reading() as connection:
             return (await connection.execute(query)).scalar_one()

@@ -23,6 +23,8 @@ _MAX_TEXT_BYTES = 12_000
 _MAX_TITLE = 255
 _COMMENTS = 10
 _LISTED = 20
+#: Archived cards are each asked for by themselves.
+_ARCHIVED = 20
 
 Labels = Annotated[list[str] | None, Field(description="Titles of the board's labels; the whole list.")]
 Assignees = Annotated[list[str] | None, Field(description="User ids; the whole list.")]
@@ -64,7 +66,10 @@ async def nc_deck_get_board(
         for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
         if _matches(card, words)
     ]
-    rows = file_page.fit([deck_result.card_row(card) for card in cards[start : start + limit]])
+    shown = await nc.deck.whole(
+        board_id, cards[start : start + (min(limit, _ARCHIVED) if archived else limit)]
+    )
+    rows = file_page.fit([deck_result.card_row(card) for card in shown])
     cursor = file_page.following(start + len(rows), len(cards), *filters)
     return deck_result.page(board, stacks, rows, total=len(cards), cursor=cursor)
 
@@ -106,7 +111,8 @@ async def nc_deck_create_card(
     changes = await _changes(
         nc, board_id, title=title, description=description, due=due, labels=labels, assignees=assignees
     )
-    return deck_result.written(await nc.deck.create(board_id, stack_id, changes))
+    made = await nc.deck.create(board_id, stack_id, changes)
+    return deck_result.written(made.card, made.note)
 
 
 @deck.tool("Change a card", destructive=True)
@@ -143,9 +149,8 @@ async def nc_deck_update_card(
         assignees=assignees,
         comment=comment,
     )
-    return deck_result.written(
-        await nc.deck.update(Place(board_id, stack_id, card_id), changes, if_match=etag)
-    )
+    changed = await nc.deck.update(Place(board_id, stack_id, card_id), changes, if_match=etag)
+    return deck_result.written(changed.card, changed.note)
 
 
 @deck.tool("Move a card", destructive=True, idempotent=True)

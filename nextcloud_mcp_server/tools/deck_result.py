@@ -94,7 +94,7 @@ class CardText(Document):
 
 
 class CardWritten(Result):
-    """What the card is now."""
+    """What the card is now; `note` says what Deck stored otherwise than it was sent."""
 
     id: Id
     stack_id: Id
@@ -105,6 +105,7 @@ class CardWritten(Result):
     archived: bool | None = None
     labels: list[str] | None = None
     assignees: list[str] | None = None
+    note: str | None = None
 
 
 class CardDeleted(Result):
@@ -180,7 +181,7 @@ def text(card: Card, part: TextPage, comments: Sequence[Comment]) -> CardText:
     )
 
 
-def written(card: Card) -> CardWritten:
+def written(card: Card, note: str | None = None) -> CardWritten:
     """Say what a card is now."""
     return CardWritten(
         id=card.id,
@@ -192,6 +193,7 @@ def written(card: Card) -> CardWritten:
         archived=card.archived or None,
         labels=_labels(card),
         assignees=_assignees(card),
+        note=note,
     )
 
 

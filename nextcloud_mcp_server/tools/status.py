@@ -6,8 +6,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
-from nextcloud_mcp_server.nextcloud import timestamp, troubles
+from nextcloud_mcp_server.nextcloud import outcome, timestamp, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.status import Status
 from nextcloud_mcp_server.tools import moment
 from nextcloud_mcp_server.tools.file_results import shown_as
@@ -94,9 +95,23 @@ async def nc_status_set_status(
         # A new message does not end when the old one would have.
         until = before.clear_at if message is None and clear_at is None else until
         now = await _say(nc, before, message, icon, until)
-    if status is None:
-        return StatusSet(now=Shown.of(now), before=Shown.of(before))
-    return await _be(nc, status, before=before, now=now, said=said)
+    failed = None
+    if status is not None:
+        now, failed = await _be(nc, status, now, said=said)
+    pairs = {"message": message, "icon": icon, "status": None if failed else status}
+    parts = [
+        Part(name, sent, getattr(now, name), getattr(before, name))
+        for name, sent in pairs.items()
+        if sent is not None
+    ]
+    if clear_at is not None:
+        parts.append(Part("clear_at", _iso(until), _iso(now.clear_at), _iso(before.clear_at)))
+    notes = (failed, outcome.compare("Nextcloud", parts))
+    return StatusSet(now=Shown.of(now), before=Shown.of(before), note=" ".join(filter(None, notes)) or None)
+
+
+def _iso(seconds: int | None) -> str | None:
+    return None if seconds is None else timestamp.moment(seconds).isoformat()
 
 
 def _last(at: datetime) -> int:
@@ -126,14 +141,13 @@ async def _say(
     )
 
 
-async def _be(nc: Account, presence: str, *, before: Status, now: Status, said: bool) -> StatusSet:
+async def _be(nc: Account, presence: str, now: Status, *, said: bool) -> tuple[Status, str | None]:
     """Say whether the person is there; when that fails, say what was done before."""
     try:
-        now, note = await nc.status.set_presence(presence), None
+        return await nc.status.set_presence(presence), None
     except troubles.OF_ACCESS:
         raise
     except NextcloudError as error:
         if not said:
             raise
-        note = f"The message is set, but '{presence}' is not{troubles.perhaps(error)}. {error}"
-    return StatusSet(now=Shown.of(now), before=Shown.of(before), note=note)
+        return now, f"The message is set, but '{presence}' is not{troubles.perhaps(error)}. {error}"

@@ -45,12 +45,16 @@ class ColumnRow(Result):
 
 
 class RowValues(Result):
-    """One row; cells without a value are left out, and long texts are cut where `truncated` is true."""
+    """One row; cells without a value are left out, and long texts are cut where `truncated` is true.
+
+    `note` says what Tables stored otherwise than it was sent.
+    """
 
     id: Id
     etag: str
     values: dict[str, Any]
     truncated: bool | None = None
+    note: str | None = None
 
 
 class TablePage(Result):
@@ -84,7 +88,7 @@ def table_row(table: Table) -> TableRow:
         rows=table.rows,
         columns=table.columns,
         archived=table.archived or None,
-        readonly=_readonly(table),
+        readonly=table.readonly or None,
     )
 
 
@@ -138,7 +142,7 @@ def page(
     return TablePage(
         id=table.id,
         title=table.title,
-        readonly=_readonly(table),
+        readonly=table.readonly or None,
         columns=[column_row(column, called[column.id]) for column in columns],
         rows=rows,
         total=total,
@@ -156,8 +160,3 @@ def deleted(row_before: Row, columns: list[Column]) -> RowDeleted:
         + ("" if before.truncated else " nc_tables_create_row makes a new row of the values given here."),
         values=None if before.truncated else before.values,
     )
-
-
-def _readonly(table: Table) -> bool | None:
-    rights = table.rights
-    return None if rights is None or rights.create or rights.update or rights.delete else True

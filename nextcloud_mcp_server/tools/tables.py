@@ -8,9 +8,10 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
-from nextcloud_mcp_server.nextcloud import moments
+from nextcloud_mcp_server.nextcloud import moments, outcome, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
 from nextcloud_mcp_server.nextcloud.tables import Row, Table
 from nextcloud_mcp_server.nextcloud.window import Position
@@ -93,8 +94,9 @@ async def nc_tables_get_table(
 async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> RowValues:
     """Add a row to a table; nc_tables_get_table says which columns it has and what they take."""
     columns = await nc.tables.columns(table_id)
-    row = await nc.tables.create(table_id, _stored(columns, values, whole=True))
-    return table_result.row(row, columns)
+    sent = _stored(columns, values, whole=True)
+    made = await nc.tables.create(table_id, sent)
+    return await _read_again(nc, made, columns, sent)
 
 
 @tables.tool("Change a row", destructive=True, idempotent=True)
@@ -103,7 +105,8 @@ async def nc_tables_update_row(nc: Account, row_id: Id, values: Values, *, etag:
     """Change only the given cells of a row."""
     row = await nc.tables.current(row_id, etag)
     columns = await nc.tables.columns(row.table_id)
-    return table_result.row(await nc.tables.update(row, _stored(columns, values, whole=False)), columns)
+    sent = _stored(columns, values, whole=False)
+    return await _read_again(nc, await nc.tables.update(row, sent), columns, sent, before=row)
 
 
 @tables.tool("Delete a row", destructive=True)
@@ -114,6 +117,35 @@ async def nc_tables_delete_row(nc: Account, row_id: Id, *, etag: str) -> RowDele
     columns = await nc.tables.columns(row.table_id)
     await nc.tables.delete(row_id)
     return table_result.deleted(row, columns)
+
+
+async def _read_again(
+    nc: Account,
+    answered: Row,
+    columns: Sequence[Column],
+    sent: Mapping[str, object],
+    *,
+    before: Row | None = None,
+) -> RowValues:
+    """Read a row that was written and compare it: what Tables answers is what it was sent, not what it stored."""
+    try:
+        row = await nc.tables.row(answered.id)
+    except troubles.NOT_SEEN as error:
+        note = f"It is written, but it could not be read afterwards, so what is stored is not known. {error}"
+        return table_result.row(answered, list(columns)).model_copy(update={"note": note})
+    called = table_result.names(list(columns))
+    parts = [
+        Part(
+            called[column.id],
+            shown(column, sent[column.id]),
+            shown(column, row.values.get(column.id)),
+            NEW if before is None else shown(column, before.values.get(column.id)),
+        )
+        for column in columns
+        if column.id in sent
+    ]
+    note = outcome.compare("Tables", parts)
+    return table_result.row(row, list(columns)).model_copy(update={"note": note})
 
 
 async def _search(

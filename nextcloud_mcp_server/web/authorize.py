@@ -12,10 +12,12 @@ from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
 from nextcloud_mcp_server.errors import AuthorizeRefused, FormRefused, NotAMember, SignInRefused
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
+from nextcloud_mcp_server.web.callback_result import keep_back
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
+from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, in_order, page
 from nextcloud_mcp_server.web.proxies import client_address
-from nextcloud_mcp_server.web.visitor import params_of, see
+from nextcloud_mcp_server.web.visitor import is_too_long, params_of, see
 from nextcloud_mcp_server.web.visits import Params
 
 AUTHORIZE = "/authorize"
@@ -94,6 +96,7 @@ class AuthorizePages:
             arrival_id = await authorizations.come_back(came, browser=session.browser)
         except NotAMember:
             return _back_page(request, "not_member", asked, authorizations.denied(asked), status=403)
+        remember_browser(request)
         return _whose(arrival_id)
 
     async def ask_whose(self, request: Request) -> Response:
@@ -197,11 +200,9 @@ def again_path(asked: Asked) -> str:
 
 
 def _question(request: Request) -> Params:
-    try:
-        return params_of(request)
-    except SignInRefused:
-        # Nobody was signing in yet: the app is at fault, and not the person or their browser.
-        raise AuthorizeRefused("The app's question is longer than any that is expected.") from None
+    if is_too_long(request):
+        raise AuthorizeRefused("The app's question is longer than any that is expected.")
+    return params_of(request)
 
 
 def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str = "") -> Response:
@@ -221,15 +222,18 @@ def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str
 
 def _back_page(request: Request, kind: str, asked: Asked, url: str, *, status: int = 200) -> Response:
     """Say that nothing was connected, and leave it to the person to go back to the client."""
+    again = "" if kind == "not_possible" else again_path(asked)
+    client, app = Name.of(asked.client.name), _app(asked)
+    keep_back(request.scope, kind, status=status, url=url, again=again, client=client.plain, app=app)
     return page(
         request.headers,
         "back.html",
         status=status,
         kind=kind,
         url=url,
-        again="" if kind == "not_possible" else again_path(asked),
-        client=Name.of(asked.client.name),
-        app=_app(asked),
+        again=again,
+        client=client,
+        app=app,
     )
 
 

@@ -5,11 +5,14 @@ because what two readers would read differently must not get any further.
 """
 
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, cast
 
+from anyio.lowlevel import checkpoint
 from starlette.authentication import AuthCredentials
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import JSONResponse, Response
@@ -19,11 +22,13 @@ from nextcloud_mcp_server.auth import strict_json
 from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Bearer
-from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
+from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused, TooManyRequests
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
+from nextcloud_mcp_server.web.json_bounds import JsonBounds
 from nextcloud_mcp_server.web.lasting import lasts, run_for
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
+from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, Admission, RequestLimiter
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,7 @@ class BearerLayer:
         scope_prefix: str = "",
         mcp_path: str = "/mcp",
         max_body_bytes: int = 4_194_304,
+        limiter: RequestLimiter | None = None,
     ) -> None:
         self._app = app
         self._resource = resource
@@ -69,6 +75,7 @@ class BearerLayer:
         self._scope_prefix = scope_prefix
         self._mcp_path = mcp_path
         self._max_body_bytes = max_body_bytes
+        self._limiter = limiter or RequestLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer in the application's place, or run it."""
@@ -85,6 +92,9 @@ class BearerLayer:
 
         try:
             await self._pass(scope, receive, send_with_cors)
+        except TooManyRequests as error:
+            logger.info("refused a request: %s", error)
+            await _too_many(error)(scope, receive, send_with_cors)
         except _Refused as refused:
             await refused.response(scope, receive, send_with_cors)
 
@@ -100,21 +110,30 @@ class BearerLayer:
             await preflight(_METHODS)(scope, receive, send)
             return
         bearer = await self._authenticate(scope)
+        async with self._limiter.admit(bearer) as admission:
+            await self._serve(admission, scope, receive, send)
+
+    async def _serve(self, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+        bearer, value = admission.bearer, cast("object", None)
         user = BearerUser(bearer)
         scope = {**scope, "user": user, "auth": AuthCredentials(user.scopes)}
-        value: object = None
-        if scope["method"] == "POST":
-            body = await self._read(receive)
-            if body is None:
+        async with AsyncExitStack() as working:
+            if scope["method"] == "POST":
+                await working.enter_async_context(admission.call())
+                body = await self._read(receive, admission, working)
+                if body is None:
+                    return
+                receive = _replaying(body, receive)
+                await working.enter_async_context(admission.turn())
+                value = _parsed(body)
+                self._check_call(value, bearer, Headers(scope=scope).get("mcp-protocol-version"))
+            if not lasts(scope["method"], value):
+                await self._app(scope, receive, send)
                 return
-            value = _parsed(body)
-            self._check_call(value, bearer, Headers(scope=scope).get("mcp-protocol-version"))
-            receive = _replaying(body, receive)
-        if lasts(scope["method"], value):
+        # What was taken for the work is given back: a stream is open for hours.
+        async with admission.stream():
             seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
             await run_for(self._app, scope, receive, send, seconds=seconds)
-        else:
-            await self._app(scope, receive, send)
 
     async def _authenticate(self, scope: Scope) -> Bearer:
         token = self._token(scope)
@@ -140,18 +159,29 @@ class BearerLayer:
             raise _Refused(self._invalid_token())
         return token
 
-    async def _read(self, receive: Receive) -> bytes | None:
+    async def _read(self, receive: Receive, admission: Admission, working: AsyncExitStack) -> bytes | None:
         """Read a whole body; None when its sender has gone."""
-        body = bytearray()
+        body, bounds, is_large = bytearray(), JsonBounds(), False
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            body += message.get("body", b"")
+            chunk = message.get("body", b"")
+            body += chunk
             if len(body) > self._max_body_bytes:
                 raise _Refused(_error(413, "too_large", "The request is larger than this server takes."))
+            try:
+                bounds.feed(chunk)
+            except ValueError as error:
+                raise _Refused(_not_read(error)) from None
             if not message.get("more_body", False):
+                admission.charge_body(len(body), bounds.elements)
                 return bytes(body)
+            if len(body) > LARGE_BODY and not is_large:
+                is_large = True
+                await working.enter_async_context(admission.large_body())
+            # What was counted took a millisecond; others may go on before the next part.
+            await checkpoint()
 
     def _check_call(self, value: object, bearer: Bearer, version: str | None) -> None:
         needed = {scope for name in _called(value) for scope in self._needs(name)}
@@ -204,7 +234,7 @@ def _parsed(body: bytes) -> object:
     try:
         return strict_json.read(body)
     except ValueError as error:
-        raise _Refused(_parse_error(f"The body was not read: {error}.")) from None
+        raise _Refused(_not_read(error)) from None
 
 
 def _called(value: object) -> list[str]:
@@ -244,6 +274,13 @@ def _unavailable() -> Response:
     return response
 
 
-def _parse_error(message: str) -> Response:
+def _too_many(error: TooManyRequests) -> Response:
+    response = _error(429, "too_many_requests", str(error))
+    response.headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
+    return response
+
+
+def _not_read(error: ValueError) -> Response:
+    message = f"The body was not read: {error}."
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": _PARSE_ERROR, "message": message}}
     return JSONResponse(body, 400)

@@ -153,8 +153,8 @@ class VisitPages:
         return response
 
     async def come_back_signed_out(self, visitor: Visitor) -> Response:
-        """Refuse an answer that no signed-in browser brings."""
-        del visitor
+        """Refuse an answer that no signed-in browser brings, and end what it belongs to."""
+        await visitor.visits.end_foreign(params_of(visitor.request))
         raise SignInRefused("The answer came from a browser in which nobody is signed in.")
 
     async def ask_whose(self, visitor: Visitor, who: SignedIn) -> Response:
@@ -163,6 +163,7 @@ class VisitPages:
         held = await visitor.visits.held(visit.id, who, visitor.cookies.session)
         if held is None:
             return see(visit_path(DONE if visit.state.final else CONSENT, visit.id))
+        picture = await visitor.visits.picture(held)
         return page(
             visitor.request.headers,
             "connected_as.html",
@@ -173,6 +174,7 @@ class VisitPages:
             host=Name.of_host(visit.nextcloud_host),
             account=Name.of(held.display_name) or Name.of(held.uid),
             uid=Name.of(held.uid),
+            picture="" if picture is None else picture.data_uri,
             reading=in_order(held.scopes, writing=False),
             changing=in_order(held.scopes, writing=True),
         )

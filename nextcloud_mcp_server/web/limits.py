@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.metadata import CORS
 from nextcloud_mcp_server.web.problem import Problem, problem_page
 from nextcloud_mcp_server.web.proxies import client_address
@@ -33,7 +34,8 @@ _MOST_TOKENS = 8_192
 #: Whoever has an IPv6 address has this many bits of them to choose from.
 _IPV6_HOST_BITS = 64
 _CALLBACKS = "/oauth/callback/"
-_PAGES = ("/oauth/", "/account", "/authorize")
+#: Pages that a user signs in on, or is signed in on.
+PAGES = ("/oauth/", "/account", "/authorize")
 
 
 class Kind(StrEnum):
@@ -187,10 +189,15 @@ class AddressLimits:
         try:
             if path.startswith(_CALLBACKS):
                 await self._limits.count(Kind.CALLBACK, address)
-            elif path.startswith(_PAGES):
+            elif path.startswith(PAGES):
                 await self._limits.count(Kind.PAGE, address)
         except TooManyRequests as error:
-            await _answer(error, Headers(scope=scope))(scope, receive, send)
+            response = _answer(error, Headers(scope=scope))
+            if path.startswith(_CALLBACKS):
+                # Its address holds a code, and must not stay in the browser's bar.
+                retry_after = {"Retry-After": str(error.retry_after_seconds)}
+                response = Response(status_code=303, headers={"Location": TOO_MANY_RESULT, **retry_after})
+            await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
+import anyio
 from pydantic import SecretStr
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.nextcloud import spelling
+from nextcloud_mcp_server.web.callback_result import keep_gone, keep_problem
 from nextcloud_mcp_server.web.problem import (
     PERSONAL,
     Problem,
@@ -62,6 +64,7 @@ class WebConfig:
     secure_cookies: bool
     mcp_path: str = "/mcp"
     max_body_bytes: int = 4_194_304
+    body_seconds: float = 60.0
     any_origin: tuple[str, ...] = ()
     refuse_forwarded: bool = True
     proxies: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -93,6 +96,9 @@ _FORWARDED = Refusal(
     "In personal mode this server works for one person and only answers directly.",
 )
 _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is larger than this server takes.")
+_TOO_SLOW = Refusal(
+    Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
+)
 _UNAUTHORIZED_MESSAGE = (
     "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
     "'nextcloud-mcp-server config claude-code --http' prints what to put into your client; it also knows "
@@ -143,6 +149,30 @@ class KeepsOpener:
             await send(message)
 
         await self._app(scope, receive, send_with_header)
+
+
+class _TimedBody:
+    """Gives the parts of a body for so many seconds, and after its end whatever comes.
+
+    The time begins when the application first asks: what it waits for itself does not count.
+    """
+
+    def __init__(self, receive: Receive, seconds: float) -> None:
+        self._receive = receive
+        self._seconds = seconds
+        self._deadline: float | None = None
+        self._whole = False
+
+    async def receive(self) -> Message | None:
+        """Give the next part; None when the time is over."""
+        if self._whole:
+            return await self._receive()
+        self._deadline = self._deadline or anyio.current_time() + self._seconds
+        with anyio.CancelScope(deadline=self._deadline):
+            message = await self._receive()
+            self._whole = not message.get("more_body", False)
+            return message
+        return None
 
 
 class _Gate:
@@ -226,23 +256,28 @@ class _Gate:
         return JSONResponse(body, refusal.problem.status)
 
     async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, but answer 413 in its place once the body passes the cap.
+        """Run the application, but answer in its place once the body is too large or takes too long.
 
         Raising from `receive` would not do: whatever sits in between might make a 500 of it.
         """
         taken = 0
         started = cut_off = False
+        timed = _TimedBody(receive, self._config.body_seconds)
 
         async def receive_capped() -> Message:
             nonlocal taken, cut_off
             if cut_off:
                 return {"type": "http.disconnect"}
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken <= self._config.max_body_bytes:
-                return message
+            message = await timed.receive()
+            if message is not None:
+                taken += len(message.get("body", b""))
+                if taken <= self._config.max_body_bytes:
+                    return message
             if not started:
-                await self._refuse(_TOO_LARGE, scope)(scope, receive, send)
+                refusal = _TOO_SLOW if message is None else _TOO_LARGE
+                response = self._refuse(refusal, scope)
+                response.headers["Connection"] = "close"
+                await response(scope, receive, send)
             cut_off = True
             return {"type": "http.disconnect"}
 
@@ -294,6 +329,7 @@ class PageErrors:
         try:
             await self._app(scope, receive, send)
         except ElicitationUnknown:
+            keep_gone(scope)
             await gone_page(Headers(scope=scope))(scope, receive, send)
         except NextcloudMcpError as error:
             reference = new_reference()
@@ -307,6 +343,7 @@ class PageErrors:
     def _answer(self, error: Exception, reference: str, scope: Scope) -> Response:
         retry: str = scope.get("state", {}).get("retry", "")
         problem = problem_of(error, self._problems)
+        keep_problem(scope, problem, reference=reference, retry=retry)
         page = problem_page(Headers(scope=scope), problem, reference=reference, retry=retry)
         if isinstance(error, TooManyRequests):
             page.headers["Retry-After"] = str(error.retry_after_seconds)

@@ -46,9 +46,11 @@ PERSONAL: Problems = (
 #: Where people sign in, each with an account of their own.
 PEOPLE: Problems = (
     (errors.NotAMember, Problem("not_member", 403)),
+    (errors.OtherBrowser, Problem("other_browser", 403)),
     (errors.SignInRefused, Problem("sign_in", 403)),
     (errors.IssuerUnavailable, Problem("issuer", 503)),
     (errors.GrantRefused, Problem("not_confirmed", 403)),
+    (errors.AccountTaken, Problem("account_taken", 403)),
     (errors.WrongAccount, Problem("other_nextcloud", 403)),
     *PERSONAL,
 )

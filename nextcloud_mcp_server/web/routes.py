@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PAGE_STATE
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
+from nextcloud_mcp_server.web.callback_result import RESULT, CallbackResults, result_page
 from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import KeepsOpener, PageErrors
@@ -81,14 +82,15 @@ def people_routes(
     confirmed = door.signed_in(visit.come_back, otherwise=visit.come_back_signed_out)
     if authorizations is None:
         callbacks = [
-            _people_route("/oauth/callback/sign-in", come_back, "GET"),
-            _people_route(_NEXTCLOUD_CALLBACK, confirmed, "GET"),
+            _callback_route("/oauth/callback/sign-in", come_back, keys),
+            _callback_route(_NEXTCLOUD_CALLBACK, confirmed, keys),
+            _people_route(RESULT, result_page(keys), "GET"),
         ]
     else:
         from nextcloud_mcp_server.web.authorize import AuthorizePages  # noqa: PLC0415 - MODE=builtin only
 
         pages = AuthorizePages(authorizations, keys=keys, nextcloud_host=nextcloud_host)
-        callbacks = _authorize_routes(pages, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
+        callbacks = _authorize_routes(pages, keys, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
     return _with_the_rest(
         [
             _page_route("/", _people_home(mcp_url, signs_in_here=authorizations is not None), "GET"),
@@ -100,7 +102,9 @@ def people_routes(
     )
 
 
-def _authorize_routes(pages: "AuthorizePages", otherwise: Endpoint) -> list[Route]:
+def _authorize_routes(
+    pages: "AuthorizePages", keys: Callable[[], Sequence[bytes]], otherwise: Endpoint
+) -> list[Route]:
     """List the way of a client's person. Nextcloud knows one address of ours, so all come back there."""
     from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT  # noqa: PLC0415 - MODE=builtin only
 
@@ -110,7 +114,10 @@ def _authorize_routes(pages: "AuthorizePages", otherwise: Endpoint) -> list[Rout
         _client_route(AUTHORIZE, pages.answer, "POST"),
         _client_route(CONFIRM_CLIENT, pages.ask_whose, "GET"),
         _client_route(CONFIRM_CLIENT, pages.confirm, "POST"),
-        _client_route(_NEXTCLOUD_CALLBACK, callback, "GET"),
+        _callback_route(
+            _NEXTCLOUD_CALLBACK, callback, keys, problems=CLIENT, around=[Middleware(KeepsOpener)]
+        ),
+        _client_route(RESULT, result_page(keys), "GET"),
     ]
 
 
@@ -187,6 +194,19 @@ def _page_route(
 
 def _client_route(path: str, handler: Endpoint, *methods: str) -> Route:
     return _people_route(path, handler, *methods, problems=CLIENT, around=[Middleware(KeepsOpener)])
+
+
+def _callback_route(
+    path: str,
+    handler: Endpoint,
+    keys: Callable[[], Sequence[bytes]],
+    *,
+    problems: Problems = PEOPLE,
+    around: Sequence[Middleware] = (),
+) -> Route:
+    """Make a route whose every answer leads to an address without code and state."""
+    results = Middleware(CallbackResults, keys=keys)
+    return _people_route(path, handler, "GET", problems=problems, around=[*around, results])
 
 
 def _people_route(

@@ -2,9 +2,10 @@
 
 from starlette.responses import Response
 
-from nextcloud_mcp_server.errors import ElicitationUnknown, SignInRefused
+from nextcloud_mcp_server.errors import ElicitationUnknown
 from nextcloud_mcp_server.web.cookies import Onward
 from nextcloud_mcp_server.web.forms import require_our_page
+from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.proxies import client_address, network_of
 from nextcloud_mcp_server.web.visitor import (
@@ -84,8 +85,7 @@ class SignInPages:
         onward = visitor.cookies.where_to("sign-in")
         if onward is not None:
             visitor.request.state.retry = _retry_path(onward.target)
-        if not visitor.cookies.flow:
-            raise SignInRefused("This browser has begun no sign-in.")
+        # Also where this browser began none: another one may have, and then its code is ended.
         done = await visitor.visits.finish_sign_in(
             visitor.cookies.flow,
             params_of(visitor.request),
@@ -93,6 +93,7 @@ class SignInPages:
         )
         if visitor.cookies.session:
             await visitor.visits.sign_out(visitor.cookies.session)
+        remember_browser(visitor.request)
         response = see(path_of(done.target))
         visitor.cookies.set_session(response, done.token.get_secret_value())
         return response

@@ -11,8 +11,9 @@ from urllib.parse import urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nextcloud_mcp_server.errors import FormRefused, OtherPerson, SignInRefused
+from nextcloud_mcp_server.errors import FormRefused, OtherPerson
 from nextcloud_mcp_server.storage.records import Principal, SignedIn
+from nextcloud_mcp_server.web.callback_result import keep_other_account
 from nextcloud_mcp_server.web.cookies import Cookies, Onward
 from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, page
@@ -144,13 +145,17 @@ def asked_id(visitor: Visitor, values: Sequence[str]) -> str:
 def params_of(request: Request) -> Params:
     """Read the parameters of a callback, each with every value it has.
 
-    Raises:
-        SignInRefused: It is longer than any that a provider sends.
+    Of an address that is longer than any provider sends only the codes are read: without a `state` it is refused, and
+    the codes are spent.
     """
-    if len(request.url.query) > _LONGEST_QUERY:
-        raise SignInRefused("The answer is longer than any that is expected.")
     query = request.query_params
-    return {name: query.getlist(name) for name in query}
+    wanted = ("code",) if is_too_long(request) else tuple(query)
+    return {name: query.getlist(name) for name in wanted}
+
+
+def is_too_long(request: Request) -> bool:
+    """Tell whether a query is longer than any that is expected."""
+    return len(request.url.query) > _LONGEST_QUERY
 
 
 def visit_target(elicitation_id: str) -> str:
@@ -200,11 +205,15 @@ def onward_page(visitor: Visitor, onward: Onward, kind: str) -> Response:
 
 
 def _other_account_page(visitor: Visitor) -> Response:
+    elicitation_id: str = getattr(visitor.request.state, "visit_id", "")
+    csrf = visitor.cookies.form_check(OTHER_ACCOUNT)
+    scope = visitor.request.scope
+    keep_other_account(scope, elicitation_id=elicitation_id, csrf=csrf, person=visitor.name.plain)
     return page(
         visitor.request.headers,
         "other_account.html",
         status=403,
-        id=getattr(visitor.request.state, "visit_id", ""),
-        csrf=visitor.cookies.form_check(OTHER_ACCOUNT),
+        id=elicitation_id,
+        csrf=csrf,
         person=visitor.name,
     )

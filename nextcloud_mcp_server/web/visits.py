@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import HeldGrant, OpenSignIn, SignedIn
 
 #: The parameters of a callback, each with every value it has.
@@ -93,8 +94,20 @@ class Visits(Protocol):
         """
         ...
 
+    async def end_foreign(self, params: Params) -> None:
+        """End what another browser began and this one brings back.
+
+        Raises:
+            SignInRefused: Always; its kind says whether there was something to end.
+        """
+        ...
+
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         """Find what waits for the person to say that the account is theirs."""
+        ...
+
+    async def picture(self, held: HeldGrant) -> Picture | None:
+        """Fetch the picture of the account that waits; None where there is none."""
         ...
 
     async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:

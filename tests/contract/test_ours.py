@@ -406,8 +406,9 @@ async def test_maintenance_is_not_a_disabled_account(alice: Account, bob: Accoun
 async def test_too_many_bad_logins_are_not_a_wrong_password(
     nextcloud: Nextcloud, alice: Account, sandbox: Sandbox
 ) -> None:
+    # Each is confirmed by a second request, which at last is throttled too.
     for _ in range(11):
-        with pytest.raises(errors.CredentialRejected):
+        with pytest.raises((errors.CredentialRejected, errors.Unavailable, errors.Throttled)):
             await nextcloud.whoami(BasicCredential("alice", SecretStr("wrong")))
 
     with pytest.raises(errors.Throttled):
@@ -427,10 +428,12 @@ async def test_a_contact_is_made_listed_changed_and_deleted(alice: Account) -> N
 
     made = await contacts.create("contacts", card)
     listed = [one.contact.emails async for one in contacts.list_cards("contacts") if one.id == made.id]
-    changed = await contacts.update("contacts", made.id, Changes(family_name="Meyer"), if_match=made.etag)
+    changed = await contacts.update(
+        "contacts", made.id, Changes(family_name="Meyer"), if_match=made.etag or ""
+    )
     with pytest.raises(errors.EtagMismatch):
-        await contacts.update("contacts", made.id, Changes(note="lost"), if_match=made.etag)
-    await contacts.delete("contacts", made.id, if_match=changed.etag)
+        await contacts.update("contacts", made.id, Changes(note="lost"), if_match=made.etag or "")
+    await contacts.delete("contacts", made.id, if_match=changed.etag or "")
 
     assert listed == [["home: zoe@example.test"]]
     assert changed.contact.name == "Zoë Meyer"
@@ -449,22 +452,25 @@ async def test_a_card_is_made_changed_moved_and_deleted(server: Server, alice: A
     ]
     labels = [label.id for label in (await alice.deck.board(board)).labels]
 
-    made = await alice.deck.create(
+    created = await alice.deck.create(
         board, todo, CardChanges(title="Card", duedate="2026-12-24T18:00:00+00:00", labels=labels[:2])
     )
+    made = created.card
     place = Place(board, todo, made.id)
-    changed = await alice.deck.update(
+    update = await alice.deck.update(
         place,
         CardChanges(title="Other", labels=labels[1:2], people=["alice"], comment="hi"),
         if_match=made.etag,
     )
+    changed = update.card
     moved = await alice.deck.move(place, done, position=0, if_match=changed.etag)
-    archived = await alice.deck.update(place, CardChanges(archived=True), if_match=moved.etag)
+    archived = (await alice.deck.update(place, CardChanges(archived=True), if_match=moved.etag)).card
     listed = await alice.deck.stacks(board, archived=True)
     with pytest.raises(errors.EtagMismatch):
         await alice.deck.update(place, CardChanges(title="lost"), if_match=made.etag)
     await alice.deck.delete(place, if_match=archived.etag)
 
+    assert (created.note, update.note) == (None, None)
     assert (changed.title, changed.duedate, changed.people) == ("Other", made.duedate, ["alice"])
     assert ([label.id for label in changed.labels], changed.comments) == (labels[1:2], 1)
     assert [card.id for stack in listed if stack.id == done for card in stack.cards] == [made.id]

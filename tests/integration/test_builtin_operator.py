@@ -1,5 +1,6 @@
 """What an operator does from the command line to a server that gives clients their tokens."""
 
+import json
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from anyio import to_thread
 
 from nextcloud_mcp_server import core
-from nextcloud_mcp_server.commands import clients, connection, restored
+from nextcloud_mcp_server.commands import accounts, clients, connection, restored
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings, load
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
@@ -252,3 +253,51 @@ async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operato
     told = capsys.readouterr()
     assert "Sign-ins that were ended: 0 of apps, 0 of browsers." in told.out
     assert "run this again with the environment that it has" in told.err
+
+
+async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
+    house: House, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    await run(accounts.list_accounts, settings_of(house), as_json=False)
+    nobody = capsys.readouterr()
+    async with house.person("alice") as alice, house.person("bob") as bob:
+        await house.sign_in(alice, http)
+        await house.sign_in(bob, http)
+    async with core.open_database(settings_of(house)) as database:
+        ended = AuditEntry(core.now(), Principal(house.url, "bob"), "", "disconnect", "done")
+        await database.grants.disconnect(Principal(house.url, "bob"), audit=ended)
+
+    await run(accounts.list_accounts, settings_of(house), as_json=False)
+    table = capsys.readouterr().out.splitlines()
+    await run(accounts.list_accounts, settings_of(house), as_json=True)
+    read = json.loads(capsys.readouterr().out)
+
+    assert "Nobody has connected" in nobody.err
+    header, hers, his = table
+    assert header.split() == ["ACCOUNT", "NEXTCLOUD", "HELD", "BY", "AT", "NAMED", "BY", "STATE", "SINCE"]
+    state = header.index("STATE")
+    assert [hers[state:].split()[0], his[state:].split()[0]] == ["connected", "disconnected"]
+    assert [hers.split()[0], his.split()[0]] == ["alice", "bob"]
+    assert [(each["uid"], each["subject"], each["connected"], each["named_by"]) for each in read] == [
+        ("alice", "alice", True, "mapping"),
+        ("bob", "bob", False, "mapping"),
+    ]
+    assert all(each["configured_issuer"] for each in read)
+
+
+async def test_an_account_is_released_with_everything_that_its_holder_had(
+    house: House, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with house.person("alice") as alice:
+        tokens = await house.sign_in(alice, http)
+
+    with pytest.raises(ConfigurationError, match="--yes"):
+        await run(accounts.release_account, settings_of(house), "alice", issuer=None, yes=False)
+    assert await works(house, http, tokens)
+    await run(accounts.release_account, settings_of(house), "alice", issuer=house.url, yes=True)
+
+    assert "alice is released" in capsys.readouterr().out
+    assert not await works(house, http, tokens)
+    assert await grants_of(house) == []
+    with pytest.raises(ConfigurationError, match="Nobody holds the account 'alice'"):
+        await run(accounts.release_account, settings_of(house), "alice", issuer=None, yes=True)

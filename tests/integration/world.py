@@ -19,7 +19,6 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server import app, settings
-from nextcloud_mcp_server.app import KEEP_ALIVE_SECONDS
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
@@ -27,6 +26,7 @@ from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.web.connections import KEEP_ALIVE_SECONDS
 
 Action = Literal["accept", "decline", "cancel"]
 Go = Callable[[str], Awaitable[Any]]

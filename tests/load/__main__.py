@@ -29,9 +29,10 @@ _STEPS = {
     "pending": Bench.pending,
     "wait": Bench.wait,
     "slow": Bench.slow,
+    "attack": Bench.attack,
 }
 #: Need a system that tells what a process takes, or one whose processes can be forked and killed.
-_LINUX = frozenset({"big", "pending", "wait", "slow", "kill"})
+_LINUX = frozenset({"big", "pending", "wait", "slow", "attack", "kill"})
 
 
 def main() -> int:
@@ -45,6 +46,7 @@ def main() -> int:
         options.people,
         options.expiries,
         options.kills,
+        options.seconds,
     )
     with tempfile.TemporaryDirectory() as folder:
         measured = anyio.run(_measure, Path(folder), effort, options.steps)
@@ -90,6 +92,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--people", type=int, default=200, help="people with the same ids (200)")
     parser.add_argument("--expiries", type=int, default=10, help="expiries of a shared grant (10; or 1000)")
     parser.add_argument("--kills", type=int, default=10, help="killed servers (10; or 200)")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds of an attack (60)")
     parser.add_argument("--steps", nargs="*", choices=_STEPS, default=list(_STEPS), help="only these steps")
     parser.add_argument("--install", action="store_true", help="count the packages of an install (slow)")
     parser.add_argument("--output", help="write the figures into a page, such as docs/performance.md")

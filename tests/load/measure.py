@@ -18,6 +18,7 @@ from tests import kills
 from tests.kills import Toll
 from tests.load import bearer, felt, people, process, renewal
 from tests.load import year as years
+from tests.load.attack import Attack, attack
 from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.felt import Felt
@@ -55,6 +56,7 @@ class Effort:
     people: int
     expiries: int
     kills: int
+    attack_seconds: int
 
 
 @dataclass
@@ -128,6 +130,7 @@ class Measured:
     pending_mb: float | None = None
     waiters_share: float | None = None
     slow: Slow | None = None
+    attack: Attack | None = None
     packages: int | None = None
     unknown_requests: set[str] = field(default_factory=set[str])
     failures: list[str] = field(default_factory=list[str])
@@ -270,6 +273,10 @@ class Bench:
         """Time calls beside somebody whose Nextcloud is slow."""
         effort = self._effort
         self.measured.slow = await people.slow(self._apart("slow"), effort.calls, effort.rounds)
+
+    async def attack(self) -> None:
+        """Time calls beside one person whose client asks for all it can get."""
+        self.measured.attack = await attack(self._apart("attack"), self._effort.attack_seconds)
 
     def _apart(self, name: str) -> Path:
         folder = self._folder / name

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.load.attack import p99
 from tests.load.figure import Figure
 from tests.load.measure import Measured
 from tests.load.people import PENDING, WAITERS
@@ -11,6 +12,8 @@ UNMEASURED = "not measured"
 MOST_MB = 20
 MOST_SHARE = 0.05
 MOST_TIMES = 1.25
+MOST_TIMES_ATTACKED = 1.5
+MOST_MB_ATTACKED = 100
 
 
 def people_figures(measured: Measured) -> Iterator[Figure]:
@@ -21,6 +24,7 @@ def people_figures(measured: Measured) -> Iterator[Figure]:
     yield _pending(measured)
     yield _waiters(measured)
     yield _slow(measured)
+    yield from _attack(measured)
 
 
 def _renewals(measured: Measured) -> Iterator[Figure]:
@@ -79,3 +83,18 @@ def _slow(measured: Measured) -> Figure:
     ratio = found.beside / found.quiet
     told = f"{ratio:.2f} times ({found.beside:.0f} ms : {found.quiet:.0f} ms), {found.failed} failed"
     return Figure(name, f"≤ {MOST_TIMES} times", told, ratio <= MOST_TIMES and not found.failed)
+
+
+def _attack(measured: Measured) -> Iterator[Figure]:
+    found, name = measured.attack, "beside one token at full speed"
+    if found is None:
+        yield Figure(f"{name}: p99 of others", f"≤ {MOST_TIMES_ATTACKED} times", UNMEASURED, None)
+        return
+    told = f"{found.ratio:.2f} times ({p99(found.beside):.0f} ms : {p99(found.quiet):.0f} ms) in {found.seconds} s"
+    yield Figure(
+        f"{name}: p99 of others", f"≤ {MOST_TIMES_ATTACKED} times", told, found.ratio <= MOST_TIMES_ATTACKED
+    )
+    failed = len(found.failures)
+    yield Figure(f"{name}: failed calls of others", "0", str(failed), not failed)
+    added = f"{found.added_mb:.0f} MiB"
+    yield Figure(f"{name}: memory", f"≤ {MOST_MB_ATTACKED} MiB", added, found.added_mb <= MOST_MB_ATTACKED)

@@ -14,6 +14,7 @@ from nextcloud_mcp_server.sandbox.document import Document, Form
 from nextcloud_mcp_server.sandbox.faults import FaultArea, FaultStatus
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.state import User
+from tests.callback_results import shown
 from tests.integration.house import CALLBACK, House, code_in, open_house, query_of
 from tests.integration.world import until
 
@@ -43,6 +44,10 @@ class Browser:
 
     async def open(self, url: str) -> httpx2.Response:
         return await self.http.get(urljoin(self.house.url, url), headers=HTML)
+
+    async def refused(self, url: str) -> httpx2.Response:
+        """Come back in a way that connects nothing; the page that says so."""
+        return await shown(self.http, await self.open(url))
 
     async def press(self, page: httpx2.Response, answer: str, **fields: object) -> httpx2.Response:
         """Press a button on a page of ours."""
@@ -130,23 +135,25 @@ async def test_a_captured_address_at_nextcloud_is_worth_nothing_in_another_brows
 ) -> None:
     url = await alice.to_nextcloud(client_id)
 
-    refused = await bob.open(await bob.from_nextcloud(url))
+    refused = await bob.refused(await bob.from_nextcloud(url))
 
     assert refused.status_code == 403
     assert "began in another browser" in refused.text
-    assert token_requests(house) == 0
+    assert token_requests(house) == 1
+    await nothing_is_left(house)
 
 
-async def test_a_captured_way_back_is_worth_nothing_in_another_browser_and_still_good_in_its_own(
+async def test_a_captured_way_back_is_ended_in_another_browser_and_in_its_own(
     house: House, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
 
-    refused = await bob.open(back)
+    refused = await bob.refused(back)
 
     assert refused.status_code == 403
-    assert token_requests(house) == 0
-    assert (await alice.open(back)).status_code == 303
+    assert (await alice.refused(back)).status_code == 403
+    assert token_requests(house) == 1
+    await nothing_is_left(house)
 
 
 async def test_who_approves_in_one_browser_approves_for_no_other(
@@ -176,29 +183,37 @@ async def test_what_one_person_brought_is_shown_to_nobody_else_and_continued_by_
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "sent"),
     [
-        {"state": None},
-        {"state": "c-wrong"},
-        {"state": "s-wrong"},
-        {"state": "wrong"},
-        {"code": None},
-        {"error": "access_denied"},
-        {"code": "short"},
-        {"iss": "https://evil.example"},
+        ({"state": None}, 0),
+        ({"state": "c-wrong"}, 0),
+        ({"state": "s-wrong"}, 0),
+        ({"state": "wrong"}, 0),
+        ({"code": None}, 0),
+        ({"error": "access_denied"}, 1),
+        ({"code": "short"}, 0),
+        ({"iss": "https://evil.example"}, 1),
     ],
 )
-async def test_an_answer_that_is_not_the_expected_one_is_refused_before_anything_is_sent(
-    house: House, alice: Browser, client_id: str, change: dict[str, str | None]
+async def test_an_answer_that_is_not_the_expected_one_is_refused_and_its_code_is_ended(
+    house: House, alice: Browser, client_id: str, change: dict[str, str | None], sent: int
 ) -> None:
+    """Only a code with a `state` of ours is sent, to be revoked; any other is exchanged for nobody from then on."""
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
     values: dict[str, str | None] = {name: values[0] for name, values in query_of(back).items()}
     given = {name: text for name, text in {**values, **change}.items() if text is not None}
 
-    refused = await alice.open(f"/oauth/callback/nextcloud?{urlencode(given)}")
+    refused = await alice.refused(f"/oauth/callback/nextcloud?{urlencode(given)}")
 
     assert refused.status_code == 403
-    assert token_requests(house) == 0
+    assert token_requests(house) == sent
+    if change.get("code", "") == "":
+        state = query_of(await alice.to_nextcloud(client_id))["state"][0]
+        code = urlencode({"state": state, "code": values["code"]})
+        assert (await alice.refused(f"/oauth/callback/nextcloud?{code}")).status_code == 403
+    assert token_requests(house) == sent
+    if sent:
+        await nothing_is_left(house)
 
 
 @pytest.mark.parametrize("name", ["state", "code"])
@@ -207,7 +222,7 @@ async def test_an_answer_that_says_something_twice_is_refused(
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
 
-    refused = await alice.open(f"{back}&{urlencode({name: query_of(back)[name][0]})}")
+    refused = await alice.refused(f"{back}&{urlencode({name: query_of(back)[name][0]})}")
 
     assert refused.status_code == 403
     assert token_requests(house) == 0
@@ -217,7 +232,7 @@ async def test_the_same_answer_a_second_time_is_refused(alice: Browser, client_i
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
     await alice.open(back)
 
-    again = await alice.open(back)
+    again = await alice.refused(back)
 
     assert again.status_code == 403
 
@@ -228,10 +243,10 @@ async def test_an_answer_after_more_than_ten_minutes_is_refused(
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
 
     house.clock.ahead += timedelta(minutes=11)
-    refused = await alice.open(back)
+    refused = await alice.refused(back)
 
     assert refused.status_code == 403
-    assert token_requests(house) == 0
+    assert token_requests(house) == 1
 
 
 async def test_a_state_of_one_kind_is_no_state_of_the_other(
@@ -246,7 +261,8 @@ async def test_a_state_of_one_kind_is_no_state_of_the_other(
     code = code_in(back)
 
     for state in (page_state.replace("s-", "c-", 1), client_state.replace("c-", "s-", 1)):
-        refused = await alice.open(f"/oauth/callback/nextcloud?{urlencode({'state': state, 'code': code})}")
+        query = urlencode({"state": state, "code": code})
+        refused = await alice.refused(f"/oauth/callback/nextcloud?{query}")
         assert refused.status_code == 403
     assert token_requests(house) == 0
 
@@ -257,7 +273,7 @@ async def test_no_at_nextcloud_leaves_it_to_the_person_to_go_back(
     url = await alice.to_nextcloud(client_id, state="of the client")
     state = query_of(url)["state"][0]
 
-    page = await alice.open(
+    page = await alice.refused(
         f"/oauth/callback/nextcloud?{urlencode({'state': state, 'error': 'access_denied'})}"
     )
 
@@ -395,7 +411,7 @@ async def test_who_is_in_none_of_the_groups_is_refused_and_keeps_nothing(
     await house.restart(allowed_groups="staff, family")
     house.sandbox.state.users["bob"].groups = ("family",)
 
-    refused = await alice.open(await alice.from_nextcloud(await alice.to_nextcloud(client_id)))
+    refused = await alice.refused(await alice.from_nextcloud(await alice.to_nextcloud(client_id)))
     page = await alice.person.consent(f"{house.url}/account")
 
     assert (refused.status_code, page.status) == (403, 403)
@@ -434,7 +450,7 @@ async def test_a_nextcloud_that_fails_in_the_middle_leaves_nothing_and_says_so(
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
     house.sandbox.faults.status(status, area=area)
 
-    failed = await alice.open(back)
+    failed = await alice.refused(back)
     house.sandbox.faults.clear()
 
     assert failed.status_code == page
@@ -449,11 +465,11 @@ async def test_an_answer_of_nextcloud_that_gets_lost_connects_nobody_and_the_nex
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
     house.sandbox.faults.lost_body(area="oauth2")
 
-    failed = await alice.open(back)
+    failed = await alice.refused(back)
 
     assert failed.status_code == 502
     assert "Nothing was connected" in failed.text
-    assert (await alice.open(back)).status_code == 403
+    assert (await alice.refused(back)).status_code == 403
     assert (await alice.press(await alice.welcomed(client_id), "mine")).status_code == 200
 
 
@@ -478,12 +494,12 @@ async def test_wrong_codes_are_sent_so_seldom_that_nextcloud_goes_on_answering_t
     house: House, client_id: str
 ) -> None:
     statuses: list[int] = []
-    for _ in range(4):
+    for letter in "abcd":
         async with browser(house, "alice") as stranger:
-            for _ in range(3):
+            for number in range(3):
                 state = query_of(await stranger.to_nextcloud(client_id))["state"][0]
-                answer = {"state": state, "code": "x" * 128}
-                failed = await stranger.open(f"/oauth/callback/nextcloud?{urlencode(answer)}")
+                answer = {"state": state, "code": f"{letter}{number}" * 64}
+                failed = await stranger.refused(f"/oauth/callback/nextcloud?{urlencode(answer)}")
                 statuses.append(failed.status_code)
 
     assert token_requests(house) == 5

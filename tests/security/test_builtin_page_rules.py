@@ -9,6 +9,7 @@ import pytest
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
 from nextcloud_mcp_server.errors import AuthorizeRefused, NotAMember, Unreachable
+from tests.callback_results import RESULT_ADDRESS, shown
 from tests.memory_authorizations import (
     CURSOR,
     HOSTED,
@@ -153,7 +154,7 @@ async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hos
     answers = await every_answer(browser, known)
 
     cookies = [cookie for response in answers for cookie in response.headers.get_list("set-cookie")]
-    assert {cookie.partition("=")[0] for cookie in cookies} == {"__Host-browser"}
+    assert {cookie.partition("=")[0] for cookie in cookies} == {"__Host-browser", "__Host-result"}
     for cookie in cookies:
         assert {"Secure", "HttpOnly", "SameSite=lax", "Path=/"} <= set(cookie.split("; "))
         assert "domain" not in cookie.lower()
@@ -164,7 +165,10 @@ async def test_no_answer_but_the_question_itself_gives_a_cookie(
 ) -> None:
     for method, path in ROUTES:
         response = await browser.request(method, path)
-        assert ("set-cookie" in response.headers) == ((method, path) == ("GET", ask_url()))
+        given = {each.partition("=")[0] for each in response.headers.get_list("set-cookie")}
+        ended = response.headers.get("location") == RESULT_ADDRESS
+        asked = (method, path) == ("GET", ask_url())
+        assert given == ({"__Host-result"} if ended else {"__Host-browser"} if asked else set())
 
 
 @pytest.mark.parametrize(
@@ -200,7 +204,7 @@ async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
 
     for method, path in ROUTES:
         response = await browser.request(method, f"{path}{'&' if '?' in path else '?'}{more}")
-        assert "location" not in response.headers
+        assert response.headers.get("location", RESULT_ADDRESS) == RESULT_ADDRESS
         assert "refresh" not in response.headers
         assert "evil" not in "".join(re.findall(r'(?:href|action)="([^"]*)"', response.text))
     onward = await answer(
@@ -300,7 +304,7 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
             else:
                 other.cookies.set("__Host-browser", cookies, domain=HOST)
             answers = [
-                await other.get(CALLBACK, params={"code": "mallory", "state": state}),
+                await shown(other, await other.get(CALLBACK, params={"code": "mallory", "state": state})),
                 await other.get(arrival),
                 *[
                     await other.post("/authorize/confirm", data={**form, "answer": said})
@@ -313,7 +317,8 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
         assert all("refresh" not in each.headers and "Bob" not in each.text for each in answers)
 
     assert not {"approve", "come_back", "go_on", "not_me"} & set(known.calls)
-    assert (await browser.get(CALLBACK, params={"code": "bob", "state": state})).status_code == 303
+    ended = await shown(browser, await browser.get(CALLBACK, params={"code": "bob", "state": state}))
+    assert ended.status_code == 403
 
 
 async def test_a_check_value_is_good_for_its_own_form_alone(
@@ -414,6 +419,7 @@ async def test_codes_states_and_cookies_never_reach_the_log(
 
     secrets = [browser.cookies["__Host-browser"], "of the client", "of+the+client"]
     secrets += [code for page in answers for code in re.findall(r"code-[A-Za-z0-9_-]{32}", page.text)]
-    secrets += [page.headers["location"].partition("=")[2] for page in answers if page.status_code == 303]
+    places = [page.headers["location"] for page in answers if page.status_code == 303]
+    secrets += [place.partition("=")[2] for place in places if place != RESULT_ADDRESS]
     assert len(secrets) > 5
     assert not any(secret in caplog.text for secret in secrets)

@@ -10,6 +10,7 @@ import pytest
 
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
+from tests.callback_results import shown
 from tests.memory_visits import (
     HOST,
     ORIGIN,
@@ -68,7 +69,7 @@ FORMS = [
 ROUTES = [*LOOKS, *(("POST", path) for path in FORMS), ("POST", "/mcp"), ("POST", "/mcp/broken")]
 #: Where an answer may send a browser: nowhere else, whatever was asked.
 PLACES = re.compile(
-    r"/oauth/(sign-in|nextcloud)|/account"
+    r"/oauth/(sign-in|nextcloud|result#ended)|/account"
     r"|/oauth/(provision|consent|confirm|waiting|not-me|done)\?elicitationId=[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
 
@@ -247,14 +248,14 @@ async def test_an_address_to_sign_in_is_worth_nothing_in_another_browser(
     params = {"code": "alice", "state": captured}
 
     async with browser_of(visits) as fresh, browser_of(visits) as busy:
-        without = await fresh.get("/oauth/callback/sign-in", params=params)
-        asked = list(visits.calls)
+        without = await shown(fresh, await fresh.get("/oauth/callback/sign-in", params=params))
         await busy.post(url("provision", visits.open()))
-        with_another = await busy.get("/oauth/callback/sign-in", params=params)
+        with_another = await shown(busy, await busy.get("/oauth/callback/sign-in", params=params))
 
     assert without.status_code == with_another.status_code == 403
-    assert "finish_sign_in" not in asked
+    assert "This began in another browser" in without.text
     assert visits.sessions == {}
+    assert visits.spent == ["alice", "alice"]
 
 
 async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
@@ -269,11 +270,15 @@ async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
     async with browser_of(visits) as signed_out, browser_of(visits) as bob, browser_of(visits) as other:
         sign_in(bob, visits, "bob")
         sign_in(other, visits, "alice")
-        answers = [
-            await each.get("/oauth/callback/nextcloud", params=params) for each in (signed_out, bob, other)
+        pages = [
+            await shown(each, await each.get("/oauth/callback/nextcloud", params=params))
+            for each in (signed_out, bob, other)
         ]
+    own = await shown(people, await people.get("/oauth/callback/nextcloud", params=params))
 
-    assert {answer.status_code for answer in answers} == {403}
+    assert {page.status_code for page in (*pages, own)} == {403}
+    assert "This began in another browser" in pages[0].text
+    assert visits.spent == ["bob"] * 4
     assert visits.connected == {}
     assert visits.waiting == {}
 
@@ -284,10 +289,11 @@ async def test_each_way_back_has_its_own_path(people: httpx2.AsyncClient, visits
     await allow(people, elicitation_id)
     state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
 
-    response = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+    answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
 
-    assert response.status_code == 403
-    assert "finish_sign_in" not in visits.calls
+    assert (await shown(people, answer)).status_code == 403
+    assert len(visits.sessions) == 1
+    assert visits.connected == {}
 
 
 async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
@@ -295,7 +301,7 @@ async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, visits: Mem
     sign_in(people, visits)
     back = await give(people, elicitation_id, "alice")
 
-    again = await people.get(str(back.request.url))
+    again = await shown(people, await people.get(str(back.request.url)))
 
     assert back.status_code == 303
     assert again.status_code == 403
@@ -332,7 +338,7 @@ async def test_every_value_of_a_parameter_reaches_who_decides(
         await people.get(f"/oauth/callback/{leg}?code=alice&state={state}&state={state}"),
     ]
 
-    assert [answer.status_code for answer in answers] == [403, 403]
+    assert [(await shown(people, answer)).status_code for answer in answers] == [403, 403]
     assert visits.connected == {}
 
 
@@ -345,7 +351,7 @@ async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
     sign_in(people, visits)
 
     params = {"error": HOSTILE, "error_description": HOSTILE, "code": "canary-code", "state": "canary-state"}
-    response = await people.get(f"/oauth/callback/{leg}", params=params)
+    response = await shown(people, await people.get(f"/oauth/callback/{leg}", params=params))
 
     ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
     assert response.status_code == 403

@@ -9,7 +9,13 @@ import jwt
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, SignInRefused, StorageError
+from nextcloud_mcp_server.errors import (
+    ConfigurationError,
+    IssuerUnavailable,
+    OtherBrowser,
+    SignInRefused,
+    StorageError,
+)
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from tests.auth_stage import together
 from tests.issuer_fake import (
@@ -50,14 +56,30 @@ ODD: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
-async def test_an_odd_answer_is_refused_before_anything_is_asked(people: Stage, change: Change) -> None:
+#: What has a `state` of ours and one code: such a code is exchanged, to be revoked.
+ENDED = {"code and error", "another issuer", "another twice"}
+
+
+async def ended(people: Stage, flow: str, params: Params, *, sent: int) -> None:
+    """Nobody is signed in; the code was sent so often, and never will be again."""
+    assert len(people.issuer.token_requests()) == sent
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_sign_in(flow, params)
+    assert len(people.issuer.token_requests()) == sent
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_an_odd_answer_is_refused_and_its_code_is_ended(people: Stage, odd: str) -> None:
     flow, params = await flow_and_answer(people)
+    changed = ODD[odd](params)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, change(params))
+        await people.visits.finish_sign_in(flow, changed)
 
-    assert people.issuer.token_requests() == []
+    if changed.get("code") == params["code"]:
+        await ended(people, flow, params, sent=int(odd in ENDED))
+    else:
+        assert people.issuer.token_requests() == []
 
 
 @pytest.mark.parametrize(
@@ -74,18 +96,18 @@ async def test_an_issuer_that_names_itself_must_be_the_one_that_was_asked(
     with pytest.raises(SignInRefused):
         await people.visits.finish_sign_in(flow, change(params))
 
-    assert people.issuer.token_requests() == []
-    await people.visits.finish_sign_in(flow, params)
+    await ended(people, flow, params, sent=1)
+    await people.visits.finish_sign_in(*await flow_and_answer(people))
 
 
 async def test_an_answer_counts_only_in_the_browser_that_asked(people: Stage) -> None:
     mine, _ = await flow_and_answer(people, "alice")
-    _, params = await flow_and_answer(people, "bob")
+    his, params = await flow_and_answer(people, "bob")
 
-    with pytest.raises(SignInRefused):
+    with pytest.raises(OtherBrowser):
         await people.visits.finish_sign_in(mine, params)
 
-    assert people.issuer.token_requests() == []
+    await ended(people, his, params, sent=1)
 
 
 @pytest.mark.parametrize("flow", ["", "x", "AAAA", "ü", "A" * 400])
@@ -121,7 +143,7 @@ async def test_a_flow_is_good_for_ten_minutes(people: Stage) -> None:
     with pytest.raises(SignInRefused):
         await people.visits.finish_sign_in(flow, params)
 
-    assert people.issuer.token_requests() == []
+    await ended(people, flow, params, sent=1)
 
 
 async def test_an_answer_that_is_played_again_begins_no_second_session(people: Stage) -> None:

@@ -9,10 +9,12 @@ import anyio.lowlevel
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.orphaned_code import codes_in
 from nextcloud_mcp_server.auth.provider import LeftBehind
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
+    OtherBrowser,
     OtherPerson,
     SignInRefused,
     StorageError,
@@ -22,7 +24,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal, Tokens
 from tests.auth_stage import READ, together
-from tests.issuer_fake import Change, twice, with_, without
+from tests.issuer_fake import Change, Params, twice, with_, without
 from tests.visits_stage import Browser, Stage
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -38,10 +40,30 @@ async def on_the_way(stage: Stage, name: str = "alice") -> tuple[str, Browser, s
     return visit, person, await stage.allow(visit, person)
 
 
-async def nothing_happened(stage: Stage) -> None:
-    assert stage.provider.redeemed == []
+async def nothing_connected(stage: Stage) -> None:
     for name in ("alice", "bob"):
         assert await stage.grant(name) is None
+
+
+async def nothing_happened(stage: Stage) -> None:
+    """No code was sent anywhere, and nothing is stored."""
+    assert stage.provider.redeemed == []
+    await nothing_connected(stage)
+
+
+async def ended(stage: Stage, params: Params) -> None:
+    """The code was exchanged once, what it gave was revoked, nothing is stored, and nothing waits to be revoked."""
+    assert stage.provider.redeemed == params["code"]
+    assert await stage.given_back() == [f"access-{code}" for code in params["code"]]
+    assert await stage.database.outbox.next_due_at() is None
+    await nothing_connected(stage)
+
+
+async def spent(stage: Stage, params: Params) -> None:
+    """The codes were sent nowhere, and will not be."""
+    await nothing_happened(stage)
+    for code in params["code"]:
+        assert await stage.database.spent_codes.is_spent(code)
 
 
 # Somebody else's link
@@ -127,52 +149,57 @@ async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, visit: st
 # Somebody else's browser
 
 
-async def test_an_address_finished_in_another_persons_browser_is_refused_before_the_token_request(
-    mapped: Stage,
-) -> None:
+async def test_an_address_finished_in_another_persons_browser_is_ended_in_both(mapped: Stage) -> None:
     """Alice mails Bob the address of Nextcloud's page; Bob confirms there and comes back to us."""
     visit, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "bob")
 
-    with pytest.raises(SignInRefused):
+    with pytest.raises(OtherBrowser):
         await mapped.visits.finish_grant(params, bob.who, bob.token)
 
-    await nothing_happened(mapped)
-    # Whoever learns a state cannot end the visit either.
+    await ended(mapped, params)
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+    # The request itself stays open: Alice can begin again.
+    url = await mapped.allow(visit, alice)
     await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
     assert await mapped.grant("alice") is not None
     assert await mapped.state(visit) is ElicitationState.COMPLETE
 
 
-async def test_an_address_finished_in_another_browser_of_the_same_person_is_refused(mapped: Stage) -> None:
+async def test_an_address_finished_in_another_browser_of_the_same_person_is_ended(mapped: Stage) -> None:
     _, _, url = await on_the_way(mapped)
     other = await browser(mapped, "alice")
+    params = mapped.provider.confirm(url, "alice")
 
-    with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), other.who, other.token)
+    with pytest.raises(OtherBrowser):
+        await mapped.visits.finish_grant(params, other.who, other.token)
 
-    await nothing_happened(mapped)
+    await ended(mapped, params)
 
 
 async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(mapped: Stage) -> None:
     _, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
 
-    with pytest.raises(OtherPerson):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "bob"), bob.who, alice.token)
+    params = mapped.provider.confirm(url, "bob")
 
-    await nothing_happened(mapped)
+    with pytest.raises(OtherPerson):
+        await mapped.visits.finish_grant(params, bob.who, alice.token)
+
+    await spent(mapped, params)
 
 
 async def test_signing_out_ends_the_trips_that_were_begun(mapped: Stage) -> None:
     _, alice, url = await on_the_way(mapped)
     await mapped.visits.sign_out(alice.token)
+    params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
 
-    await nothing_happened(mapped)
+    await spent(mapped, params)
 
 
 async def test_what_waits_for_a_word_waits_in_one_browser_only(people: Stage) -> None:
@@ -204,17 +231,22 @@ ODD: dict[str, Change] = {
     "issuer where none is sent": with_("iss", "https://evil.test"),
     "another twice": with_("x", "1", "2"),
 }
+#: What has a `state` of ours and one code: such a code is exchanged, to be revoked.
+ENDED = {"code and error", "issuer where none is sent", "another twice"}
 
 
-@pytest.mark.parametrize("change", ODD.values(), ids=ODD)
-async def test_an_odd_callback_is_refused_before_the_token_request(mapped: Stage, change: Change) -> None:
+@pytest.mark.parametrize("odd", ODD)
+async def test_an_odd_callback_is_refused_and_its_code_is_ended(mapped: Stage, odd: str) -> None:
     _, alice, url = await on_the_way(mapped)
-    params = change(mapped.provider.confirm(url, "alice"))
+    params = ODD[odd](mapped.provider.confirm(url, "alice"))
 
     with pytest.raises(SignInRefused):
         await mapped.visits.finish_grant(params, alice.who, alice.token)
 
-    await nothing_happened(mapped)
+    if odd in ENDED:
+        await ended(mapped, params)
+    else:
+        await spent(mapped, {"code": list(codes_in(params))})
 
 
 @pytest.mark.parametrize("iss", [[], ["https://id.test/"], ["https://ID.test"], ["https://evil.test"]])
@@ -228,17 +260,18 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
     with pytest.raises(SignInRefused):
         await mapped.visits.finish_grant(params, alice.who, alice.token)
 
-    await nothing_happened(mapped)
+    await ended(mapped, params)
 
 
 async def test_an_address_made_for_another_callback_is_refused(mapped: Stage) -> None:
     _, alice, url = await on_the_way(mapped)
     mapped.provider.redirect_uri = "https://mcp.test/oauth/callback/other"
+    params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
 
-    await nothing_happened(mapped)
+    await spent(mapped, params)
 
 
 async def test_a_callback_that_is_played_again_does_nothing(mapped: Stage) -> None:
@@ -257,14 +290,14 @@ async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: Stage) ->
     urls = [await mapped.allow(visit, alice) for _ in range(8)]
     refused: list[type[Exception]] = []
 
-    async def come_back(url: str) -> None:
-        params = {**mapped.provider.confirm(url, "alice"), "code": ["made-up-by-mallory"]}
+    async def come_back(number: int, url: str) -> None:
+        params = {**mapped.provider.confirm(url, "alice"), "code": [f"made-up-by-mallory-{number}"]}
         try:
             await mapped.visits.finish_grant(params, alice.who, alice.token)
         except (GrantRefused, Throttled) as error:
             refused.append(type(error))
 
-    await together(*[partial(come_back, url) for url in urls])
+    await together(*[partial(come_back, number, url) for number, url in enumerate(urls)])
 
     assert sorted(one.__name__ for one in refused) == ["GrantRefused"] * 2 + ["Throttled"] * 6
     assert len(mapped.provider.redeemed) == 2
@@ -354,16 +387,20 @@ async def test_after_disconnecting_another_account_can_be_connected_and_the_form
     assert ("account", "changed") in await people.audit("alice")
 
 
-async def test_an_account_that_was_disconnected_is_still_nobody_elses(people: Stage) -> None:
+async def test_an_account_that_was_disconnected_can_be_connected_by_who_is_given_access_to_it(
+    people: Stage,
+) -> None:
     _, bob = await people.connect("bob")
     await people.visits.disconnect(bob.who)
     _, alice = await people.connect("alice")
     await people.visits.disconnect(alice.who)
 
-    with pytest.raises(WrongAccount, match="another person"):
-        await people.connect("alice", uid="bob")
+    await people.connect("alice", uid="bob")
 
-    assert await people.grant("alice") is None
+    grant = await people.grant("alice")
+    assert grant is not None
+    assert grant.account.uid == "bob"
+    assert await people.grant("bob") is None
 
 
 @pytest.mark.parametrize("hours", [0, -1])
@@ -478,15 +515,19 @@ ENDINGS = [expire, decline, disconnect]
 Ending = Callable[[Stage, str, Browser], Awaitable[None]]
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_visit_that_ended_on_the_way_asks_the_provider_nothing(mapped: Stage, ending: Ending) -> None:
+@pytest.mark.parametrize(("ending", "leg"), [(expire, True), (decline, True), (disconnect, False)])
+async def test_a_visit_that_ended_on_the_way_ends_the_code(
+    *, mapped: Stage, ending: Ending, leg: bool
+) -> None:
+    """Where the leg has ended too, its `state` is unknown, and the code is spent without being sent."""
     visit, alice, url = await on_the_way(mapped)
     await ending(mapped, visit, alice)
+    params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises((ElicitationUnknown, SignInRefused)):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
 
-    await nothing_happened(mapped)
+    await (ended if leg else spent)(mapped, params)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -251,7 +251,7 @@ def test_a_fresh_computer_has_nothing_to_complain_about(monkeypatch: pytest.Monk
     found = here(load(nextcloud_host=CLOUD))
 
     assert {finding.verdict for finding in found.values()} == {Verdict.OK}
-    assert set(found) == {"settings", "packages", "data folder", "keys"}
+    assert set(found) == {"settings", "packages", "data folder", "keys", "documents"}
 
 
 def test_a_misspelt_setting_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,18 +65,26 @@ async def examined(provider: IdentityProvider, **overrides: object) -> dict[str,
 async def test_a_healthy_identity_provider_passes_every_check() -> None:
     provider = IdentityProvider(metadata={"scopes_supported": []})
 
-    found = await examined(provider)
+    found = await examined(provider, account_mapping="preferred_username")
 
     assert {finding.verdict for finding in found.values()} == {Verdict.OK}
     assert set(found) == {
         "identity provider",
         "PKCE",
         "identity",
+        "accounts",
         "signing keys",
         "scopes",
         "opaque tokens",
         "sign-in client",
     }
+
+
+async def test_a_claim_is_advised_where_people_say_themselves_which_account_is_theirs() -> None:
+    found = await examined(IdentityProvider(), account_mapping="confirm")
+
+    assert found["accounts"].verdict is Verdict.WARN
+    assert "set ACCOUNT_MAPPING to the claim" in found["accounts"].text
 
 
 async def test_the_client_is_tried_without_a_token_request_and_with_what_a_browser_sends() -> None:

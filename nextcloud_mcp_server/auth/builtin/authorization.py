@@ -266,6 +266,7 @@ class Authorization:
             display_name=arrived.display_name,
             home_id=arrived.home_id,
             created_at=now,
+            mapped=True,
         )
         credential = Credential(
             id=str(uuid4()),

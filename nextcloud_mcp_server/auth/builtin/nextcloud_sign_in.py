@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import anyio
 from pydantic import SecretStr
@@ -17,10 +17,11 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.oauth_client import new_secret
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import Identity, RedirectProvider
 from nextcloud_mcp_server.auth.redeeming import Noted, Redeeming, uninterrupted
-from nextcloud_mcp_server.errors import GrantRefused, NotAMember, SignInRefused
+from nextcloud_mcp_server.errors import GrantRefused, MalformedCode, NotAMember, OtherBrowser, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 
@@ -41,6 +42,10 @@ T = TypeVar("T")
 #: What stores or ends what was given: who came, and what they brought.
 Keep = Callable[[Arrived, Noted], Awaitable[T]]
 
+OTHER_BROWSER = (
+    "This sign-in began in another browser, so it was ended there and here. Nothing was connected. Begin "
+    "in the browser in which you want to finish."
+)
 AGAIN = "This cannot be finished here: it belongs to another browser, is too old, or was used. Start again."
 
 
@@ -107,22 +112,40 @@ class NextcloudSignIn:
         return url
 
     async def returned(self, params: Params, *, browser: str, kind: Kind) -> Came:
-        """Check how a browser came back; nothing is sent anywhere.
+        """Check how a browser came back. Nothing is sent anywhere but to end a code that is not used.
 
         Raises:
-            SignInRefused: It is another browser, too late, a second time, or not in the form of such an
-                answer.
+            OtherBrowser: Another browser began it; it is ended for both.
+            SignInRefused: It is too late, a second time, or not in the form of such an answer.
             SignInCancelled: The person said no there.
         """
-        state = only_value(params, "state")
-        arrival = await self._database.arrivals.take(state, browser=browser) if state else None
-        if arrival is None or (arrival.target == CLIENT) != (kind == "client"):
-            raise SignInRefused(AGAIN)
-        check_issuer(params, await self._provider.callback_issuer(), required=False)
-        code = code_of(params)
+        async with spent_unless_used(self._database.spent_codes, params):
+            state = only_value(params, "state") or ""
+            arrival = await self._database.arrivals.take(state, browser=browser)
+            if arrival is None:
+                return await self._end_foreign(state, params)
+            try:
+                _check_kind(arrival, kind)
+                check_issuer(params, await self._provider.callback_issuer(), required=False)
+                code = code_of(params)
+            except SignInRefused:
+                await self._database.spent_codes.spend(codes_in(params))
+                await self._end_code(params, "refused: not in the form of an answer")
+                raise
         if code is None:
             raise SignInCancelled(arrival)
         return Came(arrival, code)
+
+    async def _end_foreign(self, state: str, params: Params) -> NoReturn:
+        if await self._database.arrivals.end(state, codes=codes_in(params)):
+            await self._end_code(params, "refused: another browser")
+            raise OtherBrowser(OTHER_BROWSER)
+        raise SignInRefused(AGAIN)
+
+    async def _end_code(self, params: Params, result: str) -> None:
+        nobody = Principal(self._issuer, "")
+        await self._database.audit.append([AuditEntry(self._clock(), nobody, "", "sign-in", result)])
+        await end_orphaned_code(self._redeeming, self._budget, nobody, params)
 
     async def redeem(self, came: Came, *, browser: str, keep: Keep[T]) -> T:
         """Exchange the code, find out who it is, and have `keep` store or end what was given.
@@ -136,7 +159,8 @@ class NextcloudSignIn:
             NextcloudError: Nextcloud could not be asked.
         """
         # One at a time: nobody gets more wrong codes past the budget by sending them at once.
-        async with self._turns:
+        unused = {"code": [came.code.get_secret_value()]}
+        async with self._turns, spent_unless_used(self._database.spent_codes, unused):
             await self._budget.check(None, browser)
             with uninterrupted():
                 given = await self._exchange(came.code, browser)
@@ -150,6 +174,8 @@ class NextcloudSignIn:
         nobody = Principal(self._issuer, "")
         try:
             return await self._redeeming.exchange_noted(nobody, code=code)
+        except MalformedCode:
+            raise
         except GrantRefused:
             await self._budget.failed(nobody, browser)
             raise
@@ -183,3 +209,8 @@ class NextcloudSignIn:
             raise NotAMember("Your Nextcloud account is not in a group that may use this server.")
         ended = AuditEntry(self._clock(), principal, client_id, "account", "ended: made anew at Nextcloud")
         await self._database.grants.meet(principal, identity.home_id, ended)
+
+
+def _check_kind(arrival: Arrival, kind: Kind) -> None:
+    if (arrival.target == CLIENT) != (kind == "client"):
+        raise SignInRefused(AGAIN)

@@ -38,8 +38,8 @@ async def test_people_who_take_turns_at_one_browser_share_its_failures(budget: R
         await budget.check(caller("carol").principal, "shared")
 
 
-async def test_five_failures_of_anybody_pause_everybody(budget: RedemptionBudget) -> None:
-    for number in range(module.MOST_OF_ALL):
+async def test_three_failures_of_anybody_pause_every_stranger(budget: RedemptionBudget) -> None:
+    for number in range(module.USUAL.of_strangers):
         await budget.failed(caller(f"person-{number}").principal, f"browser-{number}")
 
     with pytest.raises(Throttled, match="everybody else"):

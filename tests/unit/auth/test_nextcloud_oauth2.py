@@ -25,7 +25,7 @@ from nextcloud_mcp_server.storage.records import Tokens
 from tests.auth_stage import Clock
 from tests.oauth_stage import REDIRECT, TOKEN, Office, Replica
 
-WRONG = SecretStr("wrong")
+WRONG = SecretStr("wrong" * 20)
 
 
 async def redeem(replica: Replica, code: SecretStr) -> Tokens:
@@ -79,7 +79,7 @@ async def test_the_token_request_goes_inside_with_the_public_host_and_no_login()
     )
 
     with pytest.raises(GrantRefused):
-        await provider.redeem(code=SecretStr("c"), verifier=None, nonce=None)
+        await provider.redeem(code=SecretStr("c" * 128), verifier=None, nonce=None)
 
     (request,) = asked
     assert (request.url.host, request.headers["Host"]) == ("inside", "cloud.example.org")
@@ -87,7 +87,7 @@ async def test_the_token_request_goes_inside_with_the_public_host_and_no_login()
     assert request.headers["Accept"] == "application/json"
     assert parse_qs(request.content.decode()) == {
         "grant_type": ["authorization_code"],
-        "code": ["c"],
+        "code": ["c" * 128],
         "client_id": ["id"],
         "client_secret": ["s&cret"],
     }
@@ -261,3 +261,36 @@ async def test_a_token_says_nothing_of_itself_when_it_is_printed(office: Office,
     shown = f"{tokens!r} {BearerCredential(tokens.access_token)!r} {replica.provider!r}"
 
     assert tokens.access_token.get_secret_value() not in shown
+
+
+async def test_an_account_without_a_picture_of_its_own_has_none(office: Office, replica: Replica) -> None:
+    tokens = await redeem(replica, office.code("alice"))
+
+    assert await replica.provider.picture(tokens, uid="alice") is None
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "listed"),
+    [
+        (200, {"bruteforce": {"delay": 0, "allow-listed": True}}, True),
+        (200, {"bruteforce": {"delay": 0, "allow-listed": False}}, False),
+        (200, {"bruteforce": {"delay": 0, "allow-listed": "true"}}, False),
+        (200, {"bruteforce": []}, False),
+        (200, {}, False),
+        (503, {}, False),
+    ],
+)
+async def test_nextcloud_is_asked_without_a_login_whether_it_counts_failures_of_ours(
+    *, status: int, told: dict[str, object], listed: bool
+) -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(status, json={"ocs": {"meta": {}, "data": {"capabilities": told}}})
+
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
+    nextcloud = Nextcloud(NextcloudUrl.parse("https://cloud.example.org"), pool)
+
+    assert await nextcloud.oauth2.is_allow_listed() is listed
+    assert all("Authorization" not in request.headers for request in asked)

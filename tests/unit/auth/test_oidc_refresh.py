@@ -339,3 +339,9 @@ async def test_an_answer_that_is_none_leaves_everything_as_it_is(trip: Trip, kin
 
     assert type(caught.value) is error
     assert (await provider.refresh(tokens.refresh_token)).access_token
+
+
+async def test_an_account_without_a_picture_of_its_own_has_none(trip: Trip) -> None:
+    tokens = Tokens(SecretStr("access"), None, None)
+
+    assert await trip.provider().picture(tokens, uid="alice") is None

@@ -20,7 +20,8 @@ async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(p
     assert query["client_id"] == [CLIENT]
     assert query["scope"] == ["openid profile"]
     assert query["code_challenge_method"] == ["S256"]
-    assert {len(query[name][0]) for name in ("state", "nonce", "code_challenge")} == {43}
+    assert {len(query[name][0]) for name in ("nonce", "code_challenge")} == {43}
+    assert 100 < len(query["state"][0]) < 400
 
 
 @pytest.mark.parametrize(("another", "prompt"), [(True, ["login"]), (False, None)])

@@ -331,16 +331,17 @@ async def test_what_ran_out_is_ended_and_forgotten(people: Stage) -> None:
 
 async def test_wrong_codes_are_limited_before_nextcloud_limits_everybody(people: Stage) -> None:
     visit, alice = await people.ask(), await people.browser()
-    for _ in range(2):
+    codes = ["made-up-by-somebody", "made-up-once-more"]
+    for code in codes:
         url = await people.allow(visit, alice)
-        params = {**people.provider.confirm(url, "alice"), "code": ["made-up-by-somebody"]}
+        params = {**people.provider.confirm(url, "alice"), "code": [code]}
         with pytest.raises(Exception, match="not accepted"):
             await people.visits.finish_grant(params, alice.who, alice.token)
 
     with pytest.raises(Throttled):
         await people.visits.allow(visit, alice.who, alice.token, READ)
 
-    assert people.provider.redeemed == ["made-up-by-somebody"] * 2
+    assert people.provider.redeemed == codes
     assert ("consent", "refused: the code") in await people.audit()
 
 

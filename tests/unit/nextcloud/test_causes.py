@@ -122,8 +122,7 @@ async def test_a_sign_in_page_at_another_host_is_told_to_the_operator_once(
     pool = open_pool(ca_bundle=None, user_agent="t", transport=httpx2.MockTransport(net))
     nextcloud = Nextcloud(NextcloudUrl.parse("https://cloud.test"), pool)
 
-    for _ in range(2):
-        started = await nextcloud.login.start()
+    started, _ = [await nextcloud.login.start() for _ in range(2)]
 
     assert started.login_url.get_secret_value() == "https://cloud.test/index.php/login/v2/flow/secret"
     assert caplog.text.count("internal.lan") == 1

@@ -51,15 +51,15 @@ async def test_news_articles_are_cut_and_go_on_behind_the_last() -> None:
 async def test_comments_on_a_card_are_cut() -> None:
     comments = [{"id": n, "message": "m", "creationDateTime": MOMENT} for n in range(9)]
 
-    found = await account_over(answering({"ocs": {"data": comments}})).deck.comments(1, limit=4, offset=0)
+    found = await account_over(answering({"ocs": {"data": comments}})).deck.comments("1", limit=4, offset=0)
 
     assert [int(one.id) for one in found] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("offset", "ids"), [(0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8])])
 async def test_rows_of_a_table_are_cut_where_the_page_was_asked_for(offset: int, ids: list[int]) -> None:
-    rows = [{"id": n, "tableId": 1, "data": []} for n in range(9)]
+    rows: list[dict[str, object]] = [{"id": n, "tableId": 1, "data": []} for n in range(9)]
 
-    found = await account_over(answering(rows)).tables.rows(1, limit=4, offset=offset, total=9)
+    found = await account_over(answering(rows)).tables.rows("1", limit=4, offset=offset, total=9)
 
     assert [int(one.id) for one in found] == ids

@@ -145,7 +145,7 @@ async def test_a_note_whose_change_was_done_the_first_time_is_answered_as_it_is_
     }
     net = network(GATEWAY, httpx2.Response(412, json=note), httpx2.Response(200, json=note))
 
-    changed = await account_over(net).notes.update(1, if_match="e1", content="new")
+    changed = await account_over(net).notes.update("1", if_match="e1", content="new")
 
     assert changed.etag == "e2"
 
@@ -155,7 +155,7 @@ async def test_an_answer_that_does_not_show_the_change_leaves_it_in_doubt(body: 
     net = network(GATEWAY, CHANGED, httpx2.Response(200, content=body))
 
     with pytest.raises(errors.TimedOut, match="perhaps by the first"):
-        await account_over(net).notes.update(1, if_match="e1", content="new")
+        await account_over(net).notes.update("1", if_match="e1", content="new")
 
 
 async def test_what_was_deleted_the_first_time_counts_as_deleted() -> None:
@@ -242,7 +242,7 @@ async def test_four_notes_that_are_appended_to_at_once_keep_all_four_texts() -> 
     account = account_over(answer)
 
     async def append(text: str) -> None:
-        await account.notes.change(1, lambda before: before + text, if_match=None)
+        await account.notes.change("1", lambda before: before + text, if_match=None)
 
     async with anyio.create_task_group() as group:
         for text in "abcd":

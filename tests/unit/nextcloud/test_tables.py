@@ -51,7 +51,19 @@ def test_an_etag_knows_the_values_and_nothing_else() -> None:
     ("rights", "readonly"),
     [(None, None), (Rights(), True), (Rights(create=True), None), (Rights(delete=True), None)],
 )
-def test_a_table_that_may_only_be_read_says_so(rights: Rights | None, readonly: bool | None) -> None:  # noqa: FBT001 - a case
-    table = Table(id="1", title="t").model_copy(update={"rights": rights})
+@pytest.mark.parametrize("shared", [None, True])
+def test_a_table_that_may_only_be_read_says_so(
+    *, rights: Rights | None, readonly: bool | None, shared: bool | None
+) -> None:
+    table = Table(id="1", title="t").model_copy(update={"rights": rights, "shared": shared})
 
     assert table_result.table_row(table).readonly is readonly
+
+
+async def test_ones_own_table_can_be_written_although_tables_2_forbids_it_as_a_share() -> None:
+    tables, _ = client(recorded("newer_apps/tables2_tables_list"))
+
+    [own] = await tables.list_tables()
+
+    assert own.rights == Rights()
+    assert table_result.table_row(own).readonly is None

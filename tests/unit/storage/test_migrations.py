@@ -36,6 +36,7 @@ ADDED = {
     "permissions": {"paused"},
     "elicitations": {"refusals"},
     "login_flows": {"uid"},
+    "accounts": {"mapped"},
 }
 
 
@@ -139,7 +140,7 @@ async def test_going_back_takes_away_what_came_and_nothing_else(
         first = await connection.run_sync(columns)
 
     new_tables = {"sign_ins", "grant_legs", "held_grants", "redemptions"}
-    new_tables |= {"arrivals", "clients", "codes", "token_families", "access_tokens"}
+    new_tables |= {"arrivals", "clients", "codes", "token_families", "access_tokens", "spent_codes"}
     assert set(newest) == {*metadata.tables, VERSION_TABLE}
     assert set(newest) - set(first) == new_tables
     assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED
@@ -158,6 +159,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     """An operator may put the former version back, and try again later: people sign in again, no more."""
     await complete(await ask())
     await database.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
+    await database.spent_codes.spend(["code-of-the-victim"])
     grant = CodeGrant("claude", alice, "uri", frozenset(), "challenge", "resource", None)
     later = now() + timedelta(hours=1)
     await database.oauth_tokens.add_code("code", grant, expires_at=later)
@@ -165,22 +167,21 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     await database.oauth_tokens.redeem("code", client_id="claude", fits=lambda _: True, fresh=fresh)
     async with engine.connect() as connection:
         newest, stored = await connection.run_sync(columns), await connection.run_sync(rows)
-    new_tables = {"arrivals", "clients", "codes", "token_families", "access_tokens"}
+    new_tables = {"arrivals", "clients", "codes", "token_families", "access_tokens", "spent_codes"}
 
     async with engine.begin() as connection:
         await connection.run_sync(lambda it: command.downgrade(configuration(it), "0003"))
         former, kept = await connection.run_sync(columns), await connection.run_sync(rows)
     again = await open_database()
 
-    newer = {"sign_ins": {"place", "last_used_at"}}
-    assert former == {
-        name: newest[name] - newer.get(name, set()) for name in newest if name not in new_tables
-    }
+    came = {"accounts": {"mapped"}, "redemptions": {"source"}, "sign_ins": {"place", "last_used_at"}}
+    assert former == {name: newest[name] - came.get(name, set()) for name in newest if name not in new_tables}
     assert kept == {name: stored[name] for name in stored if name not in new_tables}
     async with engine.connect() as connection:
         assert await connection.run_sync(columns) == newest
     assert await again.grants.find(alice, "claude") is not None
     assert await again.oauth_tokens.find("access") is None
+    assert not await again.spent_codes.is_spent("code-of-the-victim")
     assert await again.arrivals.take("c-state", browser="browser") is None
     await again.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
     assert await again.arrivals.take("c-state", browser="browser") is not None

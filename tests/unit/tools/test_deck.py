@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -287,3 +288,51 @@ async def test_a_card_is_due_at_the_moment_that_was_named(
     listed = {card.id: card.due for card in (await shown(alice)).cards}
     assert (changed.due, listed[where["card_id"]]) == (moment, moment)
     assert (made.due, listed[made.id]) == (moment, moment)
+
+
+async def test_an_archived_card_is_listed_with_its_people_labels_and_an_etag_that_works(
+    alice: Account, sandbox: Sandbox
+) -> None:
+    where = await first(alice)
+    full = await call(alice, "update_card", **where, labels=["Urgent"], assignees=["bob"], archived=True)
+
+    [row] = (await call(alice, "get_board", board_id=where["board_id"], archived=True)).cards
+    back = await call(alice, "update_card", **(where | {"etag": row.etag}), archived=False)
+
+    assert (row.assignees, row.labels, row.etag) == (["bob"], ["Urgent"], full.etag)
+    assert (back.archived, back.assignees, back.note) == (None, ["bob"], None)
+    assert stored(sandbox, where).archived is False
+
+
+async def test_many_archived_cards_come_in_pages_that_ask_for_few_cards_each(
+    alice: Account, sandbox: Sandbox
+) -> None:
+    where = await first(alice)
+    card = stored(sandbox, where)
+    for number in range(9000, 9045):
+        sandbox.state.deck.cards[number] = replace(card, id=number, archived=True)
+
+    pages = [await call(alice, "get_board", board_id=where["board_id"], archived=True)]
+    while pages[-1].cursor is not None:
+        pages.append(
+            await call(alice, "get_board", board_id=where["board_id"], archived=True, cursor=pages[-1].cursor)
+        )
+
+    assert [len(page.cards) for page in pages] == [20, 20, 5]
+    assert [row.id for page in pages for row in page.cards] == [str(number) for number in range(9000, 9045)]
+
+
+async def test_a_card_moved_into_the_column_for_what_is_done_is_done_and_can_be_changed_next(
+    alice: Account, sandbox: Sandbox
+) -> None:
+    where, board = await first(alice), await shown(alice)
+    column = board.stacks[2].id
+    sandbox.state.deck.stacks[int(column)].is_done_column = True
+
+    moved = await call(alice, "move_card", **where, to_stack_id=column)
+    changed = await call(
+        alice, "update_card", **(where | {"stack_id": column, "etag": moved.etag}), title="x"
+    )
+
+    assert moved.done is not None
+    assert (changed.title, changed.done, changed.note) == ("x", moved.done, None)

@@ -1,4 +1,5 @@
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import httpx2
 import pytest
@@ -89,7 +90,7 @@ async def test_a_picture_that_is_nowhere_is_said_to_be_missing(place: Place) -> 
 
 
 async def test_a_restored_note_has_its_pictures_back(place: Place) -> None:
-    await place.account.notes.delete(place.note.file_id)
+    await place.account.notes.delete(str(place.note.file_id))
     listed = await call(place.account, "nc_files_list_trash")
     note = next(row for row in listed.items if row.path.endswith("Plan.md"))
 
@@ -100,7 +101,7 @@ async def test_a_restored_note_has_its_pictures_back(place: Place) -> None:
 
 
 async def test_pictures_that_cannot_be_restored_are_said_to_be_in_the_trash(place: Place) -> None:
-    await place.account.notes.delete(place.note.file_id)
+    await place.account.notes.delete(str(place.note.file_id))
     items = {row.path: row for row in (await call(place.account, "nc_files_list_trash")).items}
     inner = httpx2.ASGITransport(app=place.sandbox.app)
 
@@ -115,7 +116,7 @@ async def test_pictures_that_cannot_be_restored_are_said_to_be_in_the_trash(plac
     assert items[f"Notes/Work/{place.folder}"].trash_id in restored.note
 
 
-def account_over_async(answer: Callable[[httpx2.Request], Awaitable[httpx2.Response]]) -> Account:
+def account_over_async(answer: Callable[[httpx2.Request], Coroutine[Any, Any, httpx2.Response]]) -> Account:
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
     return Nextcloud(NextcloudUrl.parse("http://localhost"), pool).account(
         BasicCredential("alice", SecretStr("alice")), uid="alice"

@@ -35,6 +35,9 @@ def answering(**pages: dict[str, Any] | int) -> Any:  # noqa: ANN401 - a handler
     """Answer for these providers: a page, or a status."""
 
     def handler(request: httpx2.Request) -> httpx2.Response:
+        if "/providers" not in request.url.path:
+            # The probe after a refusal.
+            return httpx2.Response(401)
         parts = request.url.path.split("/providers")[1].strip("/").split("/")
         data: object = [{"id": name, "name": name.title()} for name in pages]
         if parts != [""]:
@@ -314,4 +317,4 @@ async def test_all_providers_are_asked_at_once_but_none_with_a_credential_that_i
 
     assert most == 20
     assert known == 1
-    assert asked == [""]
+    assert asked == ["", "/remote.php/dav/"]

@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 
 import httpx2
@@ -24,6 +25,13 @@ def alice(sandbox: Sandbox) -> Account:
 
 def refused(status: int) -> httpx2.Response:
     return httpx2.Response(status, json={"ocs": {"meta": {}, "data": []}})
+
+
+def own(**fields: object) -> httpx2.Response:
+    """Answer a change of the own status, as it was recorded but for these."""
+    whole = json.loads(recorded("misc/user_status_put").content)
+    whole["ocs"]["data"] |= fields
+    return httpx2.Response(200, json=whole)
 
 
 def answers(*more: httpx2.Response) -> Network:
@@ -133,7 +141,7 @@ async def test_what_cannot_be_set_is_refused_with_what_to_do(
 
 async def test_a_status_that_is_half_set_says_which_half() -> None:
     done = await call(
-        account_over(answers(recorded("misc/user_status_put"), refused(500))),
+        account_over(answers(own(message="x"), refused(500))),
         "nc_status_set_status",
         message="x",
         status="dnd",
@@ -163,3 +171,28 @@ async def test_a_status_ends_at_the_moment_that_was_named(
     done = await call(alice, "nc_status_set_status", message="Away", clear_at=clear_at)
 
     assert (done.now.clear_at, (await call(alice, "nc_status_get_status")).clear_at) == (moment, moment)
+
+
+async def test_a_change_that_nextcloud_takes_and_ignores_is_no_success() -> None:
+    with pytest.raises(ServerFault, match="changed nothing: 'message' is empty instead of “At lunch”"):
+        await call(account_over(answers(own())), "nc_status_set_status", message="At lunch")
+    with pytest.raises(ServerFault, match="'status' is “away” instead of “dnd”"):
+        await call(account_over(network(own(), own())), "nc_status_set_status", status="dnd")
+
+
+async def test_what_is_stored_otherwise_is_said() -> None:
+    until = int(NOW.timestamp())
+    kept = answers(own(message="At lunch", icon=None, clearAt=until))
+
+    done = await call(
+        account_over(kept),
+        "nc_status_set_status",
+        message="At lunch",
+        icon="🍲",
+        clear_at="2026-11-27T22:00:00Z",
+    )
+
+    assert done.note == (
+        "Nextcloud did not store all of it as it was sent: 'icon' is empty instead of “🍲”; 'clear_at' is "
+        "“2026-11-27T21:00:00+00:00” instead of “2026-11-27T22:00:00+00:00”."
+    )

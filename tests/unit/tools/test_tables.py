@@ -16,7 +16,7 @@ OPTIONS = [{"id": 1, "label": "Red"}, {"id": 2, "label": "Blue"}]
 COLUMNS = (
     {"title": "Name", "type": "text", "subtype": "line", "mandatory": True, "textMaxLength": 40_000},
     {"title": "Text", "type": "text", "subtype": "rich"},
-    {"title": "Link", "type": "text", "subtype": "link"},
+    {"title": "Link", "type": "text", "subtype": "link", "textAllowedPattern": "url,files"},
     {"title": "Count", "type": "number", "numberMin": 0, "numberMax": 10},
     {"title": "Free", "type": "number"},
     {"title": "Stars", "type": "number", "subtype": "stars"},
@@ -111,7 +111,10 @@ async def test_values_of_every_kind_come_back_as_they_were_given(alice: Account,
         **{name: value for name, value in FULL.items() if name != "name"},
         "Name": "one", "Colour": "Red", "Colours": ["Red", "Blue"], "When": "2026-12-24 18:30",
     }  # fmt: skip
-    assert emptied.values == {"Name": "one", "Ok": False}
+    numbers = dict.fromkeys(("Count", "Free", "Stars", "Done %"), 0)
+    assert emptied.values == {"Name": "one", "Ok": False, **numbers}
+    assert "'Count' is 0 instead of empty; " in emptied.note
+    assert "'Ok' is false instead of empty" in emptied.note
 
 
 async def test_only_the_given_cells_change_and_a_stale_row_is_not_touched(alice: Account) -> None:
@@ -345,3 +348,46 @@ async def test_a_time_with_an_offset_is_not_compared_with_times_that_have_no_zon
     assert len(found.rows) == 1
     with pytest.raises(errors.InvalidInput, match="'When' holds times without a zone"):
         await call(alice, "get_table", table_id=table.id, where={"When": wanted})
+
+
+async def test_a_number_that_cannot_be_emptied_is_said_to_be_0(alice: Account, table: StoredTable) -> None:
+    """Tables stores null, and reads it as 0 from then on."""
+    made = await call(alice, "create_row", table_id=table.id, values={"Name": "one", "Free": None})
+    [row] = (await call(alice, "get_table", table_id=table.id)).rows
+
+    assert made.note == "Tables did not store all of it as it was sent: 'Free' is 0 instead of empty."
+    assert (made.values, made.etag) == (row.values, row.etag)
+    assert made.values["Free"] == 0
+
+
+async def test_a_link_that_its_column_does_not_allow_is_said_to_be_missing(
+    alice: Account, sandbox: Sandbox
+) -> None:
+    store = sandbox.state.tables
+    files_only = {"title": "Link", "type": "text", "subtype": "link", "textAllowedPattern": "files"}
+    made = store.add("Links", "", "alice", "2026-11-27 21:15:29")
+    for fields in (COLUMNS[0], files_only):
+        store.add_column(made, dict(fields), "2026-11-27 21:15:29")
+    link, said = {"Link": "https://a.example"}, "'Link' is empty instead of “https://a.example”"
+
+    row = await call(alice, "create_row", table_id=made.id, values={"Name": "one", **link})
+    with pytest.raises(errors.ServerFault, match=f"changed nothing: {said}"):
+        await call(alice, "update_row", row_id=row.id, etag=row.etag, values=link)
+
+    assert row.values == {"Name": "one"}
+    assert row.note == f"Tables did not store all of it as it was sent: {said}."
+
+
+async def test_a_row_that_cannot_be_read_afterwards_is_written(
+    alice: Account, sandbox: Sandbox, table: StoredTable
+) -> None:
+    # The columns and the new row get through.
+    sandbox.faults.status(423, times=9, after=2)
+
+    made = await call(alice, "create_row", table_id=table.id, values={"Name": "one"})
+
+    assert made.values == {"Name": "one"}
+    assert made.note.startswith(
+        "It is written, but it could not be read afterwards, so what is stored is not "
+    )
+    assert len(table.rows) == 1

@@ -9,6 +9,7 @@ from nextcloud_mcp_server.errors import (
     InvalidInput,
     InvalidName,
     NotFound,
+    ServerFault,
     TimedOut,
     TlsFailed,
     TooLarge,
@@ -296,7 +297,9 @@ async def test_answers_that_are_odd_are_borne() -> None:
 
     page = await call(account, "nc_talk_list_conversations")
     sent = await call(account, "nc_talk_send_message", conversation="abcd", message="/help")
-    reactions = await call(account, "nc_talk_set_reaction", conversation="abcd", message_id=1, emoji="👍")
+    reactions = await call(
+        account, "nc_talk_set_reaction", conversation="abcd", message_id=1, emoji="👍", remove=True
+    )
 
     assert [(row.kind, row.last_message, row.read_only) for row in page.items] == [
         ("other", "A call", None),
@@ -323,3 +326,43 @@ async def test_a_message_whose_answer_is_lost_is_not_sent_again_blindly() -> Non
         )
 
     assert [json.loads(request.content) for request in lost.seen] == [{"message": "x", "silent": False}]
+
+
+async def test_who_may_write_and_not_react_is_told_so(group: TalkRoom, alice: Account) -> None:
+    """Talk 24 has a permission of its own for reactions."""
+    group.permissions = 254
+    target = {"conversation": "officemove", "message_id": group.messages[-1].id}
+
+    with pytest.raises(Forbidden, match=r"may not react .* moderators took that permission away"):
+        await call(alice, "nc_talk_set_reaction", **target, emoji="👍")
+    sent = await call(alice, "nc_talk_send_message", conversation="officemove", message="👍")
+
+    assert sent.id
+
+
+@pytest.mark.parametrize(
+    ("remove", "answered"),
+    [
+        (False, []),
+        (False, {"👎": [{"actorId": "alice"}]}),
+        (False, {"👍": [{"actorId": "bob"}]}),
+        (True, {"👍": [{"actorId": "alice"}]}),
+    ],
+)
+async def test_a_reaction_that_talk_takes_and_ignores_is_no_success(
+    *, remove: bool, answered: object
+) -> None:
+    account = account_over(network(said(201, answered)))
+
+    with pytest.raises(ServerFault, match="Talk answered as if it were done, but changed nothing"):
+        await call(
+            account, "nc_talk_set_reaction", conversation="abcd", message_id=1, emoji="👍", remove=remove
+        )
+
+
+async def test_a_reaction_is_found_whether_or_not_a_picture_is_asked_for() -> None:
+    account = account_over(network(said(201, {"❤": [{"actorId": "alice"}, {"actorId": "bob"}]})))
+
+    found = await call(account, "nc_talk_set_reaction", conversation="abcd", message_id=1, emoji="❤\ufe0f")
+
+    assert found.reactions == {"❤": 2}

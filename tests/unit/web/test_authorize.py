@@ -18,6 +18,7 @@ from nextcloud_mcp_server.errors import (
     TooManyRequests,
     Unreachable,
 )
+from tests.callback_results import shown
 from tests.memory_authorizations import (
     CURSOR,
     HOSTED,
@@ -301,7 +302,7 @@ async def test_a_client_that_keeps_no_state_gets_none(browser: httpx2.AsyncClien
 async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "") -> httpx2.Response:
     onward = await answer(browser, "allow", "notes:read", address=address)
     query = {"error": "access_denied", "state": state_of(target_of(onward))}
-    return await browser.get("/oauth/callback/nextcloud", params=query)
+    return await shown(browser, await browser.get("/oauth/callback/nextcloud", params=query))
 
 
 async def test_who_came_back_is_asked_whether_it_is_them(browser: httpx2.AsyncClient) -> None:
@@ -365,10 +366,14 @@ async def test_a_way_back_is_walked_once_and_in_one_browser(
 
     async with client_browser(known) as other:
         await other.get(ask_url())
-        refused = await other.get(address)
-    first, second = [await browser.get(address) for _ in range(2)]
+        refused = await shown(other, await other.get(address))
+    ended = await shown(browser, await browser.get(address))
+    first = await come_back(browser)
+    second = await shown(browser, await browser.get(str(first.request.url)))
 
-    assert (refused.status_code, first.status_code, second.status_code) == (403, 303, 403)
+    assert (refused.status_code, ended.status_code, second.status_code) == (403, 403, 403)
+    assert "This began in another browser" in refused.text
+    assert first.headers["location"].startswith("/authorize/confirm?")
     assert "Nothing was connected" in second.text
 
 
@@ -377,7 +382,7 @@ async def test_who_is_in_none_of_the_groups_is_told_so_and_so_is_the_client(
 ) -> None:
     known.faults["come_back"] = NotAMember("Not in a group.")
 
-    page = await come_back(browser)
+    page = await shown(browser, await come_back(browser))
 
     assert page.status_code == 403
     assert "members of certain groups" in page.text
@@ -394,7 +399,7 @@ async def test_after_trouble_at_nextcloud_the_same_may_be_asked_again(
 ) -> None:
     known.faults["come_back"] = fault
 
-    page = await come_back(browser)
+    page = await shown(browser, await come_back(browser))
 
     assert page.status_code == status
     assert [httpx2.URL(link).path for link in links(page)] == ["/authorize"]
@@ -501,9 +506,9 @@ async def test_a_page_of_nobody_is_not_there(
 async def test_a_callback_goes_to_whom_its_state_names(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations, state: str, calls: list[str]
 ) -> None:
-    page = await browser.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+    answered = await browser.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
 
-    assert page.status_code == 403
+    assert (await shown(browser, answered)).status_code == 403
     assert known.calls == calls
 
 

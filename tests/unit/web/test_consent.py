@@ -5,8 +5,16 @@ import re
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.errors import GrantRefused, NextcloudMcpError, Throttled, WrongAccount
+from nextcloud_mcp_server.errors import (
+    AccountTaken,
+    GrantRefused,
+    NextcloudMcpError,
+    Throttled,
+    WrongAccount,
+)
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.callback_results import shown
 from tests.memory_visits import HOST, NEXTCLOUD, MemoryVisits, allow, checks, give, sign_in, url
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -375,7 +383,8 @@ async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_questi
     await allow(people, elicitation_id)
     visits.fault = fault
 
-    response = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    answer = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    response = await shown(people, answer)
 
     assert response.status_code == status
     assert f"<strong>{title}</strong>" in response.text
@@ -415,8 +424,49 @@ async def test_a_refusal_that_names_no_visit_offers_no_other_account(
     token = sign_in(people, visits, "bob")
     visits.legs[state] = (elicitation_id, token, frozenset({"notes:read"}))
 
-    response = await people.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+    answer = await people.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+    response = await shown(people, answer)
 
     assert response.status_code == 403
     assert "another account" in response.text
     assert "<form" not in response.text
+
+
+async def test_the_page_that_asks_whose_account_it_is_shows_its_picture_and_says_which_risk_it_carries(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.pictures["alice"] = Picture("image/png", b"\x89PNG\r\n\x1a\n")
+    sign_in(people, visits)
+    back = await give(people, visits.open(), "alice")
+
+    page = await people.get(back.headers["location"])
+
+    assert '<img class="face" src="data:image/png;base64,iVBORw0KGgo=" alt=""' in page.text
+    assert "it takes your word for it" in page.text
+    assert "img-src 'self' data:" in page.headers["content-security-policy"]
+
+
+async def test_without_a_picture_the_first_letter_of_the_name_is_shown(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    back = await give(people, visits.open(), "alice")
+
+    page = await people.get(back.headers["location"])
+
+    assert '<span class="face" aria-hidden="true">A</span>' in page.text
+    assert "<img" not in page.text
+
+
+async def test_who_is_told_that_the_account_is_taken_reads_what_to_ask_for(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    await allow(people, visits.open())
+    visits.fault = AccountTaken("It is connected to another person here.")
+
+    answer = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    page = await shown(people, answer)
+
+    assert page.status_code == 403
+    assert "ask the operator of this server to release it" in page.text

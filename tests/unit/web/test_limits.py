@@ -90,7 +90,9 @@ async def test_callbacks_have_a_limit_of_their_own(limits: Limits) -> None:
         answers = [await browser.get("/oauth/callback/sign-in") for _ in range(3)]
         page = await browser.get("/oauth/provision")
 
-    assert [answer.status_code for answer in (*answers, page)] == [200, 200, 429, 200]
+    assert [answer.status_code for answer in (*answers, page)] == [200, 200, 303, 200]
+    assert answers[-1].headers["location"] == "/oauth/result?too-many#ended"
+    assert answers[-1].headers["retry-after"] == "60"
 
 
 async def test_what_costs_nothing_is_not_counted(limits: Limits) -> None:

@@ -5,6 +5,7 @@ import re
 import httpx2
 
 from nextcloud_mcp_server.errors import IssuerUnavailable
+from tests.callback_results import shown
 from tests.memory_visits import (
     HOST,
     ISSUER,
@@ -92,7 +93,8 @@ async def test_a_refused_sign_in_can_be_tried_again_for_the_same_link(
     elicitation_id = visits.open()
     state = await gone_to_sign_in(people, elicitation_id)
 
-    refused = await people.get("/oauth/callback/sign-in", params={"error": "access_denied", "state": state})
+    answer = await people.get("/oauth/callback/sign-in", params={"error": "access_denied", "state": state})
+    refused = await shown(people, answer)
 
     assert refused.status_code == 403
     assert "The sign-in did not work" in refused.text
@@ -104,31 +106,36 @@ async def test_a_refused_sign_in_for_the_account_page_leads_back_there(
 ) -> None:
     await people.post("/account/sign-in")
 
-    refused = await people.get("/oauth/callback/sign-in", params={"state": "wrong", "code": "alice"})
+    answer = await people.get("/oauth/callback/sign-in", params={"state": "wrong", "code": "alice"})
+    refused = await shown(people, answer)
 
     assert 'href="/account">Try again' in refused.text
     assert visits.sessions == {}
 
 
-async def test_an_answer_that_no_browser_asked_for_is_refused_before_anything_is_asked(
+async def test_an_answer_that_no_browser_asked_for_reaches_who_spends_its_code(
     people: httpx2.AsyncClient, visits: MemoryVisits
 ) -> None:
-    refused = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": "some"})
+    answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": "some"})
+    refused = await shown(people, answer)
 
     assert refused.status_code == 403
     assert "Try again" not in refused.text
-    assert visits.calls == []
+    assert visits.sessions == {}
+    assert visits.spent == ["alice"]
 
 
-async def test_an_answer_of_absurd_length_is_refused(
+async def test_of_an_answer_of_absurd_length_only_the_code_is_read_to_spend_it(
     people: httpx2.AsyncClient, visits: MemoryVisits
 ) -> None:
     state = await gone_to_sign_in(people, visits.open())
 
-    refused = await people.get("/oauth/callback/sign-in", params={"code": "a" * 9_000, "state": state})
+    params = {"code": "alice", "state": state, "more": "a" * 9_000}
+    refused = await shown(people, await people.get("/oauth/callback/sign-in", params=params))
 
     assert refused.status_code == 403
-    assert "finish_sign_in" not in visits.calls
+    assert visits.sessions == {}
+    assert visits.spent == ["alice"]
 
 
 async def test_an_identity_provider_that_does_not_answer_is_named_as_the_sign_in(

@@ -481,7 +481,8 @@ async def test_a_state_of_a_page_comes_back_to_no_client(trips: Trips) -> None:
     with pytest.raises(SignInRefused):
         await trips.come_back(trips.provider.confirm(start.url, "alice"), browser=flow)
 
-    assert trips.provider.redeemed == []
+    assert await trips.given_back() == ["access-granted-by-alice-0"]
+    assert await trips.grant() is None
 
 
 async def test_a_wrong_code_connects_nobody(trips: Trips) -> None:

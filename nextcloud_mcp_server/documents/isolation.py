@@ -1,0 +1,211 @@
+"""Takes from the document worker what a reader never needs: files, network, other processes.
+
+The worker calls `isolate` before it reads a byte of the document. Each guard holds from then on for the rest
+of the process and cannot be taken back. Linux has all of them from 6.12 on; where a kernel or platform lacks one, the
+limits of `worker.limit` remain, and `doctor` says which guard is missing.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PACKAGE: Final = Path(__file__).parents[1]
+
+# linux/prctl.h
+_PR_SET_DUMPABLE: Final = 4
+_PR_SET_SECCOMP: Final = 22
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_SECCOMP_MODE_FILTER: Final = 2
+
+# linux/landlock.h; the numbers of the system calls are the same on every architecture.
+_LANDLOCK_CREATE_RULESET: Final = 444
+_LANDLOCK_ADD_RULE: Final = 445
+_LANDLOCK_RESTRICT_SELF: Final = 446
+_CREATE_RULESET_VERSION: Final = 1
+_RULE_PATH_BENEATH: Final = 1
+_READ_FILE: Final = 1 << 2
+_READ_DIR: Final = 1 << 3
+#: The rights over files that each version of Landlock's interface knows, as one past the highest bit.
+_FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15}
+_NEWEST_FILE_RIGHTS: Final = 16
+#: TCP is governed from version 4 on, signals and abstract Unix sockets from version 6 on.
+_TCP_VERSION, _TCP_RIGHTS = 4, 0b11
+_SCOPE_VERSION, _SCOPES = 6, 0b11
+
+#: Where shared libraries lie besides Python's own folders.
+_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
+
+# linux/seccomp.h, linux/filter.h: offsets in `struct seccomp_data`, and what a filter may answer.
+_NUMBER_AT, _ARCHITECTURE_AT = 0, 4
+_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW: Final = 0x7FFF0000
+_REFUSE: Final = 0x00050000 | 1  # EPERM
+_KILL: Final = 0x80000000
+#: x86-64 kernels may offer a second table of system calls from this number on (x32).
+_X32_CALLS: Final = 0x40000000
+
+#: What Python needs to compute, to read standard input, to write its two outputs and to import modules. There is
+#: no socket, no new process, no signal to another process, and no way to change a file among them.
+_NEEDED: Final = {
+    # AUDIT_ARCH_X86_64, and the numbers of arch/x86/entry/syscalls/syscall_64.tbl
+    "x86_64": (
+        0xC000003E,
+        (
+            *(
+                0,
+                1,
+                2,
+                3,
+                4,
+                5,
+                6,
+                7,
+                8,
+                9,
+                10,
+                11,
+                12,
+                13,
+                14,
+                15,
+                16,
+                17,
+                19,
+                20,
+                21,
+                24,
+                25,
+                28,
+                32,
+                35,
+                39,
+            ),
+            *(60, 72, 79, 89, 98, 100, 102, 104, 107, 108, 131, 158, 186, 202, 204, 217, 228, 229, 230, 231),
+            *(257, 262, 267, 269, 271, 273, 318, 324, 332, 334, 439),
+        ),
+    ),
+    # AUDIT_ARCH_AARCH64, and the numbers of include/uapi/asm-generic/unistd.h
+    "aarch64": (
+        0xC00000B7,
+        (
+            *(
+                17,
+                23,
+                25,
+                29,
+                48,
+                56,
+                57,
+                61,
+                62,
+                63,
+                64,
+                65,
+                66,
+                67,
+                73,
+                78,
+                79,
+                80,
+                93,
+                94,
+                98,
+                99,
+                101,
+                113,
+            ),
+            *(114, 115, 123, 124, 132, 134, 135, 139, 153, 165, 172, 174, 175, 176, 177, 178, 214, 215, 216),
+            *(222, 226, 233, 278, 283, 291, 293, 439),
+        ),
+    ),
+}
+
+
+def isolate() -> None:
+    """Give up everything that the kernel lets a process give up; what it does not know is left out."""
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Without it neither guard may be set by a process without privileges, and a setuid program would undo them.
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return
+    # No other process of the same user may attach to this one.
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _close_files(libc)
+    _close_system(libc)
+
+
+def _close_files(libc: ctypes.CDLL) -> None:
+    """Leave Python's own modules as the only files that can be opened, for reading (Landlock, Linux 5.13)."""
+    version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    if version < 1:
+        return
+    files = (1 << _FILE_RIGHTS.get(version, _NEWEST_FILE_RIGHTS)) - 1
+    fields = [files]
+    if version >= _TCP_VERSION:
+        fields.append(_TCP_RIGHTS)
+    if version >= _SCOPE_VERSION:
+        fields.append(_SCOPES)
+    attributes = struct.pack(f"{len(fields)}Q", *fields)
+    ruleset = libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
+    if ruleset < 0:
+        return
+    try:
+        for path in _modules():
+            _allow_reading(libc, ruleset, path)
+        libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _modules() -> Iterator[str]:
+    """List where Python and its libraries lie.
+
+    A checkout is on the module path as a whole when it is installed for development: it may hold a database
+    or an `.env`, so only the package in it counts.
+    """
+    yield str(_PACKAGE)
+    yield from _LIBRARIES
+    yield str(Path(sys.base_prefix, "lib"))
+    for entry in sys.path:
+        if any(Path(entry).is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix)):
+            yield entry
+
+
+def _allow_reading(libc: ctypes.CDLL, ruleset: int, path: str) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            rights = _READ_FILE | (_READ_DIR if Path(path).is_dir() else 0)
+            rule = struct.pack("=Qi", rights, descriptor)
+            libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
+        finally:
+            os.close(descriptor)
+
+
+def _close_system(libc: ctypes.CDLL) -> None:
+    """Refuse every system call that is not needed (seccomp with a filter, Linux 3.5)."""
+    if platform.machine() not in _NEEDED:
+        return
+    architecture, needed = _NEEDED[platform.machine()]
+    program = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_JUMP_IF_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER_AT),
+        (_JUMP_IF_AT_LEAST, len(needed), 0, _X32_CALLS),
+        # Each jumps over those after it and over the refusal.
+        *((_JUMP_IF_EQUAL, len(needed) - at, 0, number) for at, number in enumerate(needed)),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    instructions = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
+    # `struct sock_fprog`: a count, padding up to a pointer, the instructions.
+    header = struct.pack("@HP", len(program), ctypes.addressof(instructions))
+    libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0)

@@ -1,0 +1,63 @@
+"""Tries from inside a worker what a document that takes one over would try; for `doctor` and the tests."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nextcloud_mcp_server.documents import process
+from nextcloud_mcp_server.documents.isolation import isolate
+from nextcloud_mcp_server.documents.worker import limit, limits_of_system
+
+_SECONDS: Final = 20
+#: As for a document, but for what is run.
+COMMAND: Final = (
+    *process.COMMAND[:3],
+    process.COMMAND[3].replace(
+        "worker import main; main(sys.argv[1])", "isolation_check import main; main()"
+    ),
+)
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+
+
+#: What is tried, and what a worker without that guard could do.
+ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
+    "read files of this user": lambda: os.listdir(process.TOP),  # noqa: PTH208 - the plainest way to ask
+    "read this server's environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "open network connections": socket.socket,
+    "start other processes": _fork,
+    "signal other processes": lambda: os.kill(os.getppid(), 0),
+}
+
+
+def open_ways() -> list[str]:
+    """Start a worker, and list what it could do that its isolation should prevent.
+
+    A worker that does not answer counts as one that can do everything.
+    """
+    try:
+        answer = subprocess.run(  # noqa: S603 - our own command
+            COMMAND, env={}, cwd=process.TOP, capture_output=True, timeout=_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return list(ATTEMPTS)
+    return [way for way in ATTEMPTS if way in answer.stdout.decode("utf-8", "replace").splitlines()]
+
+
+def main() -> None:
+    """Isolate this process as a worker does, try everything, and print what was possible."""
+    limit(limits_of_system())
+    isolate()
+    for way, attempt in ATTEMPTS.items():
+        try:
+            attempt()
+        except (OSError, AttributeError):
+            continue
+        sys.stdout.write(f"{way}\n")

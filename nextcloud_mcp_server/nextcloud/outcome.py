@@ -1,0 +1,79 @@
+"""What is stored after a write, compared with what was sent.
+
+Some apps answer 200 and store something else, or nothing: Tables drops what it cannot read, Deck ignores what it
+does not know. Every write whose answer or reading again shows what is stored is compared here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.visible import visible
+
+#: What was before a thing was made.
+NEW: Final = object()
+_LONGEST: Final = 60
+_LISTED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a thing: as it was sent, or was to stay, as it is stored now, and as it was before."""
+
+    name: str
+    sent: object
+    stored: object
+    before: object = NEW
+
+    @property
+    def as_sent(self) -> bool:
+        """Tell whether it is stored as it was sent."""
+        return _plain(self.sent) == _plain(self.stored)
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Tell whether it is as it was before."""
+        return self.before is not NEW and _plain(self.before) == _plain(self.stored)
+
+    def __str__(self) -> str:
+        """Say what is stored in place of what."""
+        return f"'{self.name}' is {_shown(self.stored)} instead of {_shown(self.sent)}"
+
+
+def compare(app: str, parts: Iterable[Part]) -> str | None:
+    """Say which parts are not stored as they were sent; None where all are.
+
+    Raises:
+        ServerFault: None of them changed, though one should have.
+    """
+    every = list(parts)
+    wrong = [str(part) for part in every if not part.as_sent]
+    if not wrong:
+        return None
+    listed = "; ".join(wrong[:_LISTED]) + (f"; and {len(wrong) - _LISTED} more" if wrong[_LISTED:] else "")
+    if all(part.is_unchanged for part in every):
+        raise errors.ServerFault(
+            f"{app} answered as if it were done, but changed nothing: {listed}. Do not repeat it as it is; tell the "
+            "person that it has to be done in Nextcloud."
+        )
+    return f"{app} did not store all of it as it was sent: {listed}."
+
+
+def _plain(value: object) -> object:
+    """Take one kind of nothing for another, as apps do, and a list in any order for the same."""
+    if isinstance(value, list):
+        return sorted(map(str, cast("list[object]", value))) or None
+    return None if value == "" else value
+
+
+def _shown(value: object) -> str:
+    if _plain(value) is None:
+        return "empty"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ", ".join(_shown(one) for one in cast("list[object]", value)[:_LISTED])
+    text = visible(str(value))
+    shown = f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text
+    return f"“{shown}”" if isinstance(value, str) else shown

@@ -1,0 +1,67 @@
+"""Which principal holds which Nextcloud account, for the operator."""
+
+from sqlalchemy import select
+
+from nextcloud_mcp_server.storage.consent import Consent
+from nextcloud_mcp_server.storage.models import accounts, credentials
+from nextcloud_mcp_server.storage.records import AuditEntry, Holding, Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class AccountRepository:
+    """Lists accounts and releases them. Nothing of it needs a key, unless something is to be ended at Nextcloud."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def all(self) -> list[Holding]:
+        """List every account, by uid."""
+        connected = (
+            select(credentials.c.id)
+            .where(credentials.c.account_id == accounts.c.id)
+            .exists()
+            .label("connected")
+        )
+        query = select(
+            accounts.c.issuer,
+            accounts.c.subject,
+            accounts.c.nextcloud_url,
+            accounts.c.uid,
+            accounts.c.mapped,
+            accounts.c.created_at,
+            connected,
+        ).order_by(accounts.c.uid, accounts.c.nextcloud_url)
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [
+            Holding(
+                principal=Principal(row.issuer, row.subject),
+                nextcloud_url=row.nextcloud_url,
+                uid=row.uid,
+                mapped=row.mapped,
+                connected=bool(row.connected),
+                created_at=row.created_at,
+            )
+            for row in rows
+        ]
+
+    async def release(self, holding: Holding) -> bool:
+        """End everything of who holds an account, and let it be anybody's; False when they hold it no more.
+
+        The credential goes to the outbox. It is written into the audit.
+        """
+        now = self._transactions.now()
+        query = select(accounts.c.id).where(
+            accounts.c.issuer == holding.principal.issuer,
+            accounts.c.subject == holding.principal.subject,
+            accounts.c.nextcloud_url == holding.nextcloud_url,
+            accounts.c.uid == holding.uid,
+        )
+        audit = AuditEntry(now, holding.principal, "", "account", "released by the operator", holding.uid)
+        async with self._transactions.writing() as connection:
+            account_id = await connection.scalar(query)
+            if account_id is not None:
+                await Consent(connection, self._transactions.keys, now).release(
+                    account_id, holding.principal, audit
+                )
+        return account_id is not None

@@ -1,0 +1,127 @@
+"""Limits on connections: time to send a request's headers, and how many one network may hold open.
+
+uvicorn has a time limit for idle connections alone. A socket that sends a byte of its headers now and then, or
+nothing at all, stayed open for as long as it liked.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Any, Protocol, cast
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from nextcloud_mcp_server.web.limits import network_of
+
+#: How long the headers of a request may take, from the first byte, or from the opening of the connection.
+HEADER_SECONDS = 15.0
+
+#: So many connections may one network have open; the reverse proxies of `TRUSTED_PROXIES` have no such limit.
+MOST_OF_NETWORK = 256
+
+#: How long an idle connection stays open: some clients reuse sockets that were idle for a minute.
+KEEP_ALIVE_SECONDS = 75
+
+
+@dataclass(slots=True)
+class ConnectionLimits:
+    """What connections may take, and how many are open."""
+
+    proxies: Sequence[IPv4Network | IPv6Network] = ()
+    header_seconds: float = HEADER_SECONDS
+    most_of_network: int = MOST_OF_NETWORK
+    open: Counter[str] = field(default_factory=Counter[str])
+
+    def network(self, peer: str) -> str | None:
+        """Name the network that a connection counts for; None for a proxy of the operator's."""
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return None
+        address = getattr(address, "ipv4_mapped", None) or address
+        if any(address in proxies for proxies in self.proxies):
+            return None
+        return network_of(str(address))
+
+
+class _Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class LimitedConnection(H11Protocol):
+    """uvicorn's connection, which ends when a request's headers do not come."""
+
+    limits = ConnectionLimits()
+    _network: str | None = None
+    _header_timer: _Timer | None = None
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
+        """Begin to wait for the first request, unless the network has too many connections."""
+        super().connection_made(transport)
+        network = self.limits.network(self.client[0] if self.client else "")
+        if network is not None and self.limits.open[network] >= self.limits.most_of_network:
+            transport.abort()
+            return
+        self._network = network
+        if network is not None:
+            self.limits.open[network] += 1
+        self._watch_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count one connection less."""
+        super().connection_lost(exc)
+        self._stop_watching()
+        if self._network is not None:
+            self.limits.open -= Counter([self._network])
+            self._network = None
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and see whether a request has begun."""
+        super().data_received(data)
+        if self._waits_for_request():
+            self._watch_headers()
+        else:
+            self._stop_watching()
+
+    def on_response_complete(self) -> None:
+        """Keep the connection for another request, unless half of one is there already, or half of a body."""
+        super().on_response_complete()
+        half_a_body = self.conn.their_state is h11.SEND_BODY
+        if self._waits_for_request() and (half_a_body or self.conn.trailing_data[0]):
+            self._watch_headers()
+
+    def _waits_for_request(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is None or cycle.response_complete
+
+    def _watch_headers(self) -> None:
+        # Started once for each request: a byte now and then does not prolong it.
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.limits.header_seconds, self.transport.close)
+
+    def _stop_watching(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
+def server_config(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's
+    """Say how uvicorn serves the application."""
+    # Each server counts its own.
+    protocol = cast("Any", type("LimitedConnection", (LimitedConnection,), {"limits": limits}))
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        # Nothing here speaks it, and its connections would pass by these limits.
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=3,
+        **options,
+    )

@@ -1,0 +1,94 @@
+"""Tells browsers in which a user signed in before from those of strangers.
+
+Such a browser holds a cookie with a random value and its MAC. It says nothing about who signed in and lets nobody
+in: it only keeps a share of the failed code exchanges that strangers cannot use up.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Sequence
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.auth.requester import Requester, current_requester
+from nextcloud_mcp_server.web.browser_session import cookie_name
+from nextcloud_mcp_server.web.limits import PAGES, network_of
+from nextcloud_mcp_server.web.proxies import client_address
+
+#: Longer than most users stay away.
+KNOWN_SECONDS = 180 * 86_400
+_COOKIE = "known-browser"
+_VALUE = re.compile(r"([A-Za-z0-9_-]{24})\.([0-9a-f]{64})")
+_SIGNED_IN = "signed_in_here"
+
+
+def remember_browser(request: Request) -> None:
+    """Have the answer to this request mark its browser: a user has just signed in there."""
+    setattr(request.state, _SIGNED_IN, True)
+
+
+class KnownBrowsers:
+    """Around the pages: says where each request comes from, and marks browsers in which a user signed in."""
+
+    def __init__(self, app: ASGIApp, *, keys: Callable[[], Sequence[bytes]]) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application with its requester known."""
+        if scope["type"] != "http" or not scope["path"].startswith(PAGES):
+            await self._app(scope, receive, send)
+            return
+        keys = self._keys()
+        scope = {**scope, "state": scope.get("state", {})}
+        value = _value_of(HTTPConnection(scope), keys)
+
+        async def send_marked(message: Message) -> None:
+            if message["type"] == "http.response.start" and scope["state"].get(_SIGNED_IN):
+                random = value or secrets.token_urlsafe(18)
+                message = {**message, "headers": [*message["headers"], _set_cookie(scope, keys[0], random)]}
+            await send(message)
+
+        if value:
+            requester = Requester(_mac(keys[0], "known browser", value), is_known_browser=True)
+        else:
+            requester = Requester(_mac(keys[0], "network", network_of(client_address(scope))))
+        token = current_requester.set(requester)
+        try:
+            await self._app(scope, receive, send_marked)
+        finally:
+            current_requester.reset(token)
+
+
+def _value_of(connection: HTTPConnection, keys: Sequence[bytes]) -> str:
+    """Read the random value of a browser that we marked; empty for every other."""
+    given = connection.cookies.get(cookie_name(_COOKIE, secure=connection.url.scheme == "https"), "")
+    found = _VALUE.fullmatch(given)
+    if found is None:
+        return ""
+    value, mac = found.groups()
+    return value if any(hmac.compare_digest(_mac(key, "mark", value), mac) for key in keys) else ""
+
+
+def _set_cookie(scope: Scope, key: bytes, value: str) -> tuple[bytes, bytes]:
+    secure = scope["scheme"] == "https"
+    response = Response()
+    response.set_cookie(
+        cookie_name(_COOKIE, secure=secure),
+        f"{value}.{_mac(key, 'mark', value)}",
+        max_age=KNOWN_SECONDS,
+        path="/",
+        secure=secure,
+        httponly=True,
+        # Not strict: the sign-in comes back from another site.
+        samesite="lax",
+    )
+    return next((name, cookie) for name, cookie in response.raw_headers if name == b"set-cookie")
+
+
+def _mac(key: bytes, *parts: str) -> str:
+    return hmac.new(key, "\0".join(("known-browser", *parts)).encode(), hashlib.sha256).hexdigest()

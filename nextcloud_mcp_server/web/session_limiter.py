@@ -1,0 +1,150 @@
+"""How many sessions one person and one of their clients may have: the oldest idle one ends for a new one.
+
+Clients (of 2025-11-25) open sessions and seldom end them. Each takes memory until it has been idle for half an hour,
+and there is room for so many only; without a limit of each person one token took all of them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.web.caller import BearerUser
+
+MOST_OF_PERSON = 50
+MOST_OF_CLIENT = 25
+
+#: Fewer than the transport takes, so that there is always room for the next one.
+MOST_OF_ALL = 9_000
+
+_SESSION = "mcp-session-id"
+
+
+@dataclass(eq=False, slots=True)
+class _Session:
+    id: str
+    user: BearerUser
+    in_use: int = 0
+
+    def is_of(self, user: BearerUser, *, client: bool) -> bool:
+        """Tell whether it belongs to the same person, and with `client` to the same client."""
+        mine, other = self.user.bearer, user.bearer
+        return mine.principal == other.principal and (not client or mine.client_id == other.client_id)
+
+
+class SessionLimiter:
+    """Around the MCP endpoint, inside of what verifies tokens: notes the sessions that are opened and used."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        most_of_person: int = MOST_OF_PERSON,
+        most_of_client: int = MOST_OF_CLIENT,
+        most_of_all: int = MOST_OF_ALL,
+    ) -> None:
+        self._app = app
+        self._most_of_person = most_of_person
+        self._most_of_client = most_of_client
+        self._most_of_all = most_of_all
+        # The one that was used last is the last one.
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._by_person: dict[object, OrderedDict[str, _Session]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, and end sessions that are too many after it opened another one."""
+        user = scope.get("user")
+        if scope["type"] != "http" or not isinstance(user, BearerUser):
+            await self._app(scope, receive, send)
+            return
+        named = Headers(scope=scope).get(_SESSION)
+        session = self._sessions.get(named or "")
+        if session is not None and session.is_of(user, client=True):
+            await self._use(session, scope, receive, send)
+        elif named is None and scope["method"] == "POST":
+            await self._open(user, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _use(self, session: _Session, scope: Scope, receive: Receive, send: Send) -> None:
+        gone, ends = False, scope["method"] == "DELETE"
+
+        async def watch(message: Message) -> None:
+            nonlocal gone
+            if message["type"] == "http.response.start":
+                status: int = message["status"]
+                gone = status == HTTPStatus.NOT_FOUND or (ends and status < HTTPStatus.BAD_REQUEST)
+            await send(message)
+
+        session.in_use += 1
+        self._sessions.move_to_end(session.id)
+        self._by_person[session.user.bearer.principal].move_to_end(session.id)
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            session.in_use -= 1
+            if gone:
+                self._forget(session)
+
+    async def _open(self, user: BearerUser, scope: Scope, receive: Receive, send: Send) -> None:
+        opened = None
+
+        async def watch(message: Message) -> None:
+            nonlocal opened
+            if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
+                opened = Headers(raw=message["headers"]).get(_SESSION)
+            await send(message)
+
+        await self._app(scope, receive, watch)
+        if opened is not None:
+            session = _Session(opened, user)
+            self._sessions[opened] = session
+            self._by_person.setdefault(user.bearer.principal, OrderedDict())[opened] = session
+            await self._make_room(user, scope)
+
+    async def _make_room(self, user: BearerUser, scope: Scope) -> None:
+        mine = self._by_person[user.bearer.principal]
+        of_client = [session for session in mine.values() if session.is_of(user, client=True)]
+        if len(of_client) > self._most_of_client:
+            await self._end(_oldest_idle(of_client), scope)
+        elif len(mine) > self._most_of_person:
+            await self._end(_oldest_idle(mine.values()), scope)
+        elif len(self._sessions) > self._most_of_all:
+            await self._end(_oldest_idle(self._sessions.values()), scope)
+
+    async def _end(self, session: _Session, scope: Scope) -> None:
+        """End a session as its own client does."""
+        self._forget(session)
+        ending: Scope = {
+            **scope,
+            "method": "DELETE",
+            "headers": [(_SESSION.encode(), session.id.encode()), (b"accept", b"application/json")],
+            "user": session.user,
+        }
+        await self._app(ending, _nothing, _nowhere)
+
+    def _forget(self, session: _Session) -> None:
+        person = session.user.bearer.principal
+        self._sessions.pop(session.id, None)
+        mine = self._by_person.get(person, OrderedDict())
+        mine.pop(session.id, None)
+        if not mine:
+            self._by_person.pop(person, None)
+
+
+def _oldest_idle(sessions: Iterable[_Session]) -> _Session:
+    """Choose the session that was used the longest ago, one that is in use only where all are."""
+    # The last one is the one that needs the room.
+    *listed, _ = sessions
+    return next((session for session in listed if not session.in_use), listed[0])
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _nowhere(_: Message) -> None:
+    return

@@ -1,0 +1,162 @@
+"""Who holds a Nextcloud account here, and who must give way, so that its owner is not locked out of it.
+
+Someone who talked Alice into a grant with `ACCOUNT_MAPPING=confirm` holds her account, and so does a principal of an
+identity provider that this server was moved away from.
+"""
+
+import pytest
+
+from nextcloud_mcp_server.errors import AccountTaken
+from nextcloud_mcp_server.nextcloud.picture import Picture
+from nextcloud_mcp_server.storage.records import Holding, Principal
+from tests.issuer_fake import ISSUER
+from tests.visits_stage import Browser, Stage
+
+FORMER = "https://former.test"
+
+
+async def connect(stage: Stage, name: str, uid: str) -> Browser:
+    """Walk through one consent as a user whose claim names `uid`."""
+    visit = await stage.ask(name)
+    browser = await stage.browser(name, preferred_username=uid)
+    url = await stage.allow(visit, browser)
+    done = await stage.visits.finish_grant(stage.provider.confirm(url, uid), browser.who, browser.token)
+    if done.held is not None:
+        await stage.visits.confirm(visit, browser.who, browser.token, mine=True)
+    stage.clock.forward(1)
+    return browser
+
+
+async def holders(stage: Stage, uid: str) -> list[str]:
+    return [each.principal.subject for each in await stage.database.accounts.all() if each.uid == uid]
+
+
+def confirmed_only(stage: Stage) -> None:
+    """Let what is stored be as it is after the operator changed from `confirm` to a claim."""
+    stage.sql("UPDATE accounts SET mapped = 0")
+
+
+def at_former_issuer(stage: Stage, name: str) -> None:
+    """Let what one principal has be from before the operator moved to another identity provider."""
+    stage.sql("PRAGMA foreign_keys = OFF")
+    for table in ("accounts", "credentials", "permissions"):
+        stage.sql(f"UPDATE {table} SET issuer = '{FORMER}' WHERE subject = '{name}'")
+
+
+async def test_who_only_said_that_an_account_is_theirs_gives_way_to_whom_the_claim_names(
+    mapped: Stage,
+) -> None:
+    mallory = await connect(mapped, "mallory", "alice")
+    confirmed_only(mapped)
+
+    await connect(mapped, "alice", "alice")
+
+    assert await holders(mapped, "alice") == ["alice"]
+    assert await mapped.grant("alice") is not None
+    assert await mapped.grant("mallory") is None
+    assert await mapped.given_back() == ["access-granted-by-alice-0"]
+    assert ("account", "ended: another person's now") in await mapped.audit("mallory")
+    assert await mapped.visits.signed_in(mallory.token) is None
+
+
+async def test_a_principal_of_a_former_issuer_gives_way_to_whom_the_claim_names(mapped: Stage) -> None:
+    await connect(mapped, "former-alice", "alice")
+    at_former_issuer(mapped, "former-alice")
+
+    await connect(mapped, "alice", "alice")
+
+    assert await holders(mapped, "alice") == ["alice"]
+    assert await mapped.grant("alice") is not None
+
+
+async def test_of_two_whom_the_claim_names_the_first_stays(mapped: Stage) -> None:
+    await connect(mapped, "alice", "alice")
+
+    with pytest.raises(AccountTaken, match="ask the operator of this server to release it"):
+        await connect(mapped, "mallory", "alice")
+
+    assert await holders(mapped, "alice") == ["alice"]
+    assert await mapped.grant("alice") is not None
+    assert await mapped.given_back() == ["access-granted-by-alice-1"]
+
+
+@pytest.mark.parametrize("of_former_issuer", [False, True])
+@pytest.mark.parametrize("by_claim", [False, True])
+async def test_nobody_gives_way_to_who_only_says_that_the_account_is_theirs(
+    people: Stage, *, by_claim: bool, of_former_issuer: bool
+) -> None:
+    await connect(people, "alice", "alice")
+    if by_claim:
+        people.sql("UPDATE accounts SET mapped = 1")
+    if of_former_issuer:
+        at_former_issuer(people, "alice")
+
+    with pytest.raises(AccountTaken):
+        await connect(people, "mallory", "alice")
+
+    assert await holders(people, "alice") == ["alice"]
+    assert await people.grant("mallory") is None
+    assert await people.given_back() == ["access-granted-by-alice-1"]
+
+
+async def test_a_connection_that_the_claim_has_named_once_is_not_forgotten_to_be_so(people: Stage) -> None:
+    await connect(people, "alice", "alice")
+    people.sql("UPDATE accounts SET mapped = 1")
+    people.sql("UPDATE credentials SET needs_reauth = 1")
+
+    await connect(people, "alice", "alice")
+
+    (holding,) = await people.database.accounts.all()
+    assert holding.mapped
+
+
+async def test_disconnecting_lets_another_person_have_the_account(people: Stage) -> None:
+    mallory = await connect(people, "mallory", "alice")
+    await people.visits.disconnect(mallory.who)
+
+    await connect(people, "alice", "alice")
+
+    assert await holders(people, "alice") == ["alice"]
+    assert await people.grant("alice") is not None
+
+
+async def test_the_operator_releases_an_account_and_its_owner_connects_it(people: Stage) -> None:
+    mallory = await connect(people, "mallory", "alice")
+    (holding,) = await people.database.accounts.all()
+
+    released = await people.database.accounts.release(holding)
+    again = await people.database.accounts.release(holding)
+    await connect(people, "alice", "alice")
+
+    assert (released, again) == (True, False)
+    assert holding == Holding(
+        Principal(ISSUER, "mallory"), holding.nextcloud_url, "alice", False, True, holding.created_at
+    )
+    assert await people.given_back() == ["access-granted-by-alice-0"]
+    assert await people.grant("mallory") is None
+    assert await people.visits.signed_in(mallory.token) is None
+    assert ("account", "released by the operator") in await people.audit("mallory")
+    assert await holders(people, "alice") == ["alice"]
+
+
+async def test_releasing_an_account_leaves_all_others_alone(people: Stage) -> None:
+    await connect(people, "alice", "alice")
+    await connect(people, "bob", "bob")
+    held = await people.database.accounts.all()
+
+    await people.database.accounts.release(held[1])
+
+    assert [each.uid for each in await people.database.accounts.all()] == ["alice"]
+    assert await people.grant("alice") is not None
+    assert await people.grant("bob") is None
+
+
+async def test_the_picture_of_what_waits_is_that_of_the_account_that_was_given(people: Stage) -> None:
+    visit = await people.ask("alice")
+    browser = await people.browser("alice")
+    url = await people.allow(visit, browser)
+    people.provider.pictures["bob"] = Picture("image/png", b"bob")
+    done = await people.visits.finish_grant(people.provider.confirm(url, "bob"), browser.who, browser.token)
+    assert done.held is not None
+
+    assert await people.visits.picture(done.held) == Picture("image/png", b"bob")

@@ -1,0 +1,394 @@
+"""An attacker begins a sign-in and sends the victim the address at the upstream; the victim presses Grant.
+
+The code then stands in the victim's address bar and is bound to nothing: whoever gets hold of it could finish in the
+attacker's browser. So the first callback that brings it to the wrong browser ends the code for everyone.
+"""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
+    GrantRefused,
+    OtherBrowser,
+    SignInRefused,
+    Unreachable,
+)
+from tests.issuer_fake import ISSUER, Params
+from tests.trips_stage import COOKIE, Trips, open_trips
+from tests.visits_stage import Browser, Stage
+
+ATTACKER = COOKIE
+VICTIM = "value-in-the-cookie-of-the-victim"
+#: Longer than a code lives, but for which a spent one is remembered.
+HALF_AN_HOUR = 30 * 60
+
+
+@pytest.fixture
+async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
+    async with open_trips(tmp_path, template) as stage:
+        await stage.register()
+        yield stage
+
+
+async def begun_by_attacker(stage: Stage) -> tuple[Browser, str]:
+    """Let Alice's client ask, and Alice allow it; the address at Nextcloud is what she sends."""
+    visit = await stage.ask("alice")
+    attacker = await stage.browser("alice", preferred_username="alice")
+    return attacker, await stage.allow(visit, attacker)
+
+
+def codes(params: Params) -> str:
+    return params["code"][0]
+
+
+# Mode `builtin`: Nextcloud says who signs in.
+
+
+async def test_builtin_exchanges_and_revokes_a_code_that_the_victim_brings(trips: Trips) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+
+    with pytest.raises(OtherBrowser):
+        await trips.authorization.returned(params, browser=VICTIM)
+
+    assert trips.provider.redeemed == [codes(params)]
+    assert await trips.given_back() == [f"access-{codes(params)}"]
+    assert await trips.grant("victim") is None
+    assert ("sign-in", "refused: another browser") in await trips.audit("")
+
+
+async def test_builtin_ends_the_sign_in_in_the_attackers_browser_too(trips: Trips) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    with pytest.raises(OtherBrowser):
+        await trips.authorization.returned(params, browser=VICTIM)
+
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned(params, browser=ATTACKER)
+
+    assert await trips.grant("victim") is None
+
+
+@pytest.mark.parametrize("failure", [None, Unreachable("away"), GrantRefused("no")])
+async def test_builtin_takes_the_code_in_no_other_sign_in_of_the_attacker(
+    trips: Trips, failure: Exception | None
+) -> None:
+    """Also where Nextcloud could not be asked when the victim came: the code may live on there."""
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    trips.provider.failure = failure
+    with pytest.raises(OtherBrowser):
+        await trips.authorization.returned(params, browser=VICTIM)
+    trips.provider.failure = None
+    another = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
+
+    for _ in range(2):
+        came = await trips.authorization.returned(
+            {"state": another["state"], "code": params["code"]}, browser=ATTACKER
+        )
+        with pytest.raises(SignInRefused):
+            await trips.authorization.come_back(came, browser=ATTACKER)
+        another = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
+
+    assert trips.provider.redeemed == [codes(params)]
+    assert await trips.grant("victim") is None
+
+
+async def test_builtin_spends_a_code_that_it_may_not_send(trips: Trips) -> None:
+    """Too many codes were refused lately, so none is sent for half an hour; a code lives ten minutes."""
+    for _ in range(2):
+        junk = {
+            **trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim"),
+            "code": ["made-up-code"],
+        }
+        with pytest.raises(OtherBrowser):
+            await trips.authorization.returned(junk, browser=VICTIM)
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+
+    with pytest.raises(OtherBrowser):
+        await trips.authorization.returned(params, browser=VICTIM)
+
+    assert codes(params) not in trips.provider.redeemed
+    assert await trips.database.spent_codes.is_spent(codes(params))
+    trips.clock.forward(HALF_AN_HOUR)
+    assert await trips.database.spent_codes.is_spent(codes(params))
+
+
+async def test_builtin_sends_no_code_for_a_state_that_it_never_made(trips: Trips) -> None:
+    params = {**trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim"), "state": ["c-made-up"]}
+
+    with pytest.raises(SignInRefused) as caught:
+        await trips.authorization.returned(params, browser=VICTIM)
+
+    assert not isinstance(caught.value, OtherBrowser)
+    assert trips.provider.redeemed == []
+
+
+async def finish_with(trips: Trips, code: str) -> None:
+    """Bring a code to a new sign-in of the attacker's, in the attacker's browser."""
+    begun = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
+    came = await trips.authorization.returned({"state": begun["state"], "code": [code]}, browser=ATTACKER)
+    await trips.authorization.come_back(came, browser=ATTACKER)
+
+
+@pytest.mark.parametrize("state", ["c-made-up", "", None])
+async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_the_address(
+    trips: Trips, state: str | None
+) -> None:
+    """Nextcloud brings back any `state` that it is given."""
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    brought = {"code": params["code"], **({} if state is None else {"state": [state]})}
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned(brought, browser=VICTIM)
+
+    with pytest.raises(SignInRefused):
+        await finish_with(trips, codes(params))
+
+    assert trips.provider.redeemed == []
+
+
+@pytest.mark.parametrize("used", [{"error": ["access_denied"]}, {"code": ["short"]}])
+async def test_builtin_spends_the_code_though_the_attacker_used_up_the_state_first(
+    trips: Trips, used: Params
+) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned({"state": params["state"], **used}, browser=ATTACKER)
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned(params, browser=VICTIM)
+
+    with pytest.raises(SignInRefused):
+        await finish_with(trips, codes(params))
+
+    assert trips.provider.redeemed == []
+
+
+async def test_builtin_ends_an_old_sign_in_with_its_code(trips: Trips) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "alice")
+    trips.clock.forward(11 * 60)
+
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned(params, browser=ATTACKER)
+
+    assert await trips.given_back() == [f"access-{codes(params)}"]
+
+
+@pytest.mark.parametrize("change", [{"iss": ["https://evil.example"]}, {"x": ["1", "2"]}])
+async def test_builtin_ends_the_code_of_an_answer_that_it_does_not_trust(
+    trips: Trips, change: dict[str, list[str]]
+) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "alice")
+
+    with pytest.raises(SignInRefused):
+        await trips.authorization.returned({**params, **change}, browser=ATTACKER)
+
+    assert await trips.given_back() == [f"access-{codes(params)}"]
+
+
+# Mode `oidc`: the grant at Nextcloud.
+
+
+@pytest.mark.parametrize("signed_in", [True, False])
+async def test_oidc_exchanges_and_revokes_a_code_that_the_victim_brings(
+    mapped: Stage, *, signed_in: bool
+) -> None:
+    attacker, url = await begun_by_attacker(mapped)
+    params = mapped.provider.confirm(url, "victim")
+    victim = await mapped.browser("victim", preferred_username="victim")
+
+    ending = (
+        mapped.visits.finish_grant(params, victim.who, victim.token)
+        if signed_in
+        else mapped.visits.end_foreign(params)
+    )
+
+    with pytest.raises(OtherBrowser):
+        await ending
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(params, attacker.who, attacker.token)
+
+    assert mapped.provider.redeemed == [codes(params)]
+    assert await mapped.given_back() == [f"access-{codes(params)}"]
+    assert await mapped.grant("alice") is None
+    assert ("consent", "refused: another browser") in await mapped.audit("alice")
+
+
+async def test_oidc_takes_the_code_in_no_other_flow_of_the_attacker(people: Stage) -> None:
+    """With `ACCOUNT_MAPPING=confirm` the attacker would only have to say that the account is theirs."""
+    attacker, url = await begun_by_attacker(people)
+    params = people.provider.confirm(url, "victim")
+    people.provider.failure = Unreachable("away")
+    with pytest.raises(OtherBrowser):
+        await people.visits.end_foreign(params)
+    people.provider.failure = None
+    visit = await people.ask("alice", "another client")
+    another = parse_qs(urlsplit(await people.allow(visit, attacker)).query)
+
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_grant(
+            {"state": another["state"], "code": params["code"]}, attacker.who, attacker.token
+        )
+
+    assert await people.held(visit, attacker) is None
+    assert people.provider.redeemed == [codes(params)]
+
+
+async def test_oidc_ends_a_code_for_a_request_that_is_over(mapped: Stage) -> None:
+    visit = await mapped.ask("alice")
+    alice = await mapped.browser("alice", preferred_username="alice")
+    params = mapped.provider.confirm(await mapped.allow(visit, alice), "alice")
+    await mapped.visits.decline(visit, alice.who)
+
+    with pytest.raises(ElicitationUnknown):
+        await mapped.visits.finish_grant(params, alice.who, alice.token)
+
+    assert await mapped.given_back() == [f"access-{codes(params)}"]
+
+
+async def test_oidc_sends_no_code_where_no_flow_was_begun(mapped: Stage) -> None:
+    with pytest.raises(SignInRefused) as caught:
+        await mapped.visits.end_foreign({"state": ["made-up"], "code": ["granted-by-victim"]})
+
+    assert not isinstance(caught.value, OtherBrowser)
+    assert mapped.provider.redeemed == []
+
+
+@pytest.mark.parametrize("signed_in", [True, False])
+@pytest.mark.parametrize("state", [["made-up"], [], ["x", "y"]])
+async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_address(
+    people: Stage, state: list[str], *, signed_in: bool
+) -> None:
+    attacker, url = await begun_by_attacker(people)
+    params = people.provider.confirm(url, "victim")
+    victim = await people.browser("victim", preferred_username="victim")
+    brought = {"state": state, "code": params["code"]}
+    with pytest.raises(SignInRefused):
+        await (
+            people.visits.finish_grant(brought, victim.who, victim.token)
+            if signed_in
+            else people.visits.end_foreign(brought)
+        )
+
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_grant(params, attacker.who, attacker.token)
+
+    assert people.provider.redeemed == []
+
+
+async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: Stage) -> None:
+    """Some providers end all tokens of a sign-in with one of them."""
+    visit = await mapped.ask("alice")
+    alice = await mapped.browser("alice", preferred_username="alice")
+    first, second = [mapped.provider.confirm(await mapped.allow(visit, alice), "alice") for _ in range(2)]
+    await mapped.visits.finish_grant(first, alice.who, alice.token)
+
+    await mapped.visits.finish_grant(second, alice.who, alice.token)
+
+    assert mapped.provider.redeemed == [codes(first)]
+    assert await mapped.database.spent_codes.is_spent(codes(second))
+
+
+# Mode `oidc`: the sign-in at the identity provider.
+
+
+@pytest.mark.parametrize("flow", ["", "made-up"])
+async def test_a_sign_in_that_the_victim_brings_back_is_exchanged_once_and_worth_nothing(
+    people: Stage, flow: str
+) -> None:
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+
+    for _ in range(2):
+        with pytest.raises(OtherBrowser):
+            await people.visits.finish_sign_in(flow, params)
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+
+    assert len(people.issuer.token_requests()) == 1
+    assert await people.visits.signed_in(start.flow.get_secret_value()) is None
+
+
+async def test_a_sign_in_of_the_victim_is_worth_nothing_though_the_provider_was_away(people: Stage) -> None:
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    people.issuer.instead = lambda request: httpx2.Response(503) if request.url.path == "/token" else None
+    with pytest.raises(OtherBrowser):
+        await people.visits.finish_sign_in("", params)
+    people.issuer.instead = lambda _: None
+
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+
+
+async def test_a_state_of_a_sign_in_that_was_changed_is_none_of_ours(people: Stage) -> None:
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    state = params["state"][0]
+
+    for changed in ("", "x", state[:-8], f"{state[:40]}A{state[41:]}"):
+        with pytest.raises(SignInRefused) as caught:
+            await people.visits.finish_sign_in("", {**params, "state": [changed]})
+        assert not isinstance(caught.value, OtherBrowser)
+
+    assert people.issuer.token_requests() == []
+    with pytest.raises(SignInRefused):
+        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+    assert people.issuer.token_requests() == []
+
+
+async def test_an_answer_that_the_own_browser_brings_too_late_is_not_said_to_be_anothers(
+    people: Stage,
+) -> None:
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "alice")
+    people.clock.forward(11 * 60)
+
+    with pytest.raises(SignInRefused) as caught:
+        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+
+    assert not isinstance(caught.value, OtherBrowser)
+    assert len(people.issuer.token_requests()) == 1
+
+
+async def test_an_old_state_ends_no_code(people: Stage) -> None:
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    people.clock.forward(21 * 60)
+
+    with pytest.raises(OtherBrowser):
+        await people.visits.finish_sign_in("", params)
+
+    assert people.issuer.token_requests() == []
+
+
+async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(people: Stage) -> None:
+    people.issuer.metadata["revocation_endpoint"] = f"{ISSUER}/revoke"
+    start = await people.visits.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    revoked: list[str] = []
+
+    def revoke(request: httpx2.Request) -> httpx2.Response | None:
+        if request.url.path != "/revoke":
+            return None
+        revoked.append(request.content.decode())
+        return httpx2.Response(200)
+
+    people.issuer.instead = revoke
+    with pytest.raises(OtherBrowser):
+        await people.visits.finish_sign_in("", params)
+
+    assert len(revoked) == 1
+    assert "token=" in revoked[0]
+
+
+async def test_a_code_is_ended_though_its_request_is_forgotten(mapped: Stage) -> None:
+    _, url = await begun_by_attacker(mapped)
+    params = mapped.provider.confirm(url, "victim")
+    mapped.sql("DELETE FROM elicitations")
+
+    with pytest.raises(OtherBrowser):
+        await mapped.visits.end_foreign(params)
+
+    assert await mapped.given_back() == [f"access-{codes(params)}"]

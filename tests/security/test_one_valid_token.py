@@ -1,0 +1,150 @@
+"""Attack: one valid token, at full speed: sessions without end, bodies of small objects, calls and streams at once."""
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
+from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
+from tests.auth_stage import Process, Stage
+from tests.bearer_stage import INITIALIZE, LIST, Served, serving, token
+from tests.integration.crowd import Crowd, open_crowd
+from tests.integration.house import open_house
+
+Mode = Callable[[Path], AbstractAsyncContextManager[tuple[Crowd, str]]]
+OPEN = {"Accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def strict(stage: Stage, process: Process, **rates: float) -> AsyncGenerator[Served]:
+    limiter = RequestLimiter(RequestRates(**({"refusal_seconds": 0, "wait_seconds": 0} | rates)))  # type: ignore[arg-type]
+    sessions = partial(SessionLimiter, most_of_client=3, most_of_person=4)
+    async with serving(stage, process, limiter=limiter, sessions=sessions) as served:
+        yield served
+
+
+async def alive(served: Served, session: str, who: str) -> bool:
+    async with served.joining(who, session) as joined:
+        return (await joined.post(LIST)).status_code == 200
+
+
+async def test_sessions_without_end_leave_everybody_else_s_alone(stage: Stage, process: Process) -> None:
+    alice, bob = token(), token(sub="bob")
+    async with strict(stage, process) as served, served.session(bob) as other:
+        opened: list[str] = []
+        async with served.http(alice) as http:
+            for _ in range(8):
+                answer = await http.post("/mcp", json=INITIALIZE)
+                opened.append(answer.headers["Mcp-Session-Id"])
+        left = [session for session in opened if await alive(served, session, alice)]
+
+        assert left == opened[-3:]
+        assert await alive(served, other.id, bob)
+
+
+async def test_another_client_of_the_same_person_has_room_of_its_own(stage: Stage, process: Process) -> None:
+    noisy, calm = token(), token(client_id="another", azp="another")
+    async with strict(stage, process) as served, served.session(calm) as other:
+        async with served.http(noisy) as http:
+            for _ in range(8):
+                await http.post("/mcp", json=INITIALIZE)
+
+        assert await alive(served, other.id, calm)
+
+
+async def test_requests_that_come_too_fast_are_refused_for_this_person_alone(
+    stage: Stage, process: Process
+) -> None:
+    async with (
+        strict(stage, process, per_minute=2, burst=4) as served,
+        served.http(token()) as noisy,
+        served.http(token(sub="bob")) as calm,
+    ):
+        answers = [await noisy.post("/mcp", json=INITIALIZE) for _ in range(4)]
+        other = await calm.post("/mcp", json=INITIALIZE)
+
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
+    assert int(answers[-1].headers["Retry-After"]) >= 1
+    assert answers[-1].headers["Access-Control-Allow-Origin"] == "*"
+    assert answers[-1].json()["error"] == "too_many_requests"
+    assert other.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" + b"{}," * 20_001 + b"{}]", b'{"a":' * 65 + b"1" + b"}" * 65, b'["' + b'","' * 1_000_000 + b'"]'],
+)
+async def test_a_body_of_small_things_is_refused_before_it_is_parsed(
+    stage: Stage, process: Process, body: bytes
+) -> None:
+    async with strict(stage, process) as served, served.http(token()) as http:
+        answer = await http.post("/mcp", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code == 400
+    assert "elements" in answer.text or "too deeply" in answer.text
+
+
+async def test_a_large_text_is_no_large_number_of_things(stage: Stage, process: Process) -> None:
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "ping",
+        "params": {"_meta": {"note": "a, [b] {c}\n" * 200_000}},
+    }
+    async with strict(stage, process) as served, served.session(token()) as session:
+        answer = await session.send("POST", json=call)
+
+    assert answer.status_code == 200
+
+
+async def test_streams_are_open_to_a_number_and_then_refused(stage: Stage, process: Process) -> None:
+    async with strict(stage, process, streams=4) as served, AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(served.session(token())) for _ in range(3)]
+        answers: list[int] = []
+        async with anyio.create_task_group() as group:
+            for session in sessions[:2]:
+                group.start_soon(partial(session.send, "GET"))
+            await anyio.wait_all_tasks_blocked()
+            answers.append((await sessions[2].send("GET")).status_code)
+            group.cancel_scope.cancel()
+
+    assert answers == [429]
+
+
+@asynccontextmanager
+async def builtin(folder: Path) -> AsyncGenerator[tuple[Crowd, str]]:
+    async with open_house(folder) as house, house.person() as alice, httpx2.AsyncClient() as http:
+        yield house, str((await house.sign_in(alice, http))["access_token"])
+
+
+@asynccontextmanager
+async def oidc(folder: Path) -> AsyncGenerator[tuple[Crowd, str]]:
+    async with open_crowd(folder) as crowd:
+        yield crowd, crowd.token("alice")
+
+
+@pytest.mark.parametrize("mode", [oidc, builtin], ids=["oidc", "builtin"])
+async def test_a_token_has_so_many_sessions_in_either_mode(mode: Mode, tmp_path: Path) -> None:
+    async with mode(tmp_path) as (crowd, given):
+        headers = OPEN | {"Authorization": f"Bearer {given}"}
+        async with httpx2.AsyncClient(base_url=crowd.url, headers=headers, timeout=30) as http:
+            opened = [
+                (await http.post("/mcp", json=INITIALIZE)).headers["Mcp-Session-Id"]
+                for _ in range(MOST_OF_CLIENT + 2)
+            ]
+            left = [
+                (await http.post("/mcp", content=json.dumps(LIST), headers=_named(session))).status_code
+                for session in (*opened[:3], opened[-1])
+            ]
+
+    assert left == [404, 404, 200, 200]
+
+
+def _named(session: str) -> dict[str, str]:
+    return {"Mcp-Session-Id": session, "Content-Type": "application/json"}
