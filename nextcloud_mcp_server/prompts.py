@@ -24,6 +24,7 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, is_writing
+from nextcloud_mcp_server.nextcloud.visible import meant, shown
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Typed
@@ -130,7 +131,11 @@ class Prompts:
             takes = f"the argument '{starter.argument}', a short text" if starter.argument else "no argument"
             raise MCPError(INVALID_PARAMS, f"The prompt {starter.name} takes {takes}.")
         # Not `format`: braces in what somebody typed are theirs.
-        text = starter.text.replace(f"{{{starter.argument}}}", value) if starter.argument else starter.text
+        text = (
+            starter.text.replace(f"{{{starter.argument}}}", shown(value))
+            if starter.argument
+            else starter.text
+        )
         message = PromptMessage(role="user", content=TextContent(type="text", text=text))
         return GetPromptResult(description=starter.description, messages=[message])
 
@@ -144,7 +149,7 @@ class Prompts:
         if not template:
             return CompleteResult(completion=Completion(values=[], has_more=False))
         others = params.context.arguments if params.context else None
-        typed = Typed(params.argument.name, params.argument.value, others or {})
+        typed = Typed(params.argument.name, meant(params.argument.value), others or {})
         return await self._resources.complete(ctx, template, typed)
 
     def _shown(self, ctx: Ctx) -> list[Starter]:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.auth.visit import (
     AccountView,
+    ClientIdentity,
     ClientView,
     GrantDone,
     RecentAction,
@@ -33,7 +34,15 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
 )
 from nextcloud_mcp_server.nextcloud.picture import Picture
-from nextcloud_mcp_server.storage.records import ElicitationState, HeldGrant, Principal, SignedIn, Tokens
+from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.records import (
+    ElicitationState,
+    HeldGrant,
+    OpenSignIn,
+    Principal,
+    SignedIn,
+    Tokens,
+)
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import people_routes
@@ -98,6 +107,7 @@ class MemoryVisits:
         needed: Sequence[str] = ("notes:read",),
         offered: Sequence[str] = IN_ORDER,
         granted: Sequence[str] = (),
+        client: ClientIdentity | None = ClientIdentity(host="claude.ai"),  # noqa: B008 - it cannot be changed
     ) -> str:
         elicitation_id = str(uuid4())
         self.owners[elicitation_id] = owner
@@ -111,6 +121,7 @@ class MemoryVisits:
             granted=frozenset(granted),
             login_url=None,
             expires_at=self.now + timedelta(minutes=10),
+            client=client,
         )
         return elicitation_id
 
@@ -191,7 +202,7 @@ class MemoryVisits:
         prompt = "&prompt=login" if another else ""
         return SignInStart(f"{self.issuer}/authorize?client_id=us&state={state}{prompt}", SecretStr(flow))
 
-    async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
+    async def finish_sign_in(self, flow: str, params: Params, *, place: str = "") -> SignInDone:
         with self._spent_unless_used(params):
             self._call("finish_sign_in")
             state, target = self.flows.get(flow, ("", ""))
@@ -202,10 +213,24 @@ class MemoryVisits:
                 raise SignInRefused("The sign-in is not trusted.")
         del self.flows[flow]
         token = self.session(params["code"][0])
+        self.sessions[token] = replace(self.sessions[token], place=place)
         return SignInDone(SecretStr(token), self.sessions[token], target)
 
     async def signed_in(self, token: str) -> SignedIn | None:
         return self.sessions.get(token)
+
+    async def sign_ins(self, who: SignedIn) -> list[OpenSignIn]:
+        return [
+            OpenSignIn(hash_of(token), each.place, each.created_at, each.created_at, each.expires_at)
+            for token, each in self.sessions.items()
+            if each.principal == who.principal
+        ]
+
+    async def end_sign_in(self, who: SignedIn, sign_in_id: str) -> None:
+        self._call("end_sign_in")
+        for token, each in list(self.sessions.items()):
+            if hash_of(token) == sign_in_id and each.principal == who.principal:
+                del self.sessions[token]
 
     async def sign_out(self, token: str) -> None:
         self._call("sign_out")

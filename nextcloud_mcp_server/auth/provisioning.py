@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.client_identity import identity
+from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
 from nextcloud_mcp_server.auth.provider import GrantProvider, Identity
-from nextcloud_mcp_server.auth.visit import Visit
+from nextcloud_mcp_server.auth.visit import ClientIdentity, Visit
 from nextcloud_mcp_server.errors import (
     ElicitationRequired,
     ElicitationUnknown,
@@ -177,7 +178,12 @@ class Provisioning:
             expires_at=elicitation.expires_at,
             account_name=elicitation.account_name,
             error=elicitation.error,
+            client=await self._identity(elicitation.client_id, elicitation.client_name),
         )
+
+    async def _identity(self, client_id: str, name: str) -> ClientIdentity | None:
+        known = None if client_id == PERSONAL_CLIENT_ID else await self._database.clients.find(client_id)
+        return identity(client_id, name, known)
 
     async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
         """Record that the person pressed Allow, and start the visit at Nextcloud where one is needed.

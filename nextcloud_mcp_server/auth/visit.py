@@ -14,7 +14,8 @@ class Visit:
 
     `needed` is what the waiting call asks for, `offered` what may be ticked, `granted` what is
     permitted already. `login_url` is Nextcloud's own page in a login flow, None until the person
-    pressed Allow. `error` may be there while the visit is open: what went wrong with the last try.
+    pressed Allow. `client` is what is known of who asks beside its name, None where one permission is
+    everybody's on this computer. `error` may be there while the visit is open: what went wrong with the last try.
     """
 
     id: str
@@ -28,6 +29,22 @@ class Visit:
     expires_at: datetime
     account_name: str | None = None
     error: str | None = None
+    client: "ClientIdentity | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """What is known of a client that it did not make up itself.
+
+    `host` vouches for it: its id is an address there. `leads_to` are the places that a client which registered
+    itself here has its answers sent to, `id` is how an identity provider knows any other. `imitates` names the known
+    client that it calls itself like and is not.
+    """
+
+    host: str | None = None
+    leads_to: tuple[str, ...] = ()
+    id: str = ""
+    imitates: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
 )
 from nextcloud_mcp_server.nextcloud.picture import Picture
-from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, SignedIn
+from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant, OpenSignIn, SignedIn
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -108,8 +108,10 @@ class Visits:
             raise ElicitationUnknown(OVER)
         return await self._sign_in.begin(target, another=another)
 
-    async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
+    async def finish_sign_in(self, flow: str, params: Params, *, place: str = "") -> SignInDone:
         """Take what the identity provider sent back with the browser, and begin a session there.
+
+        `place` is where that browser is, for the person's own list.
 
         Raises:
             SignInRefused: Something about it is not trusted.
@@ -128,6 +130,7 @@ class Visits:
             uid=person.uid,
             created_at=now,
             expires_at=now + SESSION_LIFETIME,
+            place=place,
         )
         # Of two answers that come at once, the second finds its place taken and fails here.
         await self._database.sign_ins.create(
@@ -137,7 +140,19 @@ class Visits:
 
     async def signed_in(self, token: str) -> SignedIn | None:
         """Find who is signed in; None when nobody is, or it is over."""
-        return await self._database.sign_ins.find(token)
+        found = await self._database.sign_ins.find(token)
+        if found is not None:
+            await self._database.sign_ins.used(token)
+        return found
+
+    async def sign_ins(self, who: SignedIn) -> list[OpenSignIn]:
+        """List the browsers in which this person is signed in."""
+        return await self._database.sign_ins.open(who.principal)
+
+    async def end_sign_in(self, who: SignedIn, sign_in_id: str) -> None:
+        """End one of them, and what was begun in it; one that is gone or somebody else's changes nothing."""
+        await self._database.sign_ins.end(who.principal, sign_in_id)
+        await self._legs.end_discarded()
 
     async def sign_out(self, token: str) -> None:
         """End one session, and what was begun in it."""

@@ -34,9 +34,10 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
+from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
-from nextcloud_mcp_server.tools.answer import defang
+from nextcloud_mcp_server.tools.answer import defang, safe
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
 
@@ -110,7 +111,7 @@ class Resources:
             answer = await self._guard.through(call, partial(self._guard.run, call, job))
         except NextcloudMcpError as error:
             code = INVALID_PARAMS if isinstance(error, (NotFound, InvalidInput)) else INTERNAL_ERROR
-            raise MCPError(code, defang(str(error)), {"uri": uri}) from None
+            raise MCPError(code, visible(defang(str(error))), {"uri": uri}) from None
         except MCPError:
             raise
         except Exception:
@@ -135,7 +136,9 @@ class Resources:
                 except NextcloudMcpError as error:
                     logger.info("nothing to complete with: %s", error)
                 more = len(found) > MAX_VALUES
-                return CompleteResult(completion=Completion(values=found[:MAX_VALUES], has_more=more))
+                return CompleteResult(
+                    completion=Completion(values=[safe(one) for one in found[:MAX_VALUES]], has_more=more)
+                )
         return CompleteResult(completion=Completion(values=[], has_more=False))
 
     async def _page(self, call: Call, kind: Kind, cursor: str | None) -> Page:
@@ -171,7 +174,11 @@ def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
     # What somebody called an event or a person may be a link that grants something.
     return Resource(
-        uri=one.uri, name=defang(one.name), mime_type=one.mime_type, size=one.size, annotations=modified
+        uri=one.uri,
+        name=visible(defang(one.name)),
+        mime_type=one.mime_type,
+        size=one.size,
+        annotations=modified,
     )
 
 
@@ -181,7 +188,7 @@ def _contents(uri: str, found: Contents) -> ReadResourceResult:
         return ReadResourceResult(
             contents=[BlobResourceContents(uri=uri, blob=blob, mime_type=found.mime_type)]
         )
-    text = defang(found.data)
+    text = safe(found.data)
     return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=found.mime_type)])
 
 

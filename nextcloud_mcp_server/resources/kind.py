@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from nextcloud_mcp_server.errors import NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.visible import meant, shown
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.progress import Progress
 
@@ -106,13 +107,13 @@ class About:
     def uri(self, value: str) -> str:
         """Write the address of one resource."""
         parts = "{+" in self.template or self.template.count("{") > 1
-        return self.prefix + quote(value, safe="/" if parts else "")
+        return self.prefix + quote(shown(value), safe="/" if parts else "")
 
     def value(self, uri: str) -> str | None:
         """Read the argument out of an address; None when it is none of this kind."""
         if not self.argument:
             return "" if uri == self.template else None
-        return unquote(uri[len(self.prefix) :]) if uri.startswith(self.prefix) else None
+        return meant(unquote(uri[len(self.prefix) :])) if uri.startswith(self.prefix) else None
 
 
 class Kind(Protocol):

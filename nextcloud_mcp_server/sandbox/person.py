@@ -162,6 +162,10 @@ class Person:
 
     def _filled(self, form: Form, only: Collection[str] | None) -> dict[str, list[str]]:
         fields: dict[str, list[str]] = {}
+        choices = [field for field in form.fields if field.is_choice]
+        if only is None and choices and not any(field.ticked for field in choices):
+            # Nothing is chosen beforehand where no call waits: this person lets clients read.
+            only = [field.value for field in choices if field.value.endswith(":read")]
         for field in form.fields:
             if _is_sent(field, only):
                 fields.setdefault(field.name, []).append(field.value)

@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0007"
+SCHEMA_VERSION = "0008"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -176,6 +176,8 @@ class SignInColumns(PersonColumns):
     sid_hash: Named[str | None]
     created_at: Named[datetime] = Column(UtcTime)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
+    place: Named[Sealed | None] = Column(SealedValue)
+    last_used_at: Named[datetime | None] = Column(UtcTime)
 
 
 class GrantLegColumns(PersonColumns):

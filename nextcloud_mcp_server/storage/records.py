@@ -223,13 +223,26 @@ class OutboxItem:
 class SignedIn:
     """One browser in which a person signed in; found by the hash of the random value in its cookie.
 
-    `uid` is the Nextcloud account that the operator's mapping gives this person, None without one.
+    `uid` is the Nextcloud account that the operator's mapping gives this person, None without one. `place` is the
+    network that it came from, as the person may see it.
     """
 
     principal: Principal
     display_name: str
     uid: str | None
     created_at: datetime
+    expires_at: datetime
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSignIn:
+    """A sign-in as its person sees it in a list. `id` opens nothing, and only its person can end it by it."""
+
+    id: str
+    place: str
+    created_at: datetime
+    last_used_at: datetime
     expires_at: datetime
 
 

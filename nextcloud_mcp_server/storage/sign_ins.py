@@ -1,16 +1,20 @@
 """Sign-ins: the browsers in which people signed in, and what they started there."""
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.held_grants import discard_held_of_person, discard_held_of_sign_in
 from nextcloud_mcp_server.storage.models import grant_legs, owned_by, sign_ins
-from nextcloud_mcp_server.storage.records import Principal, SignedIn
+from nextcloud_mcp_server.storage.records import OpenSignIn, Principal, SignedIn
 from nextcloud_mcp_server.storage.transaction import Transactions
+
+#: How exactly the last use is known: each page would be a write otherwise.
+_EXACT_TO: Final = timedelta(minutes=1)
 
 
 class SignInRepository:
@@ -38,6 +42,8 @@ class SignInRepository:
             "expires_at": signed_in.expires_at,
             "sub_hash": None if sub is None else hash_of(sub),
             "sid_hash": None if sid is None else hash_of(sid),
+            "place": seal.seal("place", signed_in.place),
+            "last_used_at": signed_in.created_at,
         }
         async with self._transactions.writing() as connection:
             await connection.execute(insert(sign_ins).values(values))
@@ -50,6 +56,36 @@ class SignInRepository:
         async with self._transactions.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
         return None if row is None else _signed_in(self._transactions.keys, row)
+
+    async def used(self, token: str) -> None:
+        """Note that a browser was seen, to the minute."""
+        now = self._transactions.now()
+        seen = sign_ins.c.token_hash == hash_of(token), sign_ins.c.last_used_at <= now - _EXACT_TO
+        async with self._transactions.reading() as connection:
+            if (await connection.execute(select(sign_ins.c.token_hash).where(*seen))).first() is None:
+                return
+        async with self._transactions.writing() as connection:
+            await connection.execute(update(sign_ins).where(*seen).values(last_used_at=now))
+
+    async def open(self, principal: Principal) -> list[OpenSignIn]:
+        """List where a person is signed in, the last seen first."""
+        query = select(sign_ins).where(
+            owned_by(sign_ins.c, principal), sign_ins.c.expires_at > self._transactions.now()
+        )
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        found = [_open(self._transactions.keys, row) for row in rows]
+        return sorted(found, key=lambda one: one.last_used_at, reverse=True)
+
+    async def end(self, principal: Principal, sign_in_id: str) -> bool:
+        """Sign a person out of one of their browsers, by its id in the list; tell whether it was there."""
+        own = owned_by(sign_ins.c, principal), sign_ins.c.token_hash == sign_in_id
+        async with self._transactions.writing() as connection:
+            if not (await connection.execute(delete(sign_ins).where(*own))).rowcount:
+                return False
+            await connection.execute(delete(grant_legs).where(grant_legs.c.sign_in_hash == sign_in_id))
+            await discard_held_of_sign_in(connection, sign_in_id)
+        return True
 
     async def delete(self, token: str) -> None:
         """Sign one browser out. What it started ends with it."""
@@ -85,6 +121,17 @@ async def end_started(connection: AsyncConnection, principal: Principal) -> None
     await discard_held_of_person(connection, principal)
 
 
+def _open(keys: KeyRing, row: Row[Any]) -> OpenSignIn:
+    seal = keys.at("sign_ins", Principal(issuer=row.issuer, subject=row.subject), row.token_hash)
+    try:
+        place = seal.open_optional("place", row.place) or ""
+    except Unsealable:
+        place = ""
+    return OpenSignIn(
+        row.token_hash, place, row.created_at, row.last_used_at or row.created_at, row.expires_at
+    )
+
+
 def _signed_in(keys: KeyRing, row: Row[Any]) -> SignedIn | None:
     principal = Principal(issuer=row.issuer, subject=row.subject)
     seal = keys.at("sign_ins", principal, row.token_hash)
@@ -95,6 +142,7 @@ def _signed_in(keys: KeyRing, row: Row[Any]) -> SignedIn | None:
             uid=seal.open_optional("uid", row.uid),
             created_at=row.created_at,
             expires_at=row.expires_at,
+            place=seal.open_optional("place", row.place) or "",
         )
     except Unsealable:
         return None

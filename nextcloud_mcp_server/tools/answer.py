@@ -1,17 +1,20 @@
-"""From what a tool body returns to what goes out: text, structured content, a size limit, defanged links."""
+"""From what a tool body returns to what goes out: text, structured content, a size limit.
+
+No text goes out as somebody wrote it: consent-shaped links are replaced, hidden characters are shown.
+"""
 
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import unquote
 
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import TooLarge
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.visible import may_hide, meant, shown, visible
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 #: Text and structured content of one result together; about 25,000 tokens.
@@ -29,7 +32,13 @@ _WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
 _RUN = re.compile(r"""[^\s<>"']+""")
 _CONSENT_PATH = re.compile(
     r"""(?ix) / (?: login/(?:v2/)?flow | apps/oauth2/authorize | apps/oidc/authorize
-          | oauth/(?:provision|waiting|callback) )""",
+          | oauth/(?:provision|waiting|callback) | authorize(?:/|\?) )""",
+)
+#: The parameters of an authorization request of any issuer (RFC 6749 §4.1.1, RFC 9101 §5), and the code of a device
+#: that asks (RFC 8628 §3.3.1).
+_CLIENT, _QUESTION, _DEVICE = (
+    re.compile(rf"[?&;](?:{names})=")
+    for names in ("client_id", "response_type|request_uri|request", "user_code")
 )
 #: What a browser reads as one slash: also `\\`, `//` and `/./`.
 _SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
@@ -56,7 +65,14 @@ def _defanged(word: re.Match[str]) -> str:
         return link
     # Decoded, because Markdown and HTML take `&#102;low` for `flow`, a browser and Nextcloud `%66low`.
     plain = unquote(html.unescape(link)).translate(_DROPPED)
-    return DEFANGED if _CONSENT_PATH.search(_straight(_SLASHES.sub("/", plain))) else link
+    if _CONSENT_PATH.search(_straight(_SLASHES.sub("/", plain))) or _asks(plain):
+        return DEFANGED
+    return link
+
+
+def _asks(link: str) -> bool:
+    """Tell whether a link asks for access at whatever issuer it leads to."""
+    return bool(_DEVICE.search(link)) or bool(_CLIENT.search(link) and _QUESTION.search(link))
 
 
 def _straight(path: str) -> str:
@@ -78,7 +94,7 @@ def _may_hold_link(written: str) -> bool:
     Every consent path has one of these words; they hold no letter that has a third case (as `s` has).
     """
     folded = written.lower()
-    return any(hint in folded for hint in ("flow", "oauth", "author", "%", "&"))
+    return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "%", "&"))
 
 
 def holds_defanged(value: object) -> bool:
@@ -90,19 +106,28 @@ def holds_defanged(value: object) -> bool:
     return isinstance(value, str) and DEFANGED in value
 
 
+def safe(text: str) -> str:
+    """Make a text of any origin fit for a model: consent links replaced first, as nothing is hidden in them then."""
+    return shown(defang(text))
+
+
+def arguments_meant(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Read in all texts of arguments the visible escapes of an answer as the characters they stand for."""
+    return _in_texts(value, meant)
+
+
 def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
     """Shape a tool's return value; `remarks` are sentences about the answer as a whole.
 
     Raises:
         TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
     """
-    written = value.model_dump_json(exclude_none=True)
-    data = cast("dict[str, Any]", from_json(written))
-    if _may_hold_link(written):
+    written, data = _json_of(value)
+    if _may_hold_link(written) or may_hide(written):
         data = cast("dict[str, Any]", _clean(data))
         written = compact(data)
     if remarks:
-        data["remarks"] = [defang(visible(remark)) for remark in remarks]
+        data["remarks"] = [visible(defang(remark)) for remark in remarks]
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]
@@ -118,10 +143,10 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
 
 def failure(sentence: str) -> CallToolResult:
     """Shape an error the model can act on: one line, whatever the names have in them that it repeats."""
-    shown = visible(sentence)
-    if len(shown) > _MAX_SENTENCE:
-        shown = f"{shown[: _MAX_SENTENCE - 1]}…"
-    return CallToolResult(content=[TextContent(type="text", text=defang(shown))], is_error=True)
+    safe = visible(defang(sentence))
+    if len(safe) > _MAX_SENTENCE:
+        safe = f"{safe[: _MAX_SENTENCE - 1]}…"
+    return CallToolResult(content=[TextContent(type="text", text=safe)], is_error=True)
 
 
 def compact(data: object) -> str:
@@ -134,11 +159,26 @@ def _document(data: dict[str, Any]) -> str:
     return f"{head}\n\n{data['content']}"
 
 
+def _json_of(value: Result) -> tuple[str, dict[str, Any]]:
+    try:
+        written = value.model_dump_json(exclude_none=True)
+        return written, cast("dict[str, Any]", from_json(written))
+    except PydanticSerializationError:
+        # A broken surrogate, which no JSON in UTF-8 can hold; it is hidden, and so will be shown.
+        data = value.model_dump(mode="json", exclude_none=True)
+        return compact(data), data
+
+
 def _clean(value: object) -> object:
+    return _in_texts(value, safe)
+
+
+def _in_texts(value: object, change: Callable[[str], str]) -> object:
     if isinstance(value, str):
-        return defang(value)
+        return change(value)
     if isinstance(value, list):
-        return [_clean(item) for item in cast("list[object]", value)]
+        return [_in_texts(item, change) for item in cast("list[object]", value)]
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in cast("dict[str, object]", value).items()}
+        members = cast("dict[str, object]", value)
+        return {change(key): _in_texts(item, change) for key, item in members.items()}
     return value

@@ -117,7 +117,7 @@ class GuardedTool(Tool):
         """Run the tool for the caller of this request."""
         request_id = uuid4().hex[:12]
         try:
-            checked = self._spec.arguments.validate(arguments)
+            checked = self._spec.arguments.validate(answer.arguments_meant(arguments))
             self._refuse_defanged(checked)
             call = await self._guard.call(context, request_id)
             return await self._guard.through(call, partial(self._execute, call, checked))

@@ -2,7 +2,6 @@
 
 from nextcloud_mcp_server.nextcloud.contacts import AddressBook, Card
 from nextcloud_mcp_server.nextcloud.vcard import Line
-from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.tools.result import Result
 
 _MAX_NOTE = 20_000
@@ -103,9 +102,7 @@ class ContactDeleted(Result):
 
 def book_row(book: AddressBook) -> BookRow:
     """Describe an address book."""
-    return BookRow(
-        id=book.id, name=visible(book.name), writable=book.writable, description=book.description or None
-    )
+    return BookRow(id=book.id, name=book.name, writable=book.writable, description=book.description or None)
 
 
 def row(card: Card) -> ContactRow:
@@ -114,8 +111,8 @@ def row(card: Card) -> ContactRow:
     return ContactRow(
         book=card.book,
         id=card.id,
-        name=visible(contact.name[:_MAX_TEXT]),
-        org=visible(contact.org[:_MAX_TEXT]) or None,
+        name=contact.name[:_MAX_TEXT],
+        org=contact.org[:_MAX_TEXT] or None,
         emails=contact.emails[:_MAX_ENTRIES] or None,
         phones=contact.phones[:_MAX_ENTRIES] or None,
         kind=contact.kind[:_MAX_TEXT] or None,

@@ -13,13 +13,14 @@ from typing import Final, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.visible import grows_by, sent_bytes
 from nextcloud_mcp_server.nextcloud.window import Position
 
 #: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
 MAX_ROWS_BYTES: Final = 36_000
 
-#: What a character may take in JSON.
-_ESCAPED: Final = 6
+#: What a character may take when it is shown: `<U+E0041>`.
+_ESCAPED: Final = 9
 
 _CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
 
@@ -61,7 +62,7 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
     """Take as many texts as have room, of the last one a part."""
     taken: list[str] = []
     for one in texts:
-        size = len(json.dumps(one, ensure_ascii=False).encode())
+        size = sent_bytes(one)
         if size > room:
             return [*taken, one[: room // _ESCAPED]]
         room -= size
@@ -71,7 +72,8 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
 
 def _size(rows: Sequence[Row]) -> int:
     """Count the bytes of these rows as a JSON list."""
-    return len(_writer(type(rows[0])).dump_json(rows, exclude_none=True))
+    written = _writer(type(rows[0])).dump_json(rows, exclude_none=True)
+    return len(written) + grows_by(written)
 
 
 @cache

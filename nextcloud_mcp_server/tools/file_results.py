@@ -20,9 +20,12 @@ _ROW_BYTES = 160
 
 
 def shown_as(name: str) -> str | None:
-    """Show a name that holds hidden characters without them, or spaces at an end; None for honest names."""
-    shown = named(name)
-    return None if shown == name else shown
+    """Show a name that has spaces at an end, tabs or line ends; None for others.
+
+    Hidden characters are shown in the name itself, as in each text of an answer.
+    """
+    spaced = named(name)
+    return None if spaced == name else spaced
 
 
 def kind(entry: Entry) -> str:
@@ -50,9 +53,9 @@ class Row:
 
     @property
     def most_bytes(self) -> int:
-        """What it takes as JSON at most: its names and numbers, and six bytes for each character of a text."""
+        """What it takes as JSON at most: its names and numbers, and nine bytes for each character of a text."""
         texts = len(self.name or self.path or "") + len(self.type) + len(self.shown_as or "")
-        return _ROW_BYTES + 6 * texts
+        return _ROW_BYTES + 9 * texts
 
     @classmethod
     def of(cls, entry: Entry, *, in_folder: bool) -> "Row":

@@ -1,11 +1,11 @@
 """Text out of a part of a file: whole characters, whole lines where possible, within the budget."""
 
 import codecs
-import json
 from dataclasses import dataclass
 from typing import Final
 
 from nextcloud_mcp_server.documents.charset import UTF8, Charset
+from nextcloud_mcp_server.nextcloud.visible import sent_twice
 
 #: The most bytes of text one page holds.
 MAX_TEXT_BYTES: Final = 30_000
@@ -51,7 +51,7 @@ def page(data: bytes, *, limit: int, offset: int, is_last: bool, charset: Charse
         end = _end(data, max(start, mark), limit, is_last=is_last, charset=charset)
         part = data[max(start, mark) : end]
         text = part.decode(charset.codec, "replace")
-        if len(text.encode()) + len(json.dumps(text, ensure_ascii=False).encode()) <= _MAX_SENT_BYTES:
+        if sent_twice(text) <= _MAX_SENT_BYTES:
             break
         limit //= 2
     return Part(text, start, end, exact=_is_exact(part, charset))

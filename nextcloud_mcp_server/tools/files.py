@@ -9,7 +9,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Details
 from nextcloud_mcp_server.nextcloud.file_order import Order, position
 from nextcloud_mcp_server.nextcloud.file_query import Kind, Query
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.visible import cited
 from nextcloud_mcp_server.tools import file_page, file_words, moment
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
@@ -140,7 +140,7 @@ async def nc_files_search_items(
     found, rest = await nc.finder.find(query, limit=limit, after=after)
     rows = file_page.fit([Row.of(each.entry, in_folder=False) for each in found])
     following = found[len(rows) - 1].position if len(rows) < len(found) else rest
-    locked = [quoted(each.entry.path) for each in found[: len(rows)] if each.entry.encrypted]
+    locked = [cited(each.entry.path) for each in found[: len(rows)] if each.entry.encrypted]
     return FoundPage(
         items=rows,
         cursor=file_page.seal(following, "search", query) if following is not None else None,

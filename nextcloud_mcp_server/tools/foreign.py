@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.visible import cut
 
 #: A page of a text. It goes out twice, once of it as JSON, and what is said about it may be long, too.
 PAGE_BYTES: Final = 20_000
@@ -31,10 +31,9 @@ _UNSEEN: Final = dict.fromkeys(
 
 
 def line(text: str | None, most: int = _LONGEST_LINE) -> str:
-    """Write a title or a name on one line; what is hidden in it is shown as its code point."""
+    """Write a title or a name on one line, of at most so many characters with what is hidden in it shown."""
     plain = " ".join((text or "")[: 4 * most].split())
-    shown = visible(plain)
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return cut(plain, most)
 
 
 def seen(text: str) -> str:

@@ -1,10 +1,10 @@
 """Parts of long texts: a page by its offset, a snippet."""
 
-import json
 import unicodedata
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.visible import sent_twice
 
 MAX_TEXT_BYTES = 30_000
 # The text goes out twice, once of it as JSON, and a result may have 80,000 bytes.
@@ -35,7 +35,7 @@ def cut(text: str, *, offset: int, limit: int) -> TextPage:
     while True:
         end = _end(data, start, start + limit)
         part = data[start:end].decode()
-        if len(part.encode()) + len(json.dumps(part, ensure_ascii=False).encode()) <= _MAX_SENT_BYTES:
+        if sent_twice(part) <= _MAX_SENT_BYTES:
             return TextPage(text=part, size=len(data), next_offset=end if end < len(data) else None)
         limit //= 2
 

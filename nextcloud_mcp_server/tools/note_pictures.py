@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.notes import Attachment
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.visible import cited
 
 #: A destination of a Markdown link, with angle brackets or without, and what may stand around it (CommonMark §6.3).
 _LINK: Final = re.compile(r"!?\[[^\]]*\]\(\s*(?P<inside><[^<>\n]*>|(?:\\.|[^\s\\()]|\([^\s()]*\))+)[^)]*\)")
@@ -99,10 +99,10 @@ async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str
     ]
     if not stayed:
         return None
-    what = ", ".join(quoted(path) for path in stayed[:_TOLD])
+    what = ", ".join(cited(path) for path in stayed[:_TOLD])
     return (
-        f"The text names files that Nextcloud left in {quoted(before or '/')}, so they no longer show: {what}. "
-        f"nc_files_move_item moves them to {quoted(after or '/')} too."
+        f"The text names files that Nextcloud left in {cited(before or '/')}, so they no longer show: {what}. "
+        f"nc_files_move_item moves them to {cited(after or '/')} too."
     )
 
 
@@ -141,5 +141,5 @@ async def bring_back(nc: Account, note: TrashEntry) -> str | None:
     try:
         await nc.trash.restore(pictures.trash_id)
     except (InvalidInput, *troubles.NOT_SEEN):
-        return f"Its pictures are still in the trash: call nc_files_restore_trash with {quoted(pictures.trash_id)}."
-    return f"Its pictures are back too, in {quoted(where)}."
+        return f"Its pictures are still in the trash: call nc_files_restore_trash with {cited(pictures.trash_id)}."
+    return f"Its pictures are back too, in {cited(where)}."

@@ -5,7 +5,6 @@
 for is asked for with that account's own access.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Annotated, Final, TypedDict, cast
@@ -21,7 +20,7 @@ from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import Document, Term, fold, rank, terms_of
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.visible import quoted, sent_bytes
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.documents import Documents
@@ -172,7 +171,7 @@ def _opened(nc: Account, asked: str) -> _Here:
 
 
 def _fits(text: str) -> bool:
-    return len(json.dumps(text, ensure_ascii=False).encode()) <= _MAX_JSON_BYTES
+    return sent_bytes(text) <= _MAX_JSON_BYTES
 
 
 def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fetched:

@@ -1,6 +1,5 @@
 """Tools for Talk: read conversations without a trace, write in them."""
 
-import json
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -11,6 +10,7 @@ from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.talk import Message, Room
+from nextcloud_mcp_server.nextcloud.visible import sent_bytes
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.file_results import shown_as
@@ -29,9 +29,9 @@ _KINDS: Final = {
     6: "note to self",
 }
 _DELETED: Final = "comment_deleted"
-#: A message may have 32,000 signs, of which JSON writes some as six; two of a result's 80,000 bytes go to each.
+#: A message may have 32,000 signs, of which some are shown as eight or nine; two of a result's 80,000 bytes go to each.
 _MAX_JSON_BYTES: Final = 30_000
-_CUT_CHARACTERS: Final = 5_000
+_CUT_CHARACTERS: Final = 4_000
 _SNIPPET_CHARACTERS: Final = 160
 
 Conversation = Annotated[str, Field(description="As nc_talk_list_conversations names it.")]
@@ -238,6 +238,6 @@ def _snippet(text: str) -> str:
 
 
 def _fitting(text: str) -> tuple[str, bool]:
-    if len(json.dumps(text, ensure_ascii=False).encode()) <= _MAX_JSON_BYTES:
+    if sent_bytes(text) <= _MAX_JSON_BYTES:
         return text, False
     return text[:_CUT_CHARACTERS], True

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction, SignedInClient
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import SignedIn
 from nextcloud_mcp_server.web.forms import single
 from nextcloud_mcp_server.web.moment import Moment
@@ -17,6 +18,8 @@ from nextcloud_mcp_server.web.pages import Name, in_order, page, says
 from nextcloud_mcp_server.web.visitor import ACCOUNT, Visitor, our_form, require_check, see
 
 _LONGEST_CLIENT_ID = 2_048
+#: How long a client is named as new.
+_NEW = timedelta(days=7)
 _LOOKING = frozenset({"get", "list", "search", "read", "check"})
 #: What a page may be told to say once.
 TOLD = frozenset({
@@ -27,6 +30,7 @@ TOLD = frozenset({
     "client_out",
     "disconnected",
     "disconnected_here",
+    "browser_out",
     "signed_out",
     "signed_out_everywhere",
 })  # fmt: skip
@@ -119,6 +123,17 @@ class AlertLine:
     moment: Moment
 
 
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """One browser in which the person is signed in; `here` is the one that asks."""
+
+    id: str
+    place: Name
+    since: Moment
+    used: Moment
+    here: bool
+
+
 class AccountPages:
     """The handlers. Whatever is changed is changed by a form of this page, in this session."""
 
@@ -128,6 +143,7 @@ class AccountPages:
     async def show(self, visitor: Visitor, who: SignedIn) -> Response:
         """Show everything that is connected."""
         view = await visitor.visits.account(who)
+        cards = self._cards(view)
         response = page(
             visitor.request.headers,
             "account.html",
@@ -136,16 +152,43 @@ class AccountPages:
             uid=Name.of(view.uid or ""),
             host=Name.of_host(view.nextcloud_host),
             needs_reauth=view.needs_reauth,
-            cards=self._cards(view),
+            cards=cards,
             apps=self._apps(view),
             alerts=[
                 AlertLine(Name.of(one.client_name), Moment.of(one.at, now=self._clock()))
                 for one in view.alerts
             ],
+            browsers=await self._browsers(visitor, who),
+            fresh=[card for card in cards if card.since.at > self._clock() - _NEW],
             told=_told(visitor),
         )
         visitor.cookies.end_told(response)
         return response
+
+    async def _browsers(self, visitor: Visitor, who: SignedIn) -> list[Browser]:
+        now, here = self._clock(), hash_of(visitor.cookies.session)
+        return [
+            Browser(
+                one.id,
+                Name.of(one.place),
+                Moment.of(one.created_at, now=now),
+                Moment.of(one.last_used_at, now=now),
+                one.id == here,
+            )
+            for one in await visitor.visits.sign_ins(who)
+        ]
+
+    async def end_sign_in(self, visitor: Visitor, who: SignedIn) -> Response:
+        """Sign the person out in one browser."""
+        form = await self._form(visitor)
+        chosen = single(form.get("browser", [])) or ""
+        if chosen == hash_of(visitor.cookies.session):
+            await visitor.visits.sign_out(visitor.cookies.session)
+            response = _back(visitor, "signed_out")
+            visitor.cookies.end_session(response)
+            return response
+        await visitor.visits.end_sign_in(who, chosen)
+        return _back(visitor, "browser_out")
 
     async def ask_to_sign_in(self, visitor: Visitor) -> Response:
         """Show the way in to who is not signed in."""

@@ -180,6 +180,7 @@ class AuthorizePages:
             client=Name.of(asked.client.name),
             host=Name.of_host(self._host),
             origin=Name.of_host(asked.document_host or ""),
+            imitates=asked.imitates or "",
             where=_where(asked),
             loopback=asked.loopback,
             private=asked.private,

@@ -45,6 +45,11 @@ class Moment:
         return self.at.astimezone(UTC).year
 
     @property
+    def exact(self) -> str:
+        """The time to the minute, with its zone."""
+        return self.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    @property
     def iso(self) -> str:
         """The exact time, for machines."""
         return self.at.astimezone(UTC).isoformat(timespec="seconds")

@@ -5,7 +5,7 @@ named, and taken off in any case, so that nothing behind this layer can believe 
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,6 +75,15 @@ def client_address(scope: Scope) -> str:
     """Name where a request comes from; empty over a socket that has no address."""
     client: tuple[str, int] | None = scope.get("client")
     return client[0] if client else ""
+
+
+def network_of(address: str) -> str:
+    """Shorten an address to its network, which its person knows again and which names no machine."""
+    parsed = _parse(address)
+    if parsed is None:
+        return ""
+    bits = 24 if isinstance(parsed, IPv4Address) else 48
+    return str(ip_network(f"{parsed}/{bits}", strict=False))
 
 
 def _words(headers: Headers, name: str) -> list[str]:

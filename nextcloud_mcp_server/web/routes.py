@@ -168,6 +168,7 @@ def _account_routes(door: Door, pages: AccountPages) -> list[Route]:
         _page_route("/account", endpoint, "GET", problems=ACCOUNT_PROBLEMS),
         route("/account/app", pages.change_client),
         route("/account/sign-out-app", pages.sign_out_client),
+        route("/account/end-sign-in", pages.end_sign_in),
         route("/account/disconnect", pages.disconnect),
         route("/account/sign-out", pages.sign_out),
         route("/account/sign-out-everywhere", pages.sign_out_everywhere),

@@ -7,6 +7,7 @@ from nextcloud_mcp_server.web.cookies import Onward
 from nextcloud_mcp_server.web.forms import require_our_page
 from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, page
+from nextcloud_mcp_server.web.proxies import client_address, network_of
 from nextcloud_mcp_server.web.visitor import (
     ACCOUNT,
     ACCOUNT_TARGET,
@@ -85,7 +86,11 @@ class SignInPages:
         if onward is not None:
             visitor.request.state.retry = _retry_path(onward.target)
         # Also where this browser began none: another one may have, and then its code is ended.
-        done = await visitor.visits.finish_sign_in(visitor.cookies.flow, params_of(visitor.request))
+        done = await visitor.visits.finish_sign_in(
+            visitor.cookies.flow,
+            params_of(visitor.request),
+            place=network_of(client_address(visitor.request.scope)),
+        )
         if visitor.cookies.session:
             await visitor.visits.sign_out(visitor.cookies.session)
         remember_browser(visitor.request)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
 from nextcloud_mcp_server.nextcloud.picture import Picture
-from nextcloud_mcp_server.storage.records import HeldGrant, SignedIn
+from nextcloud_mcp_server.storage.records import HeldGrant, OpenSignIn, SignedIn
 
 #: The parameters of a callback, each with every value it has.
 Params = Mapping[str, Sequence[str]]
@@ -33,8 +33,8 @@ class Visits(Protocol):
         """
         ...
 
-    async def finish_sign_in(self, flow: str, params: Params) -> SignInDone:
-        """Take what the identity provider sent back, and begin a session.
+    async def finish_sign_in(self, flow: str, params: Params, *, place: str = "") -> SignInDone:
+        """Take what the identity provider sent back, and begin a session; `place` is where the browser is.
 
         Raises:
             SignInRefused: Something about it is not trusted.
@@ -44,6 +44,14 @@ class Visits(Protocol):
 
     async def signed_in(self, token: str) -> SignedIn | None:
         """Find who holds a session; None when there is none or it is over."""
+        ...
+
+    async def sign_ins(self, who: SignedIn) -> list[OpenSignIn]:
+        """List the browsers in which a person is signed in."""
+        ...
+
+    async def end_sign_in(self, who: SignedIn, sign_in_id: str) -> None:
+        """End one of them, if it is theirs."""
         ...
 
     async def sign_out(self, token: str) -> None:

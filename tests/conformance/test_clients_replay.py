@@ -187,7 +187,7 @@ async def test_a_client_gets_from_our_address_to_tokens_that_work(replay: Replay
 
     assert tokens["token_type"] == "Bearer"
     assert await replay.works(tokens["access_token"])
-    # What is ticked before its person thinks about it: reading, as far as it is asked for.
+    # What this person ticks where nothing is ticked for them: reading, as far as it is asked for.
     wanted = replay.possible()
     assert set(tokens["scope"].split()) == {scope for scope in wanted if scope.endswith(":read")}
 

@@ -58,6 +58,7 @@ def _still(stage: PeopleStage, page: Page) -> None:
 def _on_to_nextcloud(stage: PeopleStage, page: Page) -> None:
     _still(stage, page)
     _claude(stage, page)
+    page.locator("input[value='notes:read']").check()
     page.locator("button[value=allow]").click()
 
 
@@ -96,6 +97,7 @@ def _sent_copied(stage: PeopleStage, page: Page) -> None:
 
 def _sent_program(stage: PeopleStage, page: Page) -> None:
     _cursor(stage, page)
+    page.locator("input[value='notes:read']").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
     page.locator("button[value=mine]").click()

@@ -64,6 +64,7 @@ def test_a_client_that_asks_in_a_window_of_its_own_hears_from_it(
             "(url) => { window.asking = window.open(url, 'asking', 'popup') }", f"{people.origin}{ask_url()}"
         )
     popup = opened.value
+    popup.locator("input[value='notes:read']").check()
     popup.locator("button[value=allow]").click()
     closed_at_nextcloud = client.evaluate("window.asking.closed")
     grant_as(popup, "bob")
@@ -79,6 +80,7 @@ def test_the_browser_offers_to_open_the_program_that_asked(
 ) -> None:
     page = asked(people, window, redirect_uri=CURSOR)
 
+    page.locator("input[value='notes:read']").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
     with page.expect_request(f"{CURSOR}**") as sent:
@@ -93,6 +95,7 @@ def test_the_back_button_neither_asks_nor_sends_anybody_again(
 ) -> None:
     window.route(f"{HOSTED}**", lambda route: route.fulfill(body="<h1>Back</h1>", content_type="text/html"))
     page = asked(people, window)
+    page.locator("input[value='notes:read']").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
     page.locator("button[value=mine]").click()

@@ -15,6 +15,7 @@ ORDER = (
     "https://cloud.example.org/index.php/apps/oauth2/authorize?client_id=x and {own}/oauth/provision?elicitationId=1"
 )
 HIDDEN = "invoice\u202efdp.exe\u200b\u2066.txt"
+SHOWN = "invoice<U+202E>fdp.exe<U+200B><U+2066>.txt"
 
 
 def text(result: CallToolResult) -> str:
@@ -56,6 +57,12 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
         "cloud.example.org/login/flow?clientIdentifier=x",
         "https://cloud.example.org/apps/oauth2/%61uthorize?client_id=x",
         "http://127.0.0.1:8765/oauth/%70rovision?elicitationId=1",
+        # Our own authorization server, and the identity providers of others by the questions all of them know.
+        "https://mcp.example.org/authorize?client_id=x",
+        "https://mcp.example.org/%61uthorize/confirm?arrival=x",
+        "https://id.example.org/realms/a/protocol/openid-connect/auth?response_type=code&client_id=x&scope=openid",
+        "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
+        "https://id.example.org/device?user_code=ABCD-EFGH",
     ],
 )
 def test_a_consent_link_is_removed_in_every_spelling_a_browser_takes(link: str) -> None:
@@ -124,13 +131,15 @@ async def test_a_read_only_server_has_no_tool_that_writes_and_asks_for_none(
     assert "write" not in alice.seen[0].text.lower()
 
 
-async def test_a_name_that_hides_what_it_is_comes_with_how_to_show_it(world: World, asked: Asked) -> None:
-    """The name itself stays as it is, because the next call has to use it."""
+async def test_a_name_that_hides_what_it_is_is_shown_and_found_by_what_is_shown(
+    world: World, asked: Asked
+) -> None:
+    """And the next call finds the file by the name that was shown."""
     world.sandbox.state.users["alice"].files.put(f"/{HIDDEN}", b"x")
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
         listed = await client.call_tool("nc_files_list_folder", {"path": "/"})
+        read = await client.call_tool("nc_files_read_file", {"path": f"/{SHOWN}"})
 
     assert listed.structured_content is not None
-    items = {item["name"]: item for item in listed.structured_content["items"]}
-    assert items[HIDDEN]["shown_as"] == "invoice<U+202E>fdp.exe<U+200B><U+2066>.txt"
-    assert "shown_as" not in items["Documents"]
+    assert SHOWN in {item["name"] for item in listed.structured_content["items"]}
+    assert not read.is_error

@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+from time import process_time
 
 import pytest
 import stamina
@@ -197,3 +198,39 @@ def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFix
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "stamina.retry_scheduled" in captured.err
+
+
+#: Texts of which one pattern or another may begin to match at every place, and never does.
+_HOSTILE = ("a.", "a", "A", "__Host-", "__Host-a", "cookie", "cookie: ", "eyJ-", "basic ", "token", "token ",
+            "authorization: ", "code= ", "%3Fcode", "'code'", "a://", "://a:", "abcde-", "aB3-",
+            "é", "\n", '"')  # fmt: skip
+
+
+def _work(text: str) -> float:
+    def once() -> float:
+        start = process_time()
+        logs.redact(text)
+        return process_time() - start
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("piece", _HOSTILE)
+def test_the_work_of_hiding_secrets_grows_with_the_text_and_not_with_its_square(piece: str) -> None:
+    short, long = (piece * 2_000)[:2_000], (piece * 32_000)[:32_000]
+
+    # Sixteen times the text: 16 if linear, 256 if quadratic. Below two milliseconds, the clock decides.
+    assert _work(long) < 80 * max(_work(short), 0.002)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__Host-a__Host-flow={0}; x",
+        "see svn+ssh://bob:{0}@host/x",
+        "a.b.c.https://bob:{0}@host/",
+        "_http://bob:{0}@h",
+    ],
+)
+def test_secrets_behind_what_looks_like_their_beginning_are_hidden(text: str) -> None:
+    assert "c4n4ryQQ" not in logs.redact(text.format("c4n4ryQQ"))

@@ -14,7 +14,8 @@ from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.tokens import is_challenge
 from nextcloud_mcp_server.auth.callback import Params
-from nextcloud_mcp_server.auth.scopes import is_writing
+from nextcloud_mcp_server.auth.known_clients import imitated
+from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -39,7 +40,9 @@ class Asked:
 
     `document_host` is whose document describes the client, None for one that registered itself.
     `leads_to` names where it gets its answer; `loopback` is this computer, `private` a program on it
-    that owns a scheme. `preticked` are the scopes that need no second thought.
+    that owns a scheme. `preticked` are the reading scopes that it chose of all there are: no call waits yet, so
+    one that asks for everything, or says nothing, has nothing ticked, and no writing is ever. `imitates` names the
+    known client that it calls itself like and is not.
     """
 
     client: Client
@@ -49,6 +52,7 @@ class Asked:
     loopback: bool
     private: bool
     preticked: frozenset[str]
+    imitates: str | None = None
 
 
 class ReturnToClient(NextcloudMcpError):
@@ -60,18 +64,22 @@ class ReturnToClient(NextcloudMcpError):
         self.asked = asked
 
 
-def asked_of(client: Client, request: ClientRequest) -> Asked:
-    """Say what a person must know about a request."""
+def asked_of(client: Client, request: ClientRequest, *, bound: frozenset[str] = frozenset(SCOPES)) -> Asked:
+    """Say what a person must know about a request; `bound` is what anybody may be allowed at all."""
     uri = request.redirect_uri
     loopback = redirects.is_loopback(uri)
+    document_host = document_source.host_of(client.client_id) if client.kind == "document" else None
+    place = document_host or (None if loopback else redirects.shown(uri))
+    chosen = request.scopes if request.scopes < bound else frozenset[str]()
     return Asked(
         client=client,
         request=request,
-        document_host=document_source.host_of(client.client_id) if client.kind == "document" else None,
+        document_host=document_host,
         leads_to=redirects.shown(uri),
         loopback=loopback,
         private=redirects.is_native(uri) and not loopback,
-        preticked=frozenset(scope for scope in request.scopes if not is_writing(scope)),
+        preticked=frozenset(scope for scope in chosen if not is_writing(scope)),
+        imitates=imitated(client.name, place),
     )
 
 
@@ -121,7 +129,7 @@ class Requests:
             scopes=self._scopes(client, params),
         )
         self._check(params, client, request)
-        return asked_of(client, request)
+        return asked_of(client, request, bound=self._bound)
 
     async def again(self, request: ClientRequest) -> Asked:
         """Look whether a request that was checked before may still be put to its person.
@@ -134,7 +142,7 @@ class Requests:
             raise ClientUnknown(_UNKNOWN)
         self._admit(client)
         _redirect_uri(client, request.redirect_uri)
-        return asked_of(client, request)
+        return asked_of(client, request, bound=self._bound)
 
     async def _client(self, client_id: str | None, sender: str) -> Client:
         if not client_id:
@@ -165,7 +173,7 @@ class Requests:
     def _check(self, params: Params, client: Client, request: ClientRequest) -> None:
         def refuse(error: str, sentence: str) -> None:
             url = back_to(request, self._issuer, {"error": error, "error_description": sentence})
-            raise ReturnToClient(sentence, url=url, asked=asked_of(client, request))
+            raise ReturnToClient(sentence, url=url, asked=asked_of(client, request, bound=self._bound))
 
         if any(len(values) > 1 for name, values in params.items() if name != "resource"):
             # RFC 6749 §3.1; several resources are allowed by RFC 8707 §2, if they are all ours.

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
     WrongAccount,
 )
+from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.auth_stage import READ, WRITE
 from tests.issuer_fake import ISSUER
@@ -353,3 +354,17 @@ async def test_another_person_can_neither_see_nor_answer_a_visit(people: Stage) 
         await people.visits.held(visit, bob.who, bob.token)
 
     assert await people.state(visit) is ElicitationState.PENDING
+
+
+async def test_a_person_ends_one_of_their_browsers_and_no_one_elses(people: Stage) -> None:
+    here, there, bobs = [await people.browser(name) for name in ("alice", "alice", "bob")]
+    places = {one.id for one in await people.visits.sign_ins(here.who)}
+    (bobs_id,) = [one.id for one in await people.visits.sign_ins(bobs.who)]
+
+    await people.visits.end_sign_in(here.who, bobs_id)
+    await people.visits.end_sign_in(here.who, hash_of(there.token))
+
+    assert places == {hash_of(here.token), hash_of(there.token)}
+    assert [one.id for one in await people.visits.sign_ins(here.who)] == [hash_of(here.token)]
+    assert await people.visits.signed_in(there.token) is None
+    assert await people.visits.signed_in(bobs.token) == bobs.who

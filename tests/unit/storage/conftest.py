@@ -245,13 +245,16 @@ def sign_in(
 ) -> Callable[..., Awaitable[SignedIn]]:
     """Sign a person in, in the browser whose cookie holds this value."""
 
-    async def factory(token: str, principal: Principal = alice, *, uid: str | None = None) -> SignedIn:
+    async def factory(
+        token: str, principal: Principal = alice, *, uid: str | None = None, place: str = ""
+    ) -> SignedIn:
         signed_in = SignedIn(
             principal=principal,
             display_name=principal.subject.title(),
             uid=uid,
             created_at=now(),
             expires_at=now() + timedelta(minutes=15),
+            place=place,
         )
         await database.sign_ins.create(token, signed_in)
         return signed_in

@@ -1,9 +1,10 @@
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import Elicitation, GrantLeg, HeldGrant, Principal, SignedIn
 
@@ -107,3 +108,52 @@ async def test_what_is_old_is_forgotten_and_what_is_not_stays(
     assert await database.sign_ins.find("browser-2") == late
     assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
     assert await database.grant_legs.take("state-2", sign_in="browser-1") == leg
+
+
+async def test_a_person_sees_each_browser_of_theirs_with_its_place_and_last_use(
+    database: Database, sign_in: SignIn, bob: Principal, alice: Principal, advance: Callable[[float], None]
+) -> None:
+    first = await sign_in("browser-1", place="192.0.2.0/24")
+    await sign_in("browser-3", bob)
+    advance(120)
+    second = await sign_in("browser-2")
+    await database.sign_ins.used("browser-2")
+    advance(30)
+    # Less than a minute after the last time it is not worth a write.
+    await database.sign_ins.used("browser-2")
+    before = await database.sign_ins.open(alice)
+    advance(60)
+    await database.sign_ins.used("browser-1")
+    after = await database.sign_ins.open(alice)
+
+    assert [(one.place, one.created_at, one.last_used_at) for one in before] == [
+        ("", second.created_at, second.created_at),
+        ("192.0.2.0/24", first.created_at, first.created_at),
+    ]
+    assert [one.place for one in after] == ["192.0.2.0/24", ""]
+    assert after[0].last_used_at - first.created_at == timedelta(seconds=210)
+
+
+async def test_a_browser_is_ended_by_its_id_by_nobody_but_its_person(
+    *, database: Database, sign_in: SignIn, alice: Principal, bob: Principal, ask: Ask, depart: Depart
+) -> None:
+    await sign_in("browser-1")
+    await sign_in("browser-2")
+    await depart(await ask(), state="state-1", sign_in="browser-1")
+    chosen = hash_of("browser-1")
+
+    assert not await database.sign_ins.end(bob, chosen)
+    assert await database.sign_ins.find("browser-1") is not None
+    assert await database.sign_ins.end(alice, chosen)
+    assert await database.sign_ins.find("browser-1") is None
+    assert await database.sign_ins.find("browser-2") is not None
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+
+
+async def test_a_place_whose_key_is_missing_is_not_shown(
+    sign_in: SignIn, open_database: Open, alice: Principal
+) -> None:
+    await sign_in("browser-1", place="192.0.2.0/24")
+    without_key = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
+
+    assert [one.place for one in await without_key.sign_ins.open(alice)] == [""]

@@ -73,7 +73,16 @@ def test_links_that_open_a_consent_page_are_not_passed_on(link: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["https://cloud.example.org/f/12", "the login flow", "oauth provision", "/login"]
+    "text",
+    [
+        *("https://cloud.example.org/f/12", "the login flow", "oauth provision", "/login"),
+        *(
+            "GET /authorize, then /token",
+            "https://x.test/docs/authorize",
+            "https://x.test/a?client_id=7&page=2",
+        ),
+        *("response_type=code&client_id=x", "https://x.test/c?response_type=code", "a?b=user_code=c"),
+    ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert answer.defang(text) == text
@@ -87,6 +96,10 @@ PIECES = [
     "/%66low",
     "\\",
     "/oauth/callback",
+    "/authorize?",
+    "&client_id=",
+    "?response_type=",
+    "?user_code=",
     "/apps",
     "/oidc",
     "/AUTHORIZE",

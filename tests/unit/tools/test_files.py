@@ -148,16 +148,19 @@ async def test_a_cursor_of_another_folder_is_refused() -> None:
         await call(account, "nc_files_list_folder", path="Other", limit=1, cursor=page.cursor)
 
 
-async def test_names_that_deceive_are_exact_and_marked() -> None:
+async def test_names_that_deceive_are_shown_with_what_they_hide() -> None:
     name = "invoice\u202egnp.exe"
     account = account_over(network(multistatus([entry("", folder=True), entry(name), entry("plain")])))
 
     page = await call(account, "nc_files_list_folder")
 
     assert [(row.name, row.shown_as) for row in page.items] == [
-        (name, "invoice<U+202E>gnp.exe"),
+        (name, None),
         ("plain", None),
     ]
+    shown = answer.result(page).structured_content
+    assert shown is not None
+    assert shown["items"][0]["name"] == "invoice<U+202E>gnp.exe"
 
 
 async def test_a_folder_tells_its_room() -> None:

@@ -153,7 +153,7 @@ async def test_a_message_that_is_too_long_for_an_answer_is_cut_and_says_so(
     sent = answer.result(page)
 
     assert page.items[0].truncated
-    assert len(page.items[0].text) == 5_000
+    assert len(page.items[0].text) == 4_000
     assert not sent.is_error
 
 

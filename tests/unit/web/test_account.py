@@ -1,17 +1,19 @@
 """What a person sees, changes and ends on the account page."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.storage.crypto import hash_of
 from tests.memory_visits import HOST, MemoryVisits, checks, sign_in
 
 ACCOUNT = "/account"
 
 
-async def send(browser: httpx2.AsyncClient, path: str, **fields: str | list[str]) -> httpx2.Response:
+async def send(browser: httpx2.AsyncClient, path: str, /, **fields: str | list[str]) -> httpx2.Response:
     page = await browser.get(ACCOUNT)
     return await browser.post(f"{ACCOUNT}/{path}", data={"csrf": checks(page)[0], **fields})
 
@@ -56,7 +58,10 @@ async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
         "just now",
         "1 hour ago",
         "2 hours ago",
+        # This browser's sign-in.
+        "just now",
     ]
+    assert "signed in 2026-06-11 10:42 UTC" in page.text
     assert "<span>Read a note</span>" in page.text
     assert '<li class="care">' in page.text
     assert "<span><bdi>nc_new_tool</bdi></span>" in page.text
@@ -359,3 +364,48 @@ async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_ar
 
     assert "Your apps stay connected." in without.text
     assert "and those of your apps" in page.text
+
+
+async def test_each_browser_is_shown_with_its_place_and_ended_alone(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    here = sign_in(people, visits)
+    there, bobs = visits.session(), visits.session("bob")
+    visits.sessions[there] = replace(visits.sessions[there], place="192.0.2.0/24")
+
+    page = await people.get(ACCOUNT)
+    foreign = await send(people, "end-sign-in", browser=hash_of(bobs))
+    ended = await send(people, "end-sign-in", browser=hash_of(there))
+    told = await people.get(ACCOUNT)
+
+    assert "192.0.2.0/24" in page.text
+    assert page.text.count("this browser</span>") == 1
+    assert hash_of(bobs) not in page.text
+    assert (foreign.status_code, ended.status_code) == (303, 303)
+    assert set(visits.sessions) - {here} == {bobs}
+    assert "That browser is signed out." in told.text
+    assert "192.0.2.0/24" not in told.text
+
+
+async def test_ending_this_browsers_sign_in_signs_out_here(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    sign_in(people, visits)
+    (here,) = visits.sessions
+
+    await send(people, "end-sign-in", browser=hash_of(here))
+
+    assert visits.sessions == {}
+    assert "Sign in" in (await people.get(ACCOUNT)).text
+
+
+@pytest.mark.parametrize(("days", "told"), [(1, True), (6, True), (8, False)])
+async def test_a_client_that_was_connected_lately_is_pointed_out(
+    people: httpx2.AsyncClient, visits: MemoryVisits, days: int, *, told: bool
+) -> None:
+    visits.client(granted_at=visits.now - timedelta(days=days))
+    sign_in(people, visits)
+
+    page = await people.get(ACCOUNT)
+
+    assert ("New: <bdi>Claude Code</bdi> was connected on 2026-06-" in page.text) == told

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from nextcloud_mcp_server.web.proxies import TrustedProxies, client_address
+from nextcloud_mcp_server.web.proxies import TrustedProxies, client_address, network_of
 
 PROXY = "10.0.0.7"
 NETWORKS = (ip_network("10.0.0.0/24"), ip_network("fd00::/8"))
@@ -115,3 +115,17 @@ async def test_a_peer_without_an_address_is_a_stranger() -> None:
 
     assert [client_address(each) for each in sent] == ["", ""]
     assert sent[0]["headers"] == []
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.77", "192.0.2.0/24"),
+        ("2001:db8:1:2::3", "2001:db8:1::/48"),
+        ("::ffff:192.0.2.77", "192.0.2.0/24"),
+        ("", ""),
+        ("unix", ""),
+    ],
+)
+def test_a_place_is_the_network_of_an_address_and_names_no_machine(address: str, network: str) -> None:
+    assert network_of(address) == network

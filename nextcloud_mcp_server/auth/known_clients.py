@@ -1,0 +1,118 @@
+# ruff: noqa: RUF001 - letters that look like others are what the table is about
+"""Names that people know, the hosts they belong to, and names made to be taken for them.
+
+Any client may call itself anything. A name is compared by its skeleton, as UTS #39 does it: what is hidden or
+combining falls out, letters of other scripts and digits that look like Latin letters become those, and `i`, `l`, `1`
+and `|` are one. The table is small: it has the letters that imitate the names below.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from nextcloud_mcp_server.nextcloud.visible import meant
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A name, and where it comes from: hosts with all below them, and schemes that its programs open."""
+
+    name: str
+    places: tuple[str, ...]
+
+
+_ANTHROPIC = ("claude.ai", "claude.com", "anthropic.com", "claude:")
+_OPENAI = ("chatgpt.com", "openai.com", "chatgpt:", "codex:")
+_MICROSOFT = (
+    "vscode.dev",
+    "code.visualstudio.com",
+    "microsoft.com",
+    "github.com",
+    "vscode:",
+    "vscode-insiders:",
+)
+_GOOGLE = ("google.com", "gemini:")
+_KNOWN = (
+    _Known("Claude", _ANTHROPIC),
+    _Known("Anthropic", _ANTHROPIC),
+    _Known("ChatGPT", _OPENAI),
+    _Known("OpenAI", _OPENAI),
+    _Known("Codex", _OPENAI),
+    _Known("Cursor", ("cursor.com", "cursor.sh", "cursor:")),
+    _Known("VS Code", _MICROSOFT),
+    _Known("Visual Studio", _MICROSOFT),
+    _Known("Copilot", _MICROSOFT),
+    _Known("Gemini", _GOOGLE),
+    _Known("Mistral", ("mistral.ai",)),
+    _Known("Le Chat", ("mistral.ai",)),
+    _Known("Perplexity", ("perplexity.ai",)),
+    _Known("Windsurf", ("windsurf.com", "codeium.com", "windsurf:")),
+    _Known("LibreChat", ("librechat.ai",)),
+    _Known("Nextcloud", ("nextcloud.com",)),
+)
+
+#: Look-alikes after compatibility decomposition and case folding: Cyrillic, Greek, Armenian, Cherokee, Lisu, small
+#: capitals and other Latin letters, digits and signs (confusables.txt of UTS #39, as far as it concerns the names).
+_LOOKS_LIKE = {
+    "a": "аαɑᴀꭺꓮ4@",
+    "b": "вьβʙƅꓐ",
+    "c": "сϲꮯꓚᴄ¢",
+    "d": "ԁɗᴅꓓꭰ",
+    "e": "еєεҽᴇꓰꭼ3",
+    "f": "ꜰẝꓝ",
+    "g": "ɡցɢԍɕ",
+    "h": "һհнʜꓧꮋ",
+    "k": "кκᴋꓗꮶ",
+    "l": "iіıιӏlⅼꙇɩɪʟ1|!ꮮꓡǀ׀",
+    "m": "мᴍꓟꮇ",
+    "n": "ոռηпɴꓠ",
+    "o": "оοօσᴏ0ꓳ",
+    "p": "рρᴘꓑꮲ",
+    "r": "гᴦʀꭱꓣ",
+    "s": "ѕꜱ5$ꓢꮪ",
+    "t": "тτᴛꓔꭲ",
+    "u": "սυцᴜʋꓴ",
+    "v": "ѵνᴠꓦꮩ",
+    "w": "ԝωшᴡꓪꮃ",
+    "x": "хχ×ꓫ",
+    "y": "уүγʏꓬ",
+}
+_FOLD = str.maketrans({look: letter for letter, looks in _LOOKS_LIKE.items() for look in looks})
+_PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
+_GAPS = re.compile(r"[\s_.-]+")
+_NO_LETTERS = re.compile(r"[\W_]+")
+
+
+def imitated(name: str, place: str | None) -> str | None:
+    """Name the known client that a name is, or looks like, though it does not come from where that one does.
+
+    `place` is the host or scheme (with its colon) that is known of the client, None where nothing but a program on
+    the person's computer or an id is. There an honest name says nothing either way, and only one in letters that
+    merely look like it is an imitation.
+    """
+    plain, skeleton = _plain(name), _skeleton(name)
+    for known in _KNOWN:
+        looks = _skeleton(known.name) in skeleton
+        if not looks or any(_belongs(place, one) for one in known.places):
+            continue
+        if place is not None or _plain(known.name) not in plain:
+            return known.name
+    return None
+
+
+def _belongs(place: str | None, known: str) -> bool:
+    return place is not None and (place == known or (":" not in known and place.endswith(f".{known}")))
+
+
+def _plain(name: str) -> str:
+    # Only what anybody writes between words falls out: a letter with a dot or a gap of no width is no honest one.
+    return _GAPS.sub("", unicodedata.normalize("NFC", meant(name)).casefold())
+
+
+def _skeleton(name: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", meant(name).casefold().translate(_FOLD)).casefold()
+    letters = "".join(c for c in decomposed if not unicodedata.category(c).startswith(("M", "C")))
+    folded = _NO_LETTERS.sub("", letters.translate(_FOLD))
+    for pair, letter in _PAIRS:
+        folded = folded.replace(pair, letter)
+    return folded

@@ -1,0 +1,158 @@
+"""Hidden characters of any origin: shown to the model, and kept in the file by an edit of it."""
+
+import re
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp_types import CallToolResult, TextContent
+
+from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.nextcloud.visible import shown as shown_text
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools import answer
+from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.result import Document, Result
+from nextcloud_mcp_server.toolsets import load
+from tests.dav_fakes import call_with
+from tests.every_tool import SPECS, tampered, usual
+from tests.integration.world import Asked, World
+from tests.security.test_every_tool import ANSWERED, read
+
+#: Direction overrides, tags, zero width, variation selectors, an escape of a terminal.
+HIDDEN = "\u202e\u2066\U000e0041\u200b\ufe0f\U000e0101\x1b\x07\u00ad\u2028"
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\U000e0000-\U000e0fff]"
+)
+PLAIN = re.compile(r"[\w/-]*[a-z][\w /-]*", re.ASCII)
+
+
+class Anything(Result):
+    value: Any
+
+
+class Text(Document):
+    names: dict[str, str]
+
+
+def texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for key, item in value.items() for text in (*texts(key), *texts(item))]
+    if isinstance(value, list):
+        return [text for item in value for text in texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def assert_nothing_hidden(result: CallToolResult) -> None:
+    blocks = [block.text for block in result.content if isinstance(block, TextContent)]
+    assert [text for text in [*blocks, *texts(result.structured_content)] if FORBIDDEN.search(text)] == []
+
+
+JSON = st.recursive(
+    st.text(st.sampled_from(f"ab<U+>\ud800{HIDDEN}") | st.characters(), max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.sampled_from(f"a{HIDDEN}")), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(JSON, st.text(st.sampled_from(f"a{HIDDEN}")))
+def test_no_result_and_no_error_has_anything_hidden_in_it(value: object, sentence: str) -> None:
+    assert_nothing_hidden(answer.result(Anything(value=value), remarks=[sentence]))
+    assert_nothing_hidden(answer.result(Text(content=sentence, names={sentence: sentence})))
+    assert_nothing_hidden(answer.failure(sentence))
+
+
+@pytest.fixture(scope="module")
+async def every() -> dict[str, dict[str, Any]]:
+    """Give arguments for all tools; each demo has the same."""
+    return await usual(tampered(Sandbox.demo())[1])
+
+
+def planted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: planted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [planted(item) for item in value]
+    return (
+        f"{value} {HIDDEN}" if isinstance(value, str) and PLAIN.fullmatch(value) and " " in value else value
+    )
+
+
+def hide(_: httpx2.Request, good: httpx2.Response) -> httpx2.Response:
+    if "json" in good.headers.get("Content-Type", ""):
+        return httpx2.Response(good.status_code, headers=good.headers, json=planted(good.json()))
+    # XML has no escape, and no other control character either.
+    content = (
+        re.sub(r"(?<=[a-z] )(?=[a-z]{3,} )", re.sub("[\x00-\x1f]", "", HIDDEN), good.text)
+        if "text/" in good.headers.get("Content-Type", "")
+        else None
+    )
+    headers = {name: value for name, value in good.headers.items() if name != "content-length"}
+    return good if content is None else httpx2.Response(good.status_code, headers=headers, text=content)
+
+
+@pytest.mark.parametrize("tool", ANSWERED)
+async def test_no_tool_passes_on_what_is_hidden_in_nextclouds_answers(
+    tool: str, every: dict[str, dict[str, Any]]
+) -> None:
+    network, alice = tampered(Sandbox.demo())
+    network.change = hide
+    ask = partial(call_with, {"documents": Documents(read)}, load(SPECS[tool].toolset), alice, tool)
+
+    try:
+        result = answer.result(await ask(**every[tool]))
+    except NextcloudMcpError as error:
+        result = answer.failure(str(error))
+
+    assert_nothing_hidden(result)
+
+
+RAW = f"First line\r\nkeep {HIDDEN} this\r\n\r\n\u05e9\u05dc\u05d5\u05dd\u200f! literal <U+202E>\r\n"
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["shown", "raw"])
+async def test_an_edit_finds_hidden_characters_either_way_and_keeps_them(
+    world: World, asked: Asked, *, shown: bool
+) -> None:
+    files = world.sandbox.state.users["alice"].files
+    files.put("/a.txt", RAW.encode())
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        seen = await client.call_tool("nc_files_read_file", {"path": "/a.txt"})
+        assert seen.structured_content is not None
+        whole, etag = seen.structured_content["content"], seen.structured_content["etag"]
+        passage = whole.partition("\n")[2].partition("\n")[0].strip() if shown else f"keep {HIDDEN} this"
+        edited = await client.call_tool(
+            "nc_files_edit_file",
+            {"path": "/a.txt", "old_text": passage, "new_text": f"{passage}, and that", "etag": etag},
+        )
+
+    assert_nothing_hidden(seen)
+    assert not edited.is_error
+    assert files.get("/a.txt").read().decode() == RAW.replace("this", "this, and that")
+
+
+async def test_a_note_that_is_written_back_as_it_was_shown_keeps_each_of_its_characters(
+    world: World, asked: Asked
+) -> None:
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        made = await client.call_tool("nc_notes_create_note", {"title": "x", "content": shown_text(RAW)})
+        assert made.structured_content is not None
+        note_id = made.structured_content["id"]
+        seen = await client.call_tool("nc_notes_get_note", {"note_id": note_id})
+        assert seen.structured_content is not None
+        back = seen.structured_content["content"]
+        changed = {"note_id": note_id, "etag": seen.structured_content["etag"], "content": f"{back}end"}
+        written = await client.call_tool("nc_notes_update_note", changed)
+        resource = await client.read_resource(f"nc://notes/{note_id}")
+
+    assert_nothing_hidden(seen)
+    assert not written.is_error
+    assert resource.contents[0].text == f"{back}end"
+    assert world.sandbox.state.users["alice"].files.get("/Notes/x.md").read().decode() == f"{RAW}end"
