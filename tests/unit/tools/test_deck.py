@@ -161,7 +161,7 @@ async def test_a_card_that_moved_meanwhile_stays_where_it_is(alice: Account, san
 async def test_a_card_changed_since_is_neither_changed_moved_nor_deleted(alice: Account) -> None:
     where, board = await first(alice), await shown(alice)
     # Within one second, which Deck's own etag would not show.
-    now = await call(alice, "update_card", **where, title="Other")
+    await call(alice, "update_card", **where, title="Other")
 
     for tool, more in (
         ("update_card", {"title": "lost"}),
