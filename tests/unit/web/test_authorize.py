@@ -7,7 +7,6 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
-from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -35,7 +34,6 @@ from tests.memory_authorizations import (
 from tests.memory_visits import NEXTCLOUD, ORIGIN, state_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
-READING = [scope for scope in SCOPES if not is_writing(scope)]
 
 
 @pytest.fixture
