@@ -47,6 +47,7 @@ _KEPT: Final = (
 _HIDDEN: Final = re.compile(f"[{_HIDDEN_CLASS}]")
 _MAY_CHANGE: Final = re.compile(f"[{_HIDDEN_CLASS}\r]|<U\\+")
 #: How JSON writes control characters other than tab and line feed.
+_JSON_CONTROL: Final = re.compile(r"\\u00[0-9a-f]{2}")
 _IN_JSON: Final = ("\\u00", "\\b", "\\f", "\\r")
 _JOINERS: Final = "\u200c\u200d"
 #: How far CONTEXTJ looks past marks; no word has so many on one letter.
@@ -101,11 +102,10 @@ def sent_twice(text: str) -> int:
 
 def grows_by(written: bytes) -> int:
     """Say how many bytes a text in JSON grows by at most when it is `shown`."""
-    if written.isascii():
-        # Control characters are escaped there already, with six bytes or with two.
-        return 2 * written.count(b"\\u00") + 6 * (written.count(b"\\b") + written.count(b"\\f"))
-    text = written.decode("utf-8", "replace")
-    escapes = 2 * text.count("\\u00") + 6 * (text.count("\\b") + text.count("\\f"))
+    # The digits of an escape are none of the text: behind one, U+FE0F and U+20E3 would be a keycap.
+    text = _JSON_CONTROL.sub("\\\\u00  ", written.decode("utf-8", "replace"))
+    # Control characters are escaped there already, with six bytes or with two.
+    escapes = 2 * text.count("\\u00") + 6 * sum(text.count(mark) for mark in ("\\b", "\\f", "\\r"))
     return escapes + len(shown(text).encode("utf-8", "replace")) - len(written)
 
 

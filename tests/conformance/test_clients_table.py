@@ -88,12 +88,12 @@ async def test_the_answer_to_a_registration_has_what_clients_read_and_no_nulls(r
 
 
 @pytest.mark.parametrize("row", [row for row in CLIENTS if row.registers > 1], ids=lambda row: row.name)
-async def test_a_public_client_that_registers_twice_is_one_client(row: Row) -> None:
+async def test_a_client_that_registers_twice_is_two_clients_of_which_neither_inherits(row: Row) -> None:
     stage = stage_for(row)
 
     await known(stage, row)
 
-    assert len(stage.records.rows) == (1 if row.auth_method == "none" else row.registers)
+    assert len(stage.records.rows) == row.registers
 
 
 @pytest.mark.parametrize(

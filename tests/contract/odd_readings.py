@@ -34,6 +34,8 @@ from tests.dav_fakes import call
 HOST: Final = "http://nextcloud.test"
 _NUMBER: Final = re.compile(r"\d+")
 _SECRET: Final = SecretStr("12345678")
+#: Of the shape of Nextcloud's codes: any other is never sent.
+_CODE: Final = SecretStr("c0de" * 32)
 
 
 @dataclass
@@ -220,7 +222,7 @@ async def _refreshed(person: Person) -> object:
 
 
 async def _nextcloud_redeemed(person: Person) -> object:
-    return await person.nextcloud.oauth2.redeem(client_id="c", client_secret=_SECRET, code=_SECRET)
+    return await person.nextcloud.oauth2.redeem(client_id="c", client_secret=_SECRET, code=_CODE)
 
 
 async def _nextcloud_refreshed(person: Person) -> object:

@@ -93,10 +93,9 @@ REFUSED = {
     "aud empty": token(aud=""),
     "aud the origin": token(aud=ORIGIN),
     "aud a prefix": token(aud=RESOURCE[:-1]),
-    "aud with slash": token(aud=f"{RESOURCE}/"),
     "aud longer": token(aud=f"{RESOURCE}-evil"),
     "aud in other case": token(aud=RESOURCE.upper()),
-    "aud with port": token(aud="https://mcp.test:443/mcp"),
+    "aud with another port": token(aud="https://mcp.test:8443/mcp"),
     "aud list without us": token(aud=["https://cloud.test", "account"]),
     "aud list, nested": token(aud=[[RESOURCE]]),
     "aud a text with us inside": token(aud=f"https://cloud.test {RESOURCE}"),
@@ -142,6 +141,8 @@ async def test_a_token_that_is_not_for_us_or_not_what_it_seems_is_refused(served
 
 ACCEPTED = {
     "for us": token(),
+    "for us with a slash behind it (RFC 3986 §6.2.4)": token(aud=f"{RESOURCE}/"),
+    "for us with the default port (RFC 3986 §6.2.3)": token(aud="https://mcp.test:443/mcp"),
     "for us and Nextcloud": token(aud=[RESOURCE, "https://cloud.test"]),
     "for Nextcloud and us": token(aud=["https://cloud.test", RESOURCE]),
     "without kid, with one key": token(header={"kid": None}),

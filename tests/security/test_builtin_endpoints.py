@@ -374,7 +374,7 @@ async def test_narrower_scopes_are_given_and_wider_ones_never(
     assert none.json()["error"] == "invalid_scope"
 
 
-async def test_a_token_says_who_and_what_a_client_may_do_is_up_to_the_person(
+async def test_a_token_says_who_and_lists_what_its_scopes_allow(
     house: House, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
     given = (await house.redeem(http, *code)).json()
@@ -383,7 +383,8 @@ async def test_a_token_says_who_and_what_a_client_may_do_is_up_to_the_person(
 
         asked = await client.call_tool("request_nextcloud_access", {})
 
-    assert "nc_notes_create_note" in tools
+    assert "nc_notes_get_note" in tools
+    assert "nc_notes_create_note" not in tools
     assert "/oauth/provision?elicitationId=" in str(asked.content)
 
 
