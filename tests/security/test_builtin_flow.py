@@ -568,9 +568,10 @@ async def test_wrong_codes_are_sent_so_seldom_that_nextcloud_goes_on_answering_t
                 failed = await stranger.refused(f"/oauth/callback/nextcloud?{urlencode(answer)}")
                 statuses.append(failed.status_code)
 
-    assert token_requests(house) == 5
-    assert statuses.count(403) == 5
-    assert statuses.count(503) == 7
+    # All of them come from one network.
+    assert token_requests(house) == 2
+    assert statuses.count(403) == 2
+    assert statuses.count(503) == 10
 
 
 async def test_disconnecting_on_the_page_ends_the_clients_tokens_too(
