@@ -258,23 +258,29 @@ def test_the_occurrences_are_those_another_library_finds(
     assert ours == sorted(each.decoded("DTSTART").isoformat() for each in theirs)
 
 
-def test_a_year_of_200_weekly_events_takes_at_most_150_ms_of_a_quiet_processor() -> None:
+def test_a_year_of_weekly_events_takes_less_work_than_another_implementation_needs() -> None:
+    """A ratio in one run: how many milliseconds it takes is measured by `make bench`."""
     texts = [
         written(
             f"DTSTART;TZID=Europe/Berlin:202601{day % 28 + 1:02}T100000\nDURATION:PT1H\n"
             "RRULE:FREQ=WEEKLY\nSUMMARY:Weekly"
         )
-        for day in range(200)
+        for day in range(60)
     ]
-    taken: list[float] = []
-    for _ in range(3):
-        begun = time.process_time()
-        found = sum(len(Series(ical.read(text), "VEVENT").between(*YEAR, UTC)) for text in texts)
-        taken.append(time.process_time() - begun)
-        assert found > 10_000
+    calendars = [icalendar.Calendar.from_ical(text) for text in texts]
 
-    # Generous, because other programs on the machine slow even the processor's own time.
-    assert min(taken) < 0.45
+    begun = time.process_time()
+    found = sum(len(Series(ical.read(text), "VEVENT").between(*YEAR, UTC)) for text in texts)
+    ours = time.process_time() - begun
+    begun = time.process_time()
+    theirs = sum(
+        len(recurring_ical_events.of(calendar).between(*YEAR))  # pyright: ignore[reportUnknownMemberType]
+        for calendar in calendars
+    )
+    other = time.process_time() - begun
+
+    assert found == theirs > 3_000
+    assert ours < other
 
 
 def test_a_rule_is_written_as_it_was_meant() -> None:
