@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import anyio
 import pytest
 from mcp.client.client import Client
 from mcp_types import TextContent
@@ -36,13 +35,11 @@ async def first_note(client: Client) -> int:
     return listed.structured_content["notes"][0]["id"]
 
 
-async def stopped(world: World) -> None:
-    """Wait until the one stored credential is not used any more."""
+async def connected(world: World) -> bool:
+    """Tell whether every stored credential may still be used."""
     assert world.parts is not None
     grants = (await world.parts.core.get()).database.grants
-    with anyio.fail_after(60):
-        while not all(grant.credential.needs_reauth for grant in await grants.all()):  # noqa: ASYNC110 - no event crosses
-            await anyio.sleep(0.01)
+    return not any(grant.credential.needs_reauth for grant in await grants.all())
 
 
 async def test_a_note_whose_answer_was_lost_is_not_said_to_be_untouched(world: World, asked: Asked) -> None:
@@ -84,7 +81,7 @@ async def test_a_revoked_credential_is_sent_twice_at_most_although_the_apps_are_
     assert [record.status for record in world.sandbox.requests.records].count(401) == 2
 
 
-async def test_a_credential_refused_when_the_apps_are_asked_for_is_stopped(
+async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(
     world: World, asked: Asked
 ) -> None:
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
@@ -96,12 +93,12 @@ async def test_a_credential_refused_when_the_apps_are_asked_for_is_stopped(
 
     async with world.client() as client:
         first = await client.call_tool("nc_notes_list_notes", {})
-        await stopped(world)
         second = await client.call_tool("nc_notes_list_notes", {})
 
     assert not first.is_error
-    assert second.is_error
-    assert [record.status for record in world.sandbox.requests.records].count(401) == 1
+    # Nextcloud takes the access elsewhere, so one route's refusal does not end it.
+    assert not second.is_error
+    assert await connected(world)
 
 
 @pytest.mark.parametrize(
