@@ -95,7 +95,7 @@ class Looking:
     async def used(self, client_id: str, *, at: datetime) -> None:
         raise NotImplementedError
 
-    async def purge(self, *, unused_before: datetime, idle_before: datetime) -> int:
+    async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
         raise NotImplementedError
 
 

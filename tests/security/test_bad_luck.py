@@ -81,9 +81,7 @@ async def test_a_revoked_credential_is_sent_twice_at_most_although_the_apps_are_
     assert [record.status for record in world.sandbox.requests.records].count(401) == 2
 
 
-async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(
-    world: World, asked: Asked
-) -> None:
+async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(world: World, asked: Asked) -> None:
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
         await first_note(client)
     await world.stop()

@@ -2,13 +2,13 @@
 
 import re
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, TextContent, TextResourceContents
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
 from nextcloud_mcp_server.nextcloud.visible import shown as shown_text
@@ -39,11 +39,12 @@ class Text(Document):
     names: dict[str, str]
 
 
-def texts(value: object) -> list[str]:
+def texts(value: Any) -> list[str]:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, dict):
-        return [text for key, item in value.items() for text in (*texts(key), *texts(item))]
+        members = cast("dict[str, Any]", value)
+        return [text for key, item in members.items() for text in (*texts(key), *texts(item))]
     if isinstance(value, list):
-        return [text for item in value for text in texts(item)]
+        return [text for item in cast("list[Any]", value) for text in texts(item)]
     return [value] if isinstance(value, str) else []
 
 
@@ -75,11 +76,11 @@ async def every() -> dict[str, dict[str, Any]]:
     return await usual(tampered(Sandbox.demo())[1])
 
 
-def planted(value: object) -> object:
+def planted(value: Any) -> object:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, dict):
-        return {key: planted(item) for key, item in value.items()}
+        return {key: planted(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [planted(item) for item in value]
+        return [planted(item) for item in cast("list[Any]", value)]
     return (
         f"{value} {HIDDEN}" if isinstance(value, str) and PLAIN.fullmatch(value) and " " in value else value
     )
@@ -154,5 +155,6 @@ async def test_a_note_that_is_written_back_as_it_was_shown_keeps_each_of_its_cha
 
     assert_nothing_hidden(seen)
     assert not written.is_error
+    assert isinstance(resource.contents[0], TextResourceContents)
     assert resource.contents[0].text == f"{back}end"
     assert world.sandbox.state.users["alice"].files.get("/Notes/x.md").read().decode() == f"{RAW}end"

@@ -134,7 +134,7 @@ async def test_a_session_that_nobody_listens_on_is_not_looked_after_and_hears_la
 
 async def test_an_empty_request_for_a_stream_after_an_event_gets_one_that_is_empty(crowd: Crowd) -> None:
     async with crowd.raw(crowd.token("carol")) as client, httpx2.AsyncClient(timeout=30) as http:
-        session = client._session
+        session = client._session  # pyright: ignore[reportPrivateUsage] - its id is what is tested
         headers = {
             **session,
             "Authorization": f"Bearer {crowd.token('carol')}",

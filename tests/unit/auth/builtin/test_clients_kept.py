@@ -71,9 +71,10 @@ async def test_a_secret_still_opens_after_a_restart(records: ClientRecords, cloc
 async def test_of_clients_that_nobody_used_no_more_than_so_many_stay(
     records: ClientRecords, clock: Clock
 ) -> None:
-    made = []
+    made: list[str] = []
     for _ in range(5):
-        made.append((await registration(records, clock).register(PUBLIC, address=ADDRESS))["client_id"])
+        answer = await registration(records, clock).register(PUBLIC, address=ADDRESS)
+        made.append(str(answer["client_id"]))
         clock.go(seconds=1)
     await records.used(made[0], at=clock.now())
     day = timedelta(days=1)
