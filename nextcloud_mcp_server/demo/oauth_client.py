@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -41,12 +41,12 @@ class OAuthClient:
         self._http = http
         self._scope = scope
 
-    def ask_for(self, challenge: str) -> None:
-        """Ask for the scopes that a refusal names, from now on."""
+    def ask_for(self, challenge: str, *, keeping: Iterable[str]) -> None:
+        """Ask for the scopes that a refusal names, from now on, beside those that the token has (SEP-2350)."""
         named = _SCOPE.search(challenge)
         if named is None:
             raise NotAsPromised("the server's refusal does not say which scopes the call needs.")
-        self._scope = named["scope"]
+        self._scope = " ".join(sorted({*named["scope"].split(), *keeping}))
 
     async def find(self, mcp_url: str) -> Found:
         """Ask without a token, and follow what the refusal says."""

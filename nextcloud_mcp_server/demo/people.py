@@ -251,7 +251,7 @@ class Newcomers(Pair):
         self.narrator.quote(challenge)
         self.narrator.say("So the client signs in once more and asks for what is named there:")
         app, found = self.apps[self.alice.uid]
-        app.ask_for(challenge)
+        app.ask_for(challenge, keeping=("notes:read",))
         del self.alice.http.headers["Authorization"]
         only = ("notes:read", "notes:write")
         self.alice.looking.begin(only)

@@ -69,20 +69,19 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
     nobody = capsys.readouterr()
     house.documents[DOCUMENT] = {"client_id": DOCUMENT, "redirect_uris": [CALLBACK, "cursor://app/cb"]}
     async with house.person("alice") as alice, house.person("bob") as bob:
-        tokens = await house.sign_in(alice, http)
-        await house.sign_in(bob, http)
+        hers, his = await house.sign_in(alice, http), await house.sign_in(bob, http)
     await http.get(house.authorize_url(DOCUMENT), headers={"Accept": "text/html"})
 
     await run(clients.list_clients, settings_of(house))
 
     listed = capsys.readouterr().out.splitlines()
     assert f"People add {house.url}/mcp to theirs." in nobody.err
-    assert len(listed) == 2
-    assert listed[0].startswith(
-        f"{tokens['client_id']} · Claude · registered itself · to 127.0.0.1 · last used 2"
-    )
-    assert listed[0].endswith("· 2 signed in")
-    assert listed[1] == (
+    assert len(listed) == 3
+    for tokens in (hers, his):
+        (line,) = [one for one in listed if one.startswith(tokens["client_id"])]
+        assert " · Claude · registered itself · to 127.0.0.1 · last used 2" in line
+        assert line.endswith("· 1 signed in")
+    assert listed[-1] == (
         f"{DOCUMENT} · (no name) · described by app.example.org · to 127.0.0.1, cursor: · last used never · "
         "nobody is signed in"
     )
@@ -101,9 +100,10 @@ async def test_a_client_is_ended_for_everybody_and_asks_anew_when_it_comes_back(
         assert house.connected() == ["alice"]
         again = await house.sign_in(alice, http, only=("files:read",))
     await run(connection.list_grants, settings_of(house))
-    assert again["client_id"] == tokens["client_id"]
+    # It registers anew, so it inherits nothing.
+    assert again["client_id"] != tokens["client_id"]
     assert " · Claude · files:read · " in capsys.readouterr().out
-    await run(clients.revoke_client, settings_of(house), tokens["client_id"])
+    await run(clients.revoke_client, settings_of(house), again["client_id"])
     with pytest.raises(ConfigurationError, match="No client has the id"):
         await run(clients.revoke_client, settings_of(house), tokens["client_id"])
 
