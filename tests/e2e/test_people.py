@@ -116,6 +116,11 @@ def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
     heading(his, "This began in another browser")
     assert people.visits.connected == {}
     grant_as(hers, "alice")
+    # The other browser has ended it for both; the request itself is still hers.
+    heading(hers, "The sign-in did not work")
+    hers.goto(people.page("consent", elicitation_id))
+    hers.get_by_role("button", name="Allow", exact=True).click()
+    grant_as(hers, "alice")
     heading(hers, "Connected as Alice on cloud.example.org")
 
 
