@@ -68,6 +68,7 @@ async def test_a_person_connects_a_chat_client_and_ends_up_there(
 
     await page.goto(house.authorize_url(client_id, redirect_uri=HOSTED))
     await eyes.on(page)
+    await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await expect(page.locator("button[value=mine]")).to_be_visible()
@@ -89,6 +90,7 @@ async def test_the_last_page_works_without_going_on_by_itself_and_shows_the_code
 
     await page.goto(house.authorize_url(client_id, redirect_uri=uri))
     await eyes.on(page)
+    await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=mine]").click()
@@ -124,6 +126,7 @@ async def test_not_me_says_how_to_be_somebody_else_and_tries_again(
     client_id = str((await house.register(http))["client_id"])
     page, arrived = await opened(browser)
     await page.goto(house.authorize_url(client_id))
+    await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=not-mine]").click()
@@ -162,6 +165,7 @@ async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
     client_id = str((await house.register(http))["client_id"])
     page, arrived = await opened(browser, look)
     await page.goto(house.authorize_url(client_id))
+    await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=mine]").click()
