@@ -41,7 +41,9 @@ def test_the_token_itself_is_not_kept() -> None:
 
 
 def test_the_caller_is_the_person_the_client_and_what_it_calls_itself() -> None:
-    assert caller_of(context(BearerUser(bearer()), name="Claude")) == Caller(ALICE, "claude", "Claude")
+    assert caller_of(context(BearerUser(bearer()), name="Claude")) == Caller(
+        ALICE, "claude", "Claude", token_scopes=frozenset({"notes:read"})
+    )
 
 
 @pytest.mark.parametrize(
