@@ -131,7 +131,10 @@ async def test_a_call_that_is_refused_at_its_first_request_is_made_again(
 
 async def test_a_call_that_has_changed_something_is_not_made_again(office: Office, replica: Replica) -> None:
     async def refuse_the_look(request: httpx2.Request) -> httpx2.Response | None:
-        look = request.method == "GET" and "/apps/notes/" in request.url.path
+        # The question that confirms a refusal is refused too.
+        look = request.method == "GET" and (
+            "/apps/notes/" in request.url.path or "cloud/user" in request.url.path
+        )
         return httpx2.Response(401, request=request) if look else None
 
     office.stage.network.before = refuse_the_look
@@ -193,9 +196,14 @@ async def test_a_permission_that_is_taken_back_meanwhile_is_not_used_for_the_sec
 async def test_a_refusal_of_what_was_replaced_meanwhile_is_followed_by_a_try_with_the_new_one(
     office: Office, replica: Replica
 ) -> None:
+    refused: set[str] = set()
+
     async def replace_and_refuse(request: httpx2.Request) -> httpx2.Response | None:
+        if request.headers.get("Authorization") in refused:
+            return httpx2.Response(401, request=request)
         if "/apps/notes/" not in request.url.path or len(notes_of(office, "GET")) > 1:
             return None
+        refused.add(request.headers["Authorization"])
         office.stage.clock.forward(1)
         await office.connect(replica, scopes=BOTH)
         return httpx2.Response(401, request=request)
@@ -210,9 +218,14 @@ async def test_a_refusal_of_what_was_replaced_meanwhile_is_followed_by_a_try_wit
 
 
 async def test_one_call_meets_two_refusals_at_most(office: Office, replica: Replica) -> None:
+    refused: set[str] = set()
+
     async def replace_and_refuse(request: httpx2.Request) -> httpx2.Response | None:
+        if request.headers.get("Authorization") in refused:
+            return httpx2.Response(401, request=request)
         if "/apps/notes/" not in request.url.path:
             return None
+        refused.add(request.headers["Authorization"])
         office.stage.clock.forward(1)
         await office.connect(replica, scopes=BOTH)
         return httpx2.Response(401, request=request)
