@@ -52,8 +52,8 @@ run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandb
 test: $(STAMP) ## Run all tests that need nothing more; says what was skipped and why.
 	$(POSTGRES) $(PY) -m pytest -rs -n $(WORKERS) --dist loadfile --cov --cov-report= $(ARGS)
 	$(PY) -m coverage report --skip-covered $(UNTESTED)
-	@# 98 until the newest modules are covered to the last line, which is 99.9.
-	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=98
+	@# All of it, but for a line that only a race between two processes reaches.
+	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=99.9
 
 check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
 	$(PY) -m ruff check .
