@@ -64,6 +64,7 @@ async def test_the_last_use_is_the_last_refresh(
         scopes=None,
         successors=["refresh-2"],
         grace=HOUR,
+        lifetime=90 * 24 * HOUR,
         fresh=Fresh(name, "refresh-2", "access-2", now() + 5 * HOUR, now() + HOUR),
     )
 
