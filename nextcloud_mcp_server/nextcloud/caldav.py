@@ -26,7 +26,7 @@ _MAX_RESPONSE_BYTES: Final = 2 * MAX_OBJECT_BYTES
 
 _CALENDAR: Final = (
     "d:displayname", "d:resourcetype", "cal:supported-calendar-component-set", "cal:calendar-description",
-    "oc:owner-principal", "oc:read-only", "d:current-user-privilege-set",
+    "oc:owner-principal", "oc:read-only", "d:current-user-privilege-set", "cs:getctag",
 )  # fmt: skip
 _OBJECT: Final = "<d:getetag/><cal:calendar-data/>"
 #: Shows what is subscribed to as a calendar with its events, not as a mere address (Nextcloud's own header).
@@ -38,7 +38,10 @@ _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """One calendar; `id` is its name in addresses, `owner` somebody else's uid, `kinds` such as VEVENT."""
+    """One calendar; `id` is its name in addresses, `owner` somebody else's uid, `kinds` such as VEVENT.
+
+    `state` changes with every object in it; empty where Nextcloud tells none, as of what is subscribed to.
+    """
 
     id: str
     name: str
@@ -46,6 +49,7 @@ class Calendar:
     owner: str
     writable: bool
     kinds: frozenset[str]
+    state: str = ""
 
     @property
     def app(self) -> str:
@@ -73,10 +77,11 @@ class Stored:
 
 
 class CalDav:
-    """Fetches and stores one person's calendar objects."""
+    """Fetches and stores one person's calendar objects; `wide` has room for many requests at once."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(self, http: NextcloudHttp, wide: NextcloudHttp | None = None) -> None:
         self._http = http
+        self._wide = wide or http
         # The uid, never the login name: addresses are made of it.
         self._home = dav.Tree.of("calendars", http.uid)
         self._principal = dav.Tree(("principals", *dav.Tree.of("users", http.uid).root))
@@ -99,16 +104,17 @@ class CalDav:
         low: datetime | None = None,
         high: datetime | None = None,
         uid: str | None = None,
+        wide: bool = False,
     ) -> list[Stored]:
         """Fetch the objects of one kind, those that take place in a range, or the one with a UID.
 
-        What recurs comes unexpanded.
+        What recurs comes unexpanded. `wide` is for many at once, with a credential that was just accepted.
 
         Raises:
             NotFound: No such calendar.
         """
         body = _query(kind, low, high, uid)
-        found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1")
+        found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1", wide=wide)
         return [
             Stored("/".join(segments), etags.told(response.text("d:getetag")), text)
             async for segments, response in found
@@ -295,10 +301,10 @@ class CalDav:
         )
 
     async def _ask(
-        self, method: str, segments: dav.Segments, body: bytes, *, depth: str
+        self, method: str, segments: dav.Segments, body: bytes, *, depth: str, wide: bool = False
     ) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
         found = entries.ask(
-            self._http,
+            self._wide if wide else self._http,
             method,
             self._home.url(segments),
             tree=self._home,
@@ -353,6 +359,7 @@ def _calendar(name: str, response: DavResponse, uid: str) -> Calendar:
         owner="" if owner == uid else owner,
         writable=writable and response.text("oc:read-only") != "1",
         kinds=frozenset(response.inner_texts("cal:supported-calendar-component-set", "cal:comp")),
+        state=response.text("cs:getctag"),
     )
 
 

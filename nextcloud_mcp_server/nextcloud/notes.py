@@ -14,8 +14,9 @@ from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
-from nextcloud_mcp_server.nextcloud.note_texts import Kept, PersonalTexts, SearchedNote
+from nextcloud_mcp_server.nextcloud.note_texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.nextcloud.refusal import CHANGED
+from nextcloud_mcp_server.nextcloud.shelves import Shelf
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
@@ -88,7 +89,7 @@ _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 class NotesClient:
     """Reads and writes one person's notes."""
 
-    def __init__(self, http: NextcloudHttp, texts: PersonalTexts | None = None) -> None:
+    def __init__(self, http: NextcloudHttp, texts: Shelf[KeptNotes] | None = None) -> None:
         self._http = http
         self._texts = texts
 
@@ -171,12 +172,12 @@ class NotesClient:
             if len(notes) == MOST_SEARCHED:
                 complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
                 break
-        kept = Kept.of(notes, listed_at or 0)
+        kept = KeptNotes.of(notes, listed_at or 0)
         if self._texts is not None:
             self._texts.keep(kept if listed_at is not None and complete else None)
         return Texts(_without_internal(kept), complete=complete)
 
-    async def _renewed(self, kept: Kept) -> Kept | None:
+    async def _renewed(self, kept: KeptNotes) -> KeptNotes | None:
         """Ask in one request what has changed since; None where everything has to be read anew.
 
         This is how the app's own clients follow it: notes whose etag is older come as a bare id
@@ -200,7 +201,7 @@ class NotesClient:
                 return None
             else:
                 notes.append(known)
-        return Kept.of(notes, listed_at)
+        return KeptNotes.of(notes, listed_at)
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
         """Fetch every note with its text: one request for each 500, more where they are long."""
@@ -342,7 +343,7 @@ def _visible(notes: list[Note]) -> list[Note]:
     return [one for one in notes if not one.is_internal]
 
 
-def _without_internal(kept: Kept) -> list[SearchedNote]:
+def _without_internal(kept: KeptNotes) -> list[SearchedNote]:
     return [one for one in kept.notes.values() if not one.note.is_internal]
 
 

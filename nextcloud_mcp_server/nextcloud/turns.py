@@ -18,11 +18,12 @@ from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 REQUESTS_AT_ONCE = 4
 
 
-#: How many providers of the unified search one person may have under way, and all people. Nextcloud's own search page
-#: asks all of them at once, about twenty, and most answer in a moment; by fours, the slowest one would begin last. More
-#: than these would leave too few of the pool's hundred connections to everything else.
-SEARCHES_AT_ONCE = 20
-ALL_SEARCHES_AT_ONCE = 60
+#: How many providers of the unified search, or calendars, one person may have under way, and all people. Nextcloud's
+#: own search page asks all providers at once, about twenty, and its Calendar app all calendars (`eventSource.js`); most
+#: answer in a moment, and by fours the slowest one would begin last. More than these would leave too few of the pool's
+#: hundred connections to everything else.
+WIDE_AT_ONCE = 20
+ALL_WIDE_AT_ONCE = 60
 
 
 @dataclass(eq=False, slots=True)
@@ -46,7 +47,7 @@ class Turns:
     def __init__(self) -> None:
         # Sending is what lets the others go on; who need not wait need not let them before that, too.
         self.semaphore = anyio.Semaphore(REQUESTS_AT_ONCE, fast_acquire=True)
-        self.searches = anyio.Semaphore(SEARCHES_AT_ONCE, fast_acquire=True)
+        self.wide = anyio.Semaphore(WIDE_AT_ONCE, fast_acquire=True)
         self.refused: NextcloudCredential | None = None
         self.proven: NextcloudCredential | None = None
         self.doubt: _Doubt | None = None
@@ -55,12 +56,12 @@ class Turns:
         """Take turns with one of the person's credentials."""
         return PersonTurns(self, credential, (self.semaphore,))
 
-    def searching(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "PersonTurns":
-        """Take turns for a search, among one's own and those of everybody.
+    def widely(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "PersonTurns":
+        """Take turns for many requests of one call, among one's own and those of everybody.
 
         More at once than else, so only with a credential that Nextcloud has just accepted.
         """
-        return PersonTurns(self, credential, (self.searches, everybody))
+        return PersonTurns(self, credential, (self.wide, everybody))
 
     def forgive(self, credential: NextcloudCredential) -> None:
         """Let a credential be sent again that Nextcloud takes by now."""

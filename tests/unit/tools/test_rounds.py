@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.parallel import of_each
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
+from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE, WIDE_AT_ONCE
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.address_book import StoredBook
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -112,7 +112,7 @@ def _titles(found: Any) -> list[str]:  # noqa: ANN401 - each tool's own result
     return sorted(each.title for each in found.events)
 
 
-async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one(world: World) -> None:
+async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(world: World) -> None:
     first, cold = await world.call("nc_calendar_list_events", **MONTH)
     second, warm = await world.call("nc_calendar_list_events", **MONTH)
 
@@ -120,23 +120,47 @@ async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one(world: W
     assert all(each.awaits_answer for each in second.events)
     # The zone, the addresses and the list; then the calendars.
     assert len(cold[0]) == 3
-    assert sorted({each.partition(" ")[0] for one in cold[1:] for each in one}) == ["REPORT"]
-    # All that is asked again, at once: the list, and the four calendars that may hold events, by turns of four.
-    asked = sorted(each for one in warm for each in one)
-    assert asked[0].startswith("PROPFIND calendars/alice")
-    assert [each.rpartition("/")[2] for each in asked[1:]] == [
-        "club",
-        "contact_birthdays",
-        "personal",
-        "work",
+    assert [sorted(each.rpartition("/")[2] for each in one) for one in cold[1:]] == [
+        ["club", "contact_birthdays", "personal", "work"]
     ]
-    assert world.transport.most <= REQUESTS_AT_ONCE
+    # Nothing has changed, as the list says.
+    assert warm == [["PROPFIND calendars/alice"]]
+
+
+async def test_other_dates_take_one_round_with_few_calendars_and_two_with_many(world: World) -> None:
     del world.calendars["contact_birthdays"]
-    third, fewer = await world.call("nc_calendar_list_events", **MONTH)
-    assert _titles(third) == ["club", "personal", "work"]
     await world.call("nc_calendar_list_events", **MONTH)
-    assert len(world.transport.rounds) == 1
-    assert sum(map(len, fewer)) == 5
+
+    _, few = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
+    for number in range(12):
+        world.calendars[f"c{number}"] = StoredCalendar(f"C{number}")
+    await world.call("nc_calendar_list_events", **MONTH)
+    _, many = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
+
+    assert [len(each) for each in few] == [4]
+    # Beside the list as many as there are turns, until Nextcloud has accepted the credential.
+    assert [len(each) for each in many] == [REQUESTS_AT_ONCE, 12]
+    assert world.transport.most <= WIDE_AT_ONCE
+
+
+async def test_one_calendar_that_has_changed_is_the_only_one_that_is_fetched_again(world: World) -> None:
+    await world.call("nc_calendar_list_events", **MONTH)
+    world.calendars["club"].put("new.ics", EVENT.format("new"), 0)
+
+    found, rounds = await world.call("nc_calendar_list_events", **MONTH)
+
+    assert _titles(found) == ["club", "new", "personal", "work"]
+    assert rounds == [["PROPFIND calendars/alice"], ["REPORT calendars/alice/club"]]
+
+
+async def test_a_week_of_a_month_that_was_listed_takes_one_request(world: World) -> None:
+    await world.call("nc_calendar_list_events", **MONTH)
+
+    week, first = await world.call("nc_calendar_list_events", start="2026-12-03", end="2026-12-06")
+    empty, second = await world.call("nc_calendar_list_events", start="2026-12-07", end="2026-12-13")
+
+    assert (_titles(week), _titles(empty)) == (["club", "personal", "work"], [])
+    assert first == second == [["PROPFIND calendars/alice"]]
 
 
 async def test_one_calendar_takes_one_round(world: World) -> None:
@@ -154,12 +178,13 @@ async def test_free_time_takes_as_many_rounds_as_the_events(world: World) -> Non
     assert len(warm) == 1
 
 
-async def test_tasks_of_all_lists_take_two_rounds_and_then_one(world: World) -> None:
+async def test_tasks_of_all_lists_take_two_rounds_and_then_one_request(world: World) -> None:
     _, cold = await world.call("nc_tasks_list_tasks", due_before="2026-12-31")
     found, warm = await world.call("nc_tasks_list_tasks")
 
     assert sorted(each.title for each in found.tasks) == ["later", "todo"]
-    assert (len(cold), len(warm)) == (2, 1)
+    assert len(cold) == 2
+    assert warm == [["PROPFIND calendars/alice"]]
 
 
 async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(world: World) -> None:
@@ -224,10 +249,10 @@ async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
 
 def test_each_person_has_a_cache_and_the_oldest_go() -> None:
     caches = PersonCaches(most=2)
-    caches.of("alice").saw("VEVENT", ["a"])
-    caches.of("bob").saw("VEVENT", ["b"])
+    caches.of("alice").saw("VEVENT", {"a": "1"})
+    caches.of("bob").saw("VEVENT", {"b": "1"})
 
-    assert caches.of("alice").names("VEVENT") == ("a",)
+    assert caches.of("alice").states("VEVENT") == {"a": "1"}
     caches.of("carol")
-    assert caches.of("alice").names("VEVENT") == ("a",)
-    assert caches.of("bob").names("VEVENT") == ()
+    assert caches.of("alice").states("VEVENT") == {"a": "1"}
+    assert caches.of("bob").states("VEVENT") == {}
