@@ -6,6 +6,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx2
+from anyio import to_thread
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
@@ -24,6 +25,7 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
+_MANY = 10
 _CHANGE_ATTEMPTS = 6
 #: What a lock that stays costs of them.
 _LOCK_ATTEMPTS = 2
@@ -168,7 +170,7 @@ class NotesClient:
         async for page in self._read_pages():
             # The later chunks repeat when the first was asked for; what changes meanwhile comes once more.
             listed_at = listed_at or page.listed_at
-            notes += map(SearchedNote.of, page.notes[: MOST_SEARCHED - len(notes)])
+            notes += await _prepared(page.notes[: MOST_SEARCHED - len(notes)])
             if len(notes) == MOST_SEARCHED:
                 complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
                 break
@@ -192,15 +194,14 @@ class NotesClient:
         if listed_at is None or listed_at < kept.listed_at:
             # The clock was set back, so what has changed since looks older than it is.
             return None
+        listed = decoded(response, _NOTES)
+        new = {one.note.id: one for one in await _prepared(_notes(listed))}
         notes: list[SearchedNote] = []
-        for one in decoded(response, _NOTES):
-            known = kept.notes.get(one.id)
-            if isinstance(one, Note):
-                notes.append(SearchedNote.of(one))
-            elif known is None or known.note.error:
+        for one in listed:
+            found = new.get(one.id) or kept.notes.get(one.id)
+            if found is None or (found.note.error and one.id not in new):
                 return None
-            else:
-                notes.append(known)
+            notes.append(found)
         return KeptNotes.of(notes, listed_at)
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
@@ -336,6 +337,13 @@ class NotesClient:
 
 def _notes(listed: list[Note | _BareId]) -> list[Note]:
     return [one for one in listed if isinstance(one, Note)]
+
+
+async def _prepared(notes: list[Note]) -> list[SearchedNote]:
+    """Prepare notes to be searched, in a thread where they are many: their texts may be long."""
+    if len(notes) < _MANY:
+        return [SearchedNote.of(one) for one in notes]
+    return await to_thread.run_sync(lambda: [SearchedNote.of(one) for one in notes])
 
 
 def _visible(notes: list[Note]) -> list[Note]:
