@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.refusal import CHANGED
+from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE, WIDE_AT_ONCE
 
 #: What Nextcloud takes unless its administrator says otherwise (`event_size_limit`).
 MAX_OBJECT_BYTES: Final = 10_485_760
@@ -87,6 +88,11 @@ class CalDav:
         self._principal = dav.Tree(("principals", *dav.Tree.of("users", http.uid).root))
         self._trash = CalendarTrash(http)
 
+    @property
+    def room(self) -> int:
+        """Count how many requests may be sent now beside another one, most of them `wide`."""
+        return WIDE_AT_ONCE if self._wide.just_accepted else REQUESTS_AT_ONCE - 1
+
     async def calendars(self) -> list[Calendar]:
         """Fetch the calendars: own, shared and subscribed ones; not the trash nor the boxes for invitations."""
         body = dav.propfind(_CALENDAR)
@@ -108,7 +114,8 @@ class CalDav:
     ) -> list[Stored]:
         """Fetch the objects of one kind, those that take place in a range, or the one with a UID.
 
-        What recurs comes unexpanded. `wide` is for many at once, with a credential that was just accepted.
+        What recurs comes unexpanded. `wide` is for one of many at
+        once, with more turns where the credential was just accepted.
 
         Raises:
             NotFound: No such calendar.
@@ -304,7 +311,7 @@ class CalDav:
         self, method: str, segments: dav.Segments, body: bytes, *, depth: str, wide: bool = False
     ) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
         found = entries.ask(
-            self._wide if wide else self._http,
+            self._wide if self._wide.just_accepted and wide else self._http,
             method,
             self._home.url(segments),
             tree=self._home,

@@ -17,7 +17,6 @@ from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.shelves import MAX_PERSON_BYTES, Shelf
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
 
 #: What a text takes in memory together with its lines as they were read, times its own size (measured: 9.6).
 _READ: Final = 10
@@ -123,9 +122,9 @@ class CalendarObjects:
     async def in_all(self, use: Use, *, within: Range | None = None) -> Listed:
         """Hand on the objects of every calendar, each as soon as it is there; `within` a range, or all.
 
-        One request lists the calendars with their states, and each that has changed is asked for. A few that are
-        not kept, the largest, are asked for while they are listed; the others at once when Nextcloud has accepted
-        the credential.
+        One request lists the calendars with their states, and each that has changed is asked for. Those that are
+        not kept are asked for while they are listed, but only a few, the largest, where Nextcloud has not just
+        accepted the credential.
         """
         kept = None if self._shelf is None else self._shelf.take()
         before: Mapping[str, KeptCalendar] = {} if kept is None else kept.by_id
@@ -144,7 +143,7 @@ class CalendarObjects:
             state = states.get(name)
             calendar = before.get(name)
             if calendar is None or not state or calendar.state != state or not calendar.covers(within):
-                stored = await self._fetch(name, within, wide=state is not None)
+                stored = await self._fetch(name, within)
                 calendar = KeptCalendar.of(known.get(name, "") if state is None else state, within, stored)
             found[name] = calendar
             await use(name, calendar.objects)
@@ -162,12 +161,12 @@ class CalendarObjects:
     def _early(
         self, names: Iterable[str], before: Mapping[str, KeptCalendar], within: Range | None
     ) -> list[str]:
-        """Choose what to ask for beside the list: as many as there are turns, those that took longest."""
+        """Choose what to ask for beside the list: as many as there is room for, those that took longest."""
         nothing = KeptCalendar("", None, (), 0)
         missing = [name for name in names if name not in before or not before[name].covers(within)]
         missing.sort(key=lambda name: before.get(name, nothing).size, reverse=True)
-        return missing[: REQUESTS_AT_ONCE - 1]
+        return missing[: self._dav.room]
 
-    async def _fetch(self, name: str, within: Range | None, *, wide: bool = False) -> list[Stored]:
+    async def _fetch(self, name: str, within: Range | None) -> list[Stored]:
         low, high = within or (None, None)
-        return await self._dav.objects(name, self._kind, low=low, high=high, wide=wide)
+        return await self._dav.objects(name, self._kind, low=low, high=high, wide=True)

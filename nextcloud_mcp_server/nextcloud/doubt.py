@@ -55,9 +55,16 @@ class Turns(Protocol):
         """Begin a request."""
         ...
 
+    @property
+    def just_accepted(self) -> bool:
+        """Tell whether Nextcloud has taken the credential a moment ago, so that many requests may be sent with it."""
+        ...
+
 
 class NoTurn:
     """Surrounds requests that nothing else runs beside: without a credential, or before it is stored."""
+
+    just_accepted: Final = False
 
     def next(self) -> Self:
         """See `Turns`."""

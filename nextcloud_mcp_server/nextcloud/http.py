@@ -111,6 +111,11 @@ class NextcloudHttp:
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
+    @property
+    def just_accepted(self) -> bool:
+        """Tell whether many requests may be sent at once, as Nextcloud has taken the credential a moment ago."""
+        return self._turns.just_accepted
+
     async def request(
         self,
         method: str,

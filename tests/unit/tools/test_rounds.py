@@ -10,12 +10,13 @@ from anyio.lowlevel import checkpoint
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import turns
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.parallel import of_each
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE, WIDE_AT_ONCE
+from nextcloud_mcp_server.nextcloud.turns import ACCEPTED_SECONDS, REQUESTS_AT_ONCE, WIDE_AT_ONCE, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.address_book import StoredBook
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -127,19 +128,27 @@ async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(
     assert warm == [["PROPFIND calendars/alice"]]
 
 
-async def test_other_dates_take_one_round_with_few_calendars_and_two_with_many(world: World) -> None:
-    del world.calendars["contact_birthdays"]
-    await world.call("nc_calendar_list_events", **MONTH)
-
-    _, few = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
-    for number in range(12):
+@pytest.mark.parametrize(
+    ("calendars", "seconds", "expected"),
+    [
+        (0, ACCEPTED_SECONDS, [5]),
+        (12, ACCEPTED_SECONDS, [17]),
+        # Nobody knows whether the credential still works: beside the list as many as there are turns.
+        (0, 0.0, [REQUESTS_AT_ONCE, 1]),
+        (12, 0.0, [REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, 1]),
+    ],
+)
+async def test_other_dates_take_one_round_where_nextcloud_has_just_accepted_the_credential(
+    world: World, monkeypatch: pytest.MonkeyPatch, calendars: int, seconds: float, expected: list[int]
+) -> None:
+    for number in range(calendars):
         world.calendars[f"c{number}"] = StoredCalendar(f"C{number}")
     await world.call("nc_calendar_list_events", **MONTH)
-    _, many = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
+    monkeypatch.setattr(turns, "ACCEPTED_SECONDS", seconds)
 
-    assert [len(each) for each in few] == [4]
-    # Beside the list as many as there are turns, until Nextcloud has accepted the credential.
-    assert [len(each) for each in many] == [REQUESTS_AT_ONCE, 12]
+    _, rounds = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
+
+    assert [len(each) for each in rounds] == expected
     assert world.transport.most <= WIDE_AT_ONCE
 
 
@@ -228,6 +237,20 @@ async def test_what_is_missing_though_it_is_listed_is_an_error() -> None:
 async def _nothing(name: str) -> None:
     if name == "c":
         raise errors.NotFound(name)
+
+
+def test_an_accepted_credential_is_known_to_work_for_a_moment_and_no_other_is() -> None:
+    now = [100.0]
+    mine, other = (BasicCredential("alice", SecretStr(secret)) for secret in ("a", "b"))
+    shared = Turns(monotonic=lambda: now[0])
+    nothing = shared.of(mine).just_accepted
+
+    shared.accept(mine)
+    at_once = [shared.of(each).just_accepted for each in (mine, other)]
+    now[0] += ACCEPTED_SECONDS
+    later = shared.of(mine).just_accepted
+
+    assert (nothing, at_once, later) == (False, [True, False], False)
 
 
 async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
