@@ -58,9 +58,15 @@ class KeptCalendar:
     size: int
 
     @classmethod
-    def of(cls, state: str, within: Range | None, stored: Iterable[Stored]) -> "KeptCalendar":
-        """Put objects together."""
-        objects = [ReadObject(one) for one in stored]
+    def of(
+        cls, state: str, within: Range | None, stored: Iterable[Stored], before: "KeptCalendar | None" = None
+    ) -> "KeptCalendar":
+        """Put objects together; those that were there `before`, and are the same, have been read."""
+        known = {} if before is None else {one.stored.id: one for one in before.objects}
+        objects = [
+            known[one.id] if one.id in known and known[one.id].stored == one else ReadObject(one)
+            for one in stored
+        ]
         size = sum(sys.getsizeof(one.stored.text) * _READ + _OBJECT_BYTES for one in objects)
         return cls(state, within, objects, size)
 
@@ -144,7 +150,8 @@ class CalendarObjects:
             calendar = before.get(name)
             if calendar is None or not state or calendar.state != state or not calendar.covers(within):
                 stored = await self._fetch(name, within)
-                calendar = KeptCalendar.of(known.get(name, "") if state is None else state, within, stored)
+                label = known.get(name, "") if state is None else state
+                calendar = KeptCalendar.of(label, within, stored, calendar)
             found[name] = calendar
             await use(name, calendar.objects)
 

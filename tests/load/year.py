@@ -47,14 +47,14 @@ def _event(number: int) -> Stored:
     left_out = "EXDATE;TZID=Europe/Berlin:20260112T080000\r\n" if number % 3 == 0 else ""
     text = (
         "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//IDN nextcloud.com//Calendar app 5//EN\r\n"
-        f"{_ZONE}BEGIN:VEVENT\r\nUID:series-{number}\r\nDTSTAMP:20250101T000000Z\r\n"
+        f"{ZONE}BEGIN:VEVENT\r\nUID:series-{number}\r\nDTSTAMP:20250101T000000Z\r\n"
         f"DTSTART;TZID=Europe/Berlin:{start}\r\nDURATION:PT45M\r\nRRULE:{_RULES[number % len(_RULES)]}\r\n"
         f"{left_out}SUMMARY:Series {number}\r\nLOCATION:Room {number % 7}\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
     )
     return Stored(f"personal/series-{number}.ics", f"etag-{number}", text)
 
 
-_ZONE: Final = (
+ZONE: Final = (
     "BEGIN:VTIMEZONE\r\nTZID:Europe/Berlin\r\n"
     "BEGIN:DAYLIGHT\r\nTZOFFSETFROM:+0100\r\nTZOFFSETTO:+0200\r\nTZNAME:CEST\r\nDTSTART:19700329T020000\r\n"
     "RRULE:FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU\r\nEND:DAYLIGHT\r\n"

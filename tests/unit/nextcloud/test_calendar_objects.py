@@ -183,6 +183,17 @@ def kept(size: int) -> KeptCalendar:
     return KeptCalendar.of("1", None, [Stored("c/e.ics", "e", "x" * size)])
 
 
+def test_an_object_that_is_the_same_is_not_read_again() -> None:
+    texts = {name: event(name, DAYS[0]) for name in ("same", "changed")}
+    first = KeptCalendar.of("1", None, [Stored(name, "e", text) for name, text in texts.items()])
+    texts |= {"changed": event("other", DAYS[0]), "new": event("new", DAYS[0])}
+
+    second = KeptCalendar.of("2", None, [Stored(name, "e", text) for name, text in texts.items()], first)
+
+    assert [one in first.objects for one in second.objects] == [True, False, False]
+    assert next(one.series("VEVENT").core for one in second.objects) is first.objects[0].series("VEVENT").core
+
+
 def test_calendars_that_are_too_large_are_not_kept_and_spoil_no_other() -> None:
     calendars = {
         "huge": kept(MAX_PERSON_BYTES // 5),
