@@ -230,7 +230,7 @@ async def _events(nextcloud: Nextcloud, sandbox: Sandbox, raw: httpx2.AsyncClien
     found = [
         # The names of the calendars are not known, so their events cannot be asked for before they are.
         Felt(f"{name}, the first", 2.5, beside, await _median(month, before=first), slowest),
-        Felt(f"{name}, another one", 1.5, beside, await _median(month, before=other), slowest),
+        Felt(name, 1.5, beside, await _median(month, before=other), slowest),
         Felt(f"{name}, again", 1.5, beside, await _median(month), slowest),
     ]
     if min(expected) < EVENTS[0][0] / 5:
