@@ -130,11 +130,7 @@ class CalendarClient:
             found[name] = await to_thread.run_sync(partial(agenda, objects, *span(place[0]), place[0]))
 
         async def everything() -> None:
-            if calendar is not None:
-                await self._objects.in_one(calendar, use, within=within)
-                names.append(calendar)
-            else:
-                names.extend((await self._objects.in_all(use, within=within)).names)
+            names.extend((await self._objects.hand(use, calendar=calendar, within=within)).names)
 
         await parallel.together(everything, find, introduce)
         listed = [found[name] for name in names]

@@ -117,15 +117,18 @@ class CalendarObjects:
         self._cache = cache
         self._shelf = shelf
 
-    async def in_one(self, name: str, use: Use, *, within: Range | None = None) -> None:
-        """Fetch the objects of one calendar and hand them on; one request.
+    async def hand(self, use: Use, *, calendar: str | None, within: Range | None = None) -> Listed:
+        """Hand on the objects of one calendar, with one request, or of all, as `_in_all`.
 
         Raises:
             NotFound: No such calendar.
         """
-        await use(name, [ReadObject(one) for one in await self._fetch(name, within)])
+        if calendar is None:
+            return await self._in_all(use, within=within)
+        await use(calendar, [ReadObject(one) for one in await self._fetch(calendar, within)])
+        return Listed([calendar], 0)
 
-    async def in_all(self, use: Use, *, within: Range | None = None) -> Listed:
+    async def _in_all(self, use: Use, *, within: Range | None) -> Listed:
         """Hand on the objects of every calendar, each as soon as it is there; `within` a range, or all.
 
         One request lists the calendars with their states, and each that has changed is asked for. Those that are

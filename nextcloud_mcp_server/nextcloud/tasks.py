@@ -94,10 +94,7 @@ class TasksClient:
 
         async def everything() -> None:
             nonlocal boards
-            if calendar is not None:
-                await self._objects.in_one(calendar, use)
-                return
-            listed = await self._objects.in_all(use)
+            listed = await self._objects.hand(use, calendar=calendar)
             boards = listed.boards
             for gone in found.keys() - set(listed.names):
                 del found[gone]
