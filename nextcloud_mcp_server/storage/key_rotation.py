@@ -13,7 +13,6 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
-    and_,
     func,
     literal_column,
     or_,
@@ -142,7 +141,9 @@ class KeyRotation:
         rotated = Rotated()
         for table in sealed_tables():
             after: tuple[Any, ...] | None = None
-            while (batch := await self.read(table, after=after, limit=batch_size)) is not None:
+            # Not further: a server that goes on sealing with another key would keep this pass from ending.
+            until = await self._last(table)
+            while (batch := await self.read(table, after=after, until=until, limit=batch_size)) is not None:
                 stored = await self.store(batch)
                 rotated.resealed += stored
                 rotated.changed_meanwhile += len(batch.rows) - stored
@@ -154,11 +155,29 @@ class KeyRotation:
                 await pause()
         return rotated
 
-    async def read(self, table: Table, *, after: tuple[Any, ...] | None, limit: int) -> Batch | None:
-        """Read the next rows that another key has sealed, and seal them again; None after the last one."""
+    async def _last(self, table: Table) -> tuple[Any, ...] | None:
+        """Read the greatest primary key of a table; None when it is empty."""
+        key = list(table.primary_key)
+        query = select(*key).order_by(*(column.desc() for column in key)).limit(1)
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else tuple(row)
+
+    async def read(
+        self,
+        table: Table,
+        *,
+        limit: int,
+        after: tuple[Any, ...] | None = None,
+        until: tuple[Any, ...] | None = None,
+    ) -> Batch | None:
+        """Read the next rows that another key has sealed, and seal them again; None after the last one.
+
+        They are those with a primary key after the one, and not after the other.
+        """
         keys = self._transactions.keys
         async with self._transactions.reading() as connection:
-            rows = (await connection.execute(_stale(table, keys.ids[0], after).limit(limit))).all()
+            rows = (await connection.execute(_stale(table, keys.ids[0], after, until).limit(limit))).all()
         if not rows:
             return None
         resealed = [_reseal(keys, table, row) for row in rows]
@@ -225,11 +244,16 @@ def _reseal(keys: KeyRing, table: Table, row: Row[Any]) -> tuple[Resealed, int]:
     return Resealed(_primary_key(table, row), old, new), unreadable
 
 
-def _stale(table: Table, newest: bytes, after: tuple[Any, ...] | None) -> Select[Any]:
-    stale = or_(*(_key_id(column) != newest for column in sealed_columns(table)))
+def _stale(
+    table: Table, newest: bytes, after: tuple[Any, ...] | None, until: tuple[Any, ...] | None
+) -> Select[Any]:
     key = list(table.primary_key)
-    rest = stale if after is None else and_(stale, tuple_(*key) > tuple_(*after))
-    return select(table).where(rest).order_by(*key)
+    query = select(table).where(or_(*(_key_id(column) != newest for column in sealed_columns(table))))
+    if after is not None:
+        query = query.where(tuple_(*key) > tuple_(*after))
+    if until is not None:
+        query = query.where(tuple_(*key) <= tuple_(*until))
+    return query.order_by(*key)
 
 
 def _key_id(column: Column[Any]) -> ColumnElement[bytes]:

@@ -138,7 +138,7 @@ async def test_what_a_running_server_changes_meanwhile_is_not_put_back(
     rows: Rows, open_database: Open, tokens: Callable[..., Tokens], alice: Principal
 ) -> None:
     server, operator = await open_database(other_keys=BOTH), await open_database(other_keys=BOTH)
-    batch = await operator.key_rotation.read(credentials, after=None, limit=1)
+    batch = await operator.key_rotation.read(credentials, limit=1)
     assert batch
     await server.grants.store_refreshed("credential-1", version=1, tokens=tokens("fresh", "refresh-fresh"))
 
@@ -155,7 +155,7 @@ async def test_what_a_running_server_deletes_meanwhile_does_not_come_back(
     rows: Rows, open_database: Open, execute: Execute
 ) -> None:
     server, operator = await open_database(other_keys=BOTH), await open_database(other_keys=BOTH)
-    batch = await operator.key_rotation.read(sign_ins, after=None, limit=10)
+    batch = await operator.key_rotation.read(sign_ins, limit=10)
     assert batch
     await server.sign_ins.delete("browser-1")
 
