@@ -263,4 +263,4 @@ async def opened_values(url: str, keys: KeyRing) -> list[str]:
                     except Unsealable:
                         continue
     await engine.dispose()
-    return opened
+    return sorted(opened)
