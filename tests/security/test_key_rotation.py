@@ -24,7 +24,7 @@ from tests.sealed_rows import Rows, opened_values, sealed_values
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 NEW, OLD = new_key(), new_key()
-KILLS = 6
+KILLS = 4
 
 
 def ring(*keys: str) -> KeyRing:

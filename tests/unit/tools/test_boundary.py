@@ -64,7 +64,7 @@ async def test_no_writing_tool_takes_a_text_in_which_a_link_was_replaced(
     assert [place for place, text in answers.items() if PASSED in text] == []
     refused = {name for (name, _), text in answers.items() if "would lose the link" in text}
     # The others take no free text: their arguments are ids, dates and the like, which are refused for their form.
-    assert {"nc_notes_create_note", "nc_webdav_write_file", "nc_calendar_create_event"} <= refused
+    assert {"nc_notes_create_note", "nc_calendar_create_event"} <= refused
 
 
 async def test_the_whole_text_is_refused_wherever_the_mark_stands_in_it() -> None:
