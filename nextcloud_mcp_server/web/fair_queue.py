@@ -93,6 +93,6 @@ class FairQueue:
     def _pass_watch_on(self, ticket: _Ticket) -> None:
         if self._watcher is ticket:
             self._watcher = None
-            for tickets in self._waiting.values():
-                tickets[0].woken.set()
-                break
+        # The one that was asked last to watch may have got its turn before it began to.
+        if self._watcher is None and self._waiting:
+            next(iter(self._waiting.values()))[0].woken.set()

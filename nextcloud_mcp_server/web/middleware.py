@@ -98,6 +98,7 @@ _FORWARDED = Refusal(
     "The request carries a Forwarded, Via or X-Forwarded-* header, so it came through a proxy or a tunnel. "
     "In personal mode this server works for one person and only answers directly.",
 )
+_DROP_SECONDS = 2.0
 _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is larger than this server takes.")
 _TOO_SLOW = Refusal(
     Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
@@ -179,6 +180,18 @@ class _TimedBody:
             self._whole = not message.get("more_body", False)
             return message
         return None
+
+    async def drop_rest(self, most_bytes: int) -> None:
+        """Read on for a moment, so that a client that is still sending sees the answer before the connection closes.
+
+        To close with unread data makes the client's system drop the answer (RFC 9112, section 9.6).
+        """
+        dropped = 0
+        with anyio.move_on_after(_DROP_SECONDS):
+            while dropped <= most_bytes and (message := await self.receive()) is not None:
+                dropped += len(message.get("body", b""))
+                if self._whole:
+                    return
 
 
 class _Gate:
@@ -281,6 +294,7 @@ class _Gate:
                     return message
             if not started:
                 refusal = _TOO_SLOW if message is None else _TOO_LARGE
+                await timed.drop_rest(self._config.max_body_bytes)
                 response = self._refuse(refusal, scope)
                 response.headers["Connection"] = "close"
                 await response(scope, receive, send)

@@ -14,7 +14,6 @@ from pydantic import AnyUrl
 
 from nextcloud_mcp_server.sandbox.person import Person
 from tests.integration.house import House, open_house, query_of
-from tests.integration.world import Asked
 
 CALLBACK = "http://127.0.0.1:54321/callback"
 DOCUMENT = "https://app.example.org/oauth/client.json"
@@ -36,6 +35,8 @@ class Newcomer:
     info: OAuthClientInformationFull | None = None
     asked: list[str] = field(default_factory=list[str])
     provider: OAuthClientProvider | None = None
+    #: What the person allows at each trip; the last one holds for all after it.
+    allows: list[list[str]] = field(default_factory=lambda: [["notes:read"]])
 
     @asynccontextmanager
     async def http(self, url: str) -> AsyncGenerator[httpx2.AsyncClient]:
@@ -72,7 +73,8 @@ class Newcomer:
         self.asked.append(url)
 
     async def _come_back(self) -> AuthorizationCodeResult:
-        back = await self.person.sign_in(self.asked[-1], until=CALLBACK, only=["notes:read"])
+        only = self.allows[min(len(self.asked), len(self.allows)) - 1]
+        back = await self.person.sign_in(self.asked[-1], until=CALLBACK, only=only)
         return AuthorizationCodeResult.model_validate(
             {name: values[0] for name, values in query_of(back).items()}
         )
@@ -108,21 +110,18 @@ async def test_the_sdk_names_its_document_and_registers_nowhere(house: House) ->
     assert any("app.example.org" in page.text for page in bob.seen)
 
 
-async def test_more_is_allowed_by_a_link_and_not_by_another_token(house: House) -> None:
+async def test_more_is_allowed_by_a_second_sign_in_for_it(house: House) -> None:
     async with house.person("alice") as alice:
-        newcomer, asked = Newcomer(alice), Asked(house).by(alice.consent)
-        async with (
-            newcomer.http(f"{house.url}/mcp") as http,
-            house.client_over(http, elicitation_callback=asked) as client,
-        ):
+        newcomer = Newcomer(alice, allows=[["notes:read"], ["notes:read", "notes:write"]])
+        async with newcomer.http(f"{house.url}/mcp") as http, house.client_over(http) as client:
             await client.call_tool("nc_notes_list_notes", {})
-            before = newcomer.tokens
             made = await client.call_tool("nc_notes_create_note", {"title": "Plans"})
 
     assert not made.is_error, made.content
-    assert len(newcomer.asked) == 1
-    assert len(asked.urls) == 1
-    assert newcomer.tokens == before
+    assert len(newcomer.asked) == 2
+    assert "notes:write" in query_of(newcomer.asked[1])["scope"][0].split()
+    assert newcomer.tokens is not None
+    assert "notes:write" in (newcomer.tokens.scope or "").split()
 
 
 async def test_the_sdk_renews_its_token_and_asks_nobody(house: House) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import anyio
 import pytest
 from mcp.client.client import Client
 from mcp_types import ResourceTemplateReference
@@ -155,23 +154,18 @@ async def test_a_menu_that_is_not_answered_hides_nothing(world: World, status: F
     assert listed == {"news"}
 
 
-async def test_an_access_that_is_refused_for_the_menu_is_not_used_again(world: World) -> None:
+async def test_an_access_that_only_the_menu_refuses_is_used_on(world: World) -> None:
+    """One route's refusal does not end an access that another route accepts."""
     await operator(world, toolsets="notes,news")
     world.sandbox.faults.status(401, area="ocs", after=2)
     async with world.client() as client:
         first = await client.call_tool(LIST, {})
         await until(lambda: bool(menus(world)))
-        # The refusal is on its way, and a call may still overtake it.
-        with anyio.fail_after(50):
-            while not (await client.call_tool(LIST, {})).is_error:
-                pass
-        before = world.sandbox.requests.total
-        again = await client.call_tool(LIST, {})
+        again = [await client.call_tool(LIST, {}) for _ in range(3)]
 
     assert not first.is_error
-    assert menus(world) == [401]
-    assert again.is_error
-    assert world.sandbox.requests.total == before
+    assert set(menus(world)) == {401}
+    assert not any(answer.is_error for answer in again)
 
 
 async def test_where_no_toolset_needs_it_the_menu_is_not_asked_for(world: World) -> None:

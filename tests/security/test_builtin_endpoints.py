@@ -385,7 +385,7 @@ async def test_a_token_says_who_and_lists_what_its_scopes_allow(
 
     assert "nc_notes_get_note" in tools
     assert "nc_notes_create_note" not in tools
-    assert "/oauth/provision?elicitationId=" in str(asked.content)
+    assert "files:read, files:write, notes:write the app has to sign in again" in str(asked.content)
 
 
 async def test_a_database_that_is_busy_is_said_in_json_and_loses_nothing(

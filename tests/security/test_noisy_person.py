@@ -72,4 +72,7 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
             for n in range(4)
         ]
 
-    assert answers[-1].status_code == 429
+    # The address that held the code leaves the browser's bar, as after every callback.
+    assert {answer.status_code for answer in answers} == {303}
+    assert ["Retry-After" in answer.headers for answer in answers] == [False, False, False, True]
+    assert all("guess" not in answer.headers["Location"] for answer in answers)

@@ -39,6 +39,10 @@ async def statuses(world: World, headers: dict[str, str]) -> dict[tuple[str, str
         return {(method, path): (await http.request(method, path)).status_code for method, path in ROUTES}
 
 
+#: A health check of a container names it by its address, not by its name.
+PROBE = ("/healthz", {"Host": "127.0.0.1"})
+
+
 async def test_every_route_refuses_strange_hosts_origins_and_proxies(world: World) -> None:
     port = world.url.rpartition(":")[2]
     refusals = {
@@ -61,7 +65,7 @@ async def test_every_route_refuses_strange_hosts_origins_and_proxies(world: Worl
         for expected, cases in refusals.items()
         for headers in cases
         for route, status in (await statuses(world, headers)).items()
-        if status != expected
+        if status != expected and (route[1], headers) != PROBE
     }
 
     assert wrong == {}

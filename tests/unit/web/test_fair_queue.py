@@ -1,3 +1,5 @@
+from functools import partial
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -94,3 +96,24 @@ async def test_one_who_watches_the_clock_and_leaves_passes_that_on() -> None:
         group.cancel_scope.cancel()
 
     assert requests.begun[-1] == "c1"
+
+
+async def test_streams_begin_though_the_request_before_them_ended_at_once() -> None:
+    queue = FairQueue(most_fresh=1, fresh_seconds=0.01)
+    begun: list[str] = []
+
+    async def run(name: str, *, long: bool) -> None:
+        async with queue.turn(name):
+            begun.append(name)
+            if long:
+                await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        for name in ("a", "b", "c", "d"):
+            group.start_soon(partial(run, name, long=name != "b"))
+        with anyio.move_on_after(5):
+            while len(begun) < 4:  # noqa: ASYNC110 - the queue gives no event
+                await anyio.sleep(0.01)
+        group.cancel_scope.cancel()
+
+    assert begun == ["a", "b", "c", "d"]
