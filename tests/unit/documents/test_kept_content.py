@@ -149,6 +149,7 @@ def test_hidden_text_is_marked_whatever_hides_it() -> None:
 
 
 def test_a_text_box_is_read_once() -> None:
+    """N23."""
     box = f"<w:txbxContent>{paragraph('in the box')}</w:txbxContent>"
     body = (
         f"<w:p>{run('before')}<w:r><mc:AlternateContent xmlns:mc='mc'><mc:Choice>{box}</mc:Choice>"
