@@ -81,8 +81,8 @@ def odf(body: str, **members: str) -> bytes:
     )
 
 
-def pdf(pages: Sequence[str], *, extra: str = "") -> bytes:
-    """Make a PDF with one line of text on each page; an empty one has none."""
+def pdf(pages: Sequence[str], *, extra: str = "", each: str = "") -> bytes:
+    """Make a PDF with one line of text on each page; an empty one has none. `each` is said of each page."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -93,7 +93,7 @@ def pdf(pages: Sequence[str], *, extra: str = "") -> bytes:
         stream = f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET" if text else ""
         fonts = "/Resources << /Font << /F1 3 0 R >> >>"
         objects += [
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents {5 + 2 * number} 0 R {fonts} >>",
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents {5 + 2 * number} 0 R {fonts} {each} >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
     written, offsets = "%PDF-1.4\n", list[int]()

@@ -79,14 +79,14 @@ class Archive:
         """
         parse(self.pieces(name), listener)
 
-    def relations(self, name: str) -> dict[str, str]:
+    def relations(self, name: str) -> "Relations":
         """Read which parts belong to a part of an Office document: their names by id, and by kind."""
         folder, base = posixpath.split(name)
         found = _Relations(folder)
         beside = posixpath.join(folder, "_rels", f"{base}.rels")
         if beside in self:
             self.xml(beside, found)
-        return found.targets
+        return found.relations
 
 
 class Listener:
@@ -105,19 +105,36 @@ class Listener:
         """Hear text between elements."""
 
 
+class Relations(dict[str, str]):
+    """The parts that belong to a part: their names by id, and (`/notesSlide`) the last one of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[str, list[str]] = {}
+
+    def keep(self, id_: str, kind: str, target: str) -> None:
+        """Keep one relationship."""
+        self[id_] = self[kind] = target
+        self._kinds.setdefault(kind, []).append(target)
+
+    def every(self, kind: str) -> list[str]:
+        """Name each part of a kind once, in the order of the relationships."""
+        return list(dict.fromkeys(self._kinds.get(kind, ())))
+
+
 class _Relations(Listener):
-    """Collects the relationships of a part, by id and (`/notesSlide`) by the last word of their type."""
+    """Collects the relationships of a part; the last word of their type is their kind."""
 
     def __init__(self, folder: str) -> None:
-        self.targets: dict[str, str] = {}
+        self.relations = Relations()
         self._folder = folder
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Keep one relationship to a part of the same document."""
         if name == "Relationship" and attributes.get("TargetMode") != "External":
             target = posixpath.normpath(posixpath.join("/", self._folder, attributes.get("Target", "")))
-            self.targets[attributes.get("Id", "")] = target.lstrip("/")
-            self.targets["/" + attributes.get("Type", "").rpartition("/")[2]] = target.lstrip("/")
+            kind = "/" + attributes.get("Type", "").rpartition("/")[2]
+            self.relations.keep(attributes.get("Id", ""), kind, target.lstrip("/"))
 
 
 def parse(pieces: Iterator[bytes], listener: Listener) -> None:

@@ -6,12 +6,14 @@ from typing import BinaryIO, Final
 from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.flow import Flow
 from nextcloud_mcp_server.documents.output import Output, Refused
+from nextcloud_mcp_server.documents.page_headers import PageHeaders
 
 #: Equal cells in a row that are told; an empty rest of a row is written as thousands.
 MAX_REPEATED: Final = 100
 MAX_SPACES: Final = 100
 
 _CONTENT: Final = "content.xml"
+_STYLES: Final = "styles.xml"
 _MANIFEST: Final = "META-INF/manifest.xml"
 #: What was deleted but is kept, and what only a layout needs.
 _LEFT_OUT: Final = frozenset({"tracked-changes", "forms", "shapes", "dde-source"})
@@ -21,11 +23,15 @@ _ABOUT_COMMENT: Final = frozenset({"date", "date-string", "creator-initials"})
 _VALUES: Final = ("value-type", "value", "string-value", "date-value", "time-value", "boolean-value")
 _REFERENCE: Final = re.compile(r"\[\.?([^\[\]]*)\]")
 _SIGNS: Final = {"tab": "\t", "line-break": "\n"}
+#: Those of left and first pages are elements of their own.
+_PAGE_HEADERS: Final = {
+    f"{kind}{pages}": kind.title() for kind in ("header", "footer") for pages in ("", "-left", "-first")
+}
 _PREFIXES: Final = {"list-item": "- ", "note-body": "[note] ", "annotation": "[comment] ", "notes": "Notes: "}
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the text of the document; a spreadsheet's rows as lines with tabs.
+    """Write the text of the document, a spreadsheet's rows as lines with tabs; of a text its pages' headers too.
 
     Raises:
         Refused: It cannot be read.
@@ -36,7 +42,11 @@ def read(file: BinaryIO, out: Output) -> None:
         archive.xml(_MANIFEST, manifest)
     if manifest.locked:
         raise Refused("password")
-    archive.xml(_CONTENT, _Text(out))
+    content = _Text(out)
+    archive.xml(_CONTENT, content)
+    # Those of spreadsheets and presentations are mostly what the program put there: "Page 1".
+    if content.is_text and _STYLES in archive:
+        archive.xml(_STYLES, _PageHeaders(out))
 
 
 class _Manifest(Listener):
@@ -54,6 +64,9 @@ class _Text(Flow):
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)
+        #: Whether it is a text, and no spreadsheet or presentation.
+        self.is_text = False
+        self._last = ""
         self._hidden = 0
         self._prefix = ""
         self._comments = 0
@@ -75,6 +88,9 @@ class _Text(Flow):
         self._prefix = _PREFIXES.get(name, self._prefix)
         self._comments += name == "annotation"
         self._spreadsheet = self._spreadsheet or name == "spreadsheet"
+        # Formats of numbers have texts as well.
+        self.is_text = self.is_text or (name == "text" and self._last == "body")
+        self._last = name
         match name:
             case "style" | "text-properties" | "table-properties":
                 self._learn(name, attributes)
@@ -159,6 +175,28 @@ class _Text(Flow):
             self._author.append(text)
         elif not self._hidden:
             self.add(" ".join(text.split("\n")))
+
+
+class _PageHeaders(_Text):
+    """Follows the styles of a text, where the headers and footers of its pages are (ODF 1.3, part 3, 16.10)."""
+
+    def __init__(self, out: Output) -> None:
+        # What stands elsewhere among the styles is no text of the document.
+        super().__init__(Output(len, tell=out.tell))
+        self._headers = PageHeaders(out)
+        self._elsewhere = self.out
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        # One that is switched off keeps its text.
+        if name in _PAGE_HEADERS and attributes.get("display") != "false":
+            self.out = self._headers.begin()
+        super().start(name, attributes)
+
+    def end(self, name: str) -> None:
+        super().end(name)
+        if name in _PAGE_HEADERS and self.out is not self._elsewhere:
+            self.out = self._elsewhere
+            self._headers.finish(_PAGE_HEADERS[name])
 
 
 def _count(text: str | None, most: int) -> int:

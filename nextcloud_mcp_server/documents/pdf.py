@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from nextcloud_mcp_server.documents.output import Output, Refused
+from nextcloud_mcp_server.documents.pdf_form import FilledFields
 
 if TYPE_CHECKING:
     from pypdf import PageObject
@@ -14,7 +15,8 @@ _DAMAGE: Final = (
 )  # fmt: skip
 
 
-#: Kinds of annotations that say nothing themselves: windows of others, links, and the fields of forms.
+#: Kinds of annotations that say nothing themselves: windows of others, links, and the fields of forms, which are
+#: read by themselves.
 _SILENT: Final = frozenset({"/Popup", "/Link", "/Widget"})
 
 
@@ -35,6 +37,7 @@ def read(file: BinaryIO, out: Output) -> None:
         total = len(reader.pages)
     except (PyPdfError, *_DAMAGE):
         raise Refused("broken") from None
+    fields = FilledFields()
     for number in range(1, total + 1):
         try:
             text = reader.pages[number - 1].extract_text()
@@ -44,6 +47,8 @@ def read(file: BinaryIO, out: Output) -> None:
         out.write(f"[Page {number} of {total}]" if text.strip() else f"[Page {number} of {total}: no text]")
         out.body(f"{text}\n")
         for line in _comments(reader.pages[number - 1]):
+            out.body(line)
+        for line in fields.on(reader.pages[number - 1], damage=_DAMAGE):
             out.body(line)
         out.progress(number, total)
     if not out.anything:

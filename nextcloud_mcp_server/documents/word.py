@@ -1,4 +1,4 @@
-"""Text out of Word documents (.docx): headings, lists, tables, notes and comments."""
+"""Text out of Word documents (.docx): headings, lists, tables, notes, comments, headers and footers."""
 
 import re
 from typing import BinaryIO, Final
@@ -6,6 +6,7 @@ from typing import BinaryIO, Final
 from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.flow import Flow
 from nextcloud_mcp_server.documents.output import Output
+from nextcloud_mcp_server.documents.page_headers import PageHeaders
 
 _HEADING: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _SEPARATORS: Final = frozenset({"separator", "continuationSeparator", "continuationNotice"})
@@ -14,13 +15,14 @@ _SEPARATORS: Final = frozenset({"separator", "continuationSeparator", "continuat
 _GONE: Final = frozenset({"del", "moveFrom", "Fallback"})
 _NO: Final = frozenset({"0", "false", "off"})
 #: Where the last paragraph of something ends.
-_CONTAINERS: Final = frozenset({"body", "tc", "txbxContent", "footnote", "endnote", "comment"})
+_CONTAINERS: Final = frozenset({"body", "tc", "txbxContent", "footnote", "endnote", "comment", "hdr", "ftr"})
 _SIGNS: Final = {"br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _NOTES: Final = (("/footnotes", "Footnotes"), ("/endnotes", "Endnotes"), ("/comments", "Comments"))
+_PAGE_HEADERS: Final = (("/header", "Header"), ("/footer", "Footer"))
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the text of the document, then its notes and comments.
+    """Write the text of the document, then its notes and comments, and the headers and footers of its pages.
 
     Raises:
         Refused: It cannot be read.
@@ -35,6 +37,12 @@ def read(file: BinaryIO, out: Output) -> None:
     for kind, title in _NOTES:
         if parts.get(kind) in archive.names:
             archive.xml(parts[kind], _Text(out, styles, title))
+    headers = PageHeaders(out)
+    for kind, title in _PAGE_HEADERS:
+        for part in parts.every(kind):
+            if part in archive:
+                archive.xml(part, _Text(headers.begin(), styles))
+                headers.finish(title)
 
 
 class _Styles(Listener):

@@ -129,7 +129,7 @@ class Account:
     @cached_property
     def finder(self) -> Finder:
         """Files by what they are, their tags or their texts."""
-        return Finder(self._http, files=self.files, labels=self.labels, search=self.search)
+        return Finder(self._http, files=self.files, labels=self.labels, search=self.search, cache=self._cache)
 
     @cached_property
     def sharing(self) -> "SharingClient":

@@ -150,15 +150,11 @@ class CalDav:
         Raises:
             EtagMismatch: It was changed since it was read.
             Forbidden: It is a card of Deck.
+            ServerFault: Nextcloud named no version of it.
         """
         calendar_errors.refuse_deck(object_id)
         stored = await self.get(object_id)
-        if stored.etag is None:
-            raise errors.ServerFault(
-                "Nextcloud told no etag of it, so it cannot be changed without a risk for what others changed: the "
-                "administrator should look for a proxy that takes ETag headers away."
-            )
-        if etags.normalise(if_match) != stored.etag:
+        if etags.normalise(if_match) != etags.required(stored.etag):
             raise errors.EtagMismatch(CHANGED, current_etag=stored.etag)
         return stored
 
@@ -180,7 +176,7 @@ class CalDav:
             EtagMismatch: It was changed since it was read; nothing was written.
             Forbidden: The calendar is read-only.
         """
-        condition = {"If-Match": etags.quote(stored.etag or "")}
+        condition = {"If-Match": etags.quote(etags.required(stored.etag))}
         return await self._put(stored.id, text, condition, missing=NO_OBJECT)
 
     async def delete(self, stored: Stored) -> None:
@@ -191,7 +187,7 @@ class CalDav:
             Forbidden: The calendar is read-only.
             Conflict: An earlier copy of it is in the trash.
         """
-        headers = {"If-Match": etags.quote(stored.etag or ""), **_SUBSCRIBED}
+        headers = {"If-Match": etags.quote(etags.required(stored.etag)), **_SUBSCRIBED}
         await self._write("DELETE", stored.id, stored.text, headers=headers, missing=NO_OBJECT)
 
     async def restore(self, object_id: str, kind: str, *, if_match: str) -> Stored:
@@ -283,8 +279,8 @@ class CalDav:
             twins = []
         newest = max(twins, key=lambda each: each.age, default=None)
         if newest is None:
-            return calendar_errors.twin(error, since="", id_="", etag="")
-        return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag or "")
+            return calendar_errors.twin(error, since="", id_="", etag=None)
+        return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag)
 
     async def _denied(self, error: errors.NextcloudError, calendar: str) -> errors.NextcloudError:
         """Look up whether the calendar is one that the person may not write to, and say why."""

@@ -108,8 +108,8 @@ def is_twin(error: errors.NextcloudError) -> bool:
     return _DELETED_TWIN.search(error.reason) is not None or _OLD_COPY.search(error.reason) is not None
 
 
-def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str) -> errors.NextcloudError:
-    """Say what in the trash stands in the way; `since`, `id_` and `etag` are empty where that is not known."""
+def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str | None) -> errors.NextcloudError:
+    """Say what in the trash stands in the way; `since` and `id_` are empty where that is not known."""
     when = f", deleted at {since}," if since else ""
     if _DELETED_TWIN.search(error.reason) is None:
         return errors.Conflict(_COPY_IN_TRASH.format(since=when))

@@ -12,7 +12,7 @@ from uuid import uuid4
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries, parallel, troubles
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact, apply, revise
-from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, told
+from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required, told
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
@@ -193,7 +193,7 @@ class ContactsClient:
         if card.text == old:
             return before
         revise(card, f"{self._clock():%Y%m%dT%H%M%SZ}")
-        return await self._put(book, contact_id, card, {"If-Match": quote(before.etag or "")})
+        return await self._put(book, contact_id, card, {"If-Match": quote(required(before.etag))})
 
     async def delete(self, book: str, contact_id: str, *, if_match: str) -> Card:
         """Delete a contact for good and answer what it was. Two requests.
@@ -206,15 +206,20 @@ class ContactsClient:
         await self._http.request(
             "DELETE",
             self._tree.url(_segments(book, contact_id)),
-            headers={"If-Match": quote(card.etag or "")},
+            headers={"If-Match": quote(required(card.etag))},
             sentences={403: _READ_ONLY, 404: _NO_CONTACT},
         )
         return card
 
     async def _current(self, book: str, contact_id: str, if_match: str) -> Card:
-        """Fetch one card to change it."""
+        """Fetch one card to change it.
+
+        Raises:
+            EtagMismatch: It was changed since it was read.
+            ServerFault: Nextcloud named no version of it.
+        """
         card = await self.get(book, contact_id)
-        if normalise(if_match) != card.etag:
+        if normalise(if_match) != required(card.etag):
             raise errors.EtagMismatch(CHANGED, current_etag=card.etag)
         return card
 

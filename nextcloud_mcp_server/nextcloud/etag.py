@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, ServerFault
 
 _BARE = re.compile(r"[\x21\x23-\x29\x2b-\x7e]{1,256}")
 
@@ -37,6 +37,21 @@ def quote(text: str) -> str:
     if not _BARE.fullmatch(bare):
         raise InvalidInput("That is not an etag: pass on, unchanged, the one that reading it answered.")
     return f'"{bare}"'
+
+
+def required(etag: str | None) -> str:
+    """Give the etag that a guarded write compares.
+
+    Raises:
+        ServerFault: Nextcloud named none, so the write cannot be guarded.
+    """
+    if not etag:
+        raise ServerFault(
+            "Nextcloud named no version (etag) of it, so a change cannot be guarded against overwriting what others "
+            "changed, and nothing was written: read it again, and try once more. If that does not help, the "
+            "administrator should look for a proxy that takes ETag headers away."
+        )
+    return etag
 
 
 def told(text: str) -> str | None:

@@ -6,12 +6,14 @@ from typing import Final, NamedTuple
 import anyio
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
+from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.search import Hit, Place, Provider, SearchClient
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
@@ -21,6 +23,10 @@ _FULL_TEXT: Final = "fulltextsearch"
 _HITS: Final = 25
 #: Pages of hits looked through for one answer, when other conditions drop most of them.
 _PAGES: Final = 4
+#: What the app that encrypts calls itself among the capabilities (its Capabilities.php).
+_ENCRYPTION: Final = "end-to-end-encryption"
+#: Folders looked through for encrypted ones, the newest first.
+_FOLDERS: Final = 500
 
 
 class Found(NamedTuple):
@@ -41,13 +47,43 @@ class Finder:
     """Searches in the way that a query needs: Nextcloud has one for each."""
 
     def __init__(
-        self, http: NextcloudHttp, *, files: FilesClient, labels: LabelsClient, search: SearchClient
+        self,
+        http: NextcloudHttp,
+        *,
+        files: FilesClient,
+        labels: LabelsClient,
+        search: SearchClient,
+        cache: PersonCache,
     ) -> None:
         self._http = http
         self._tree = dav.Tree.of("files", http.uid)
         self._files = files
         self._labels = labels
         self._search = search
+        self._cache = cache
+
+    async def encrypted(self, folder: str) -> list[str]:
+        """Name the end-to-end encrypted folders among those that a search of a folder covers, the outermost alone.
+
+        Nothing is asked where Nextcloud had no app for them lately; what cannot be seen now is not named.
+        """
+        try:
+            if not await self._cache.fact("encryption", self._encrypts):
+                return []
+            if dav.split(folder) and not (await self._files.info(folder)).is_folder:
+                return []
+            rows, _ = await self._files.search(Query(folder=folder, kind="folder"), limit=_FOLDERS)
+        except errors.Forbidden:
+            # So it answers a look at the folder itself.
+            return [dav.join(dav.split(folder))]
+        except troubles.NOT_SEEN:
+            return []
+        locked = {row.segments for row in rows if row.encrypted}
+        outer = [one for one in locked if not any(one[:length] in locked for length in range(len(one)))]
+        return sorted(map(dav.join, outer))
+
+    async def _encrypts(self) -> bool:
+        return _ENCRYPTION in (await CapabilitiesClient(self._http).get()).apps
 
     async def find(self, query: Query, *, limit: int, after: Position | None = None) -> Finding:
         """Find files and folders: newest first, by content the best first.

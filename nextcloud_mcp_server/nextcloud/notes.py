@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import sign_in_page
-from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
+from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
@@ -281,6 +281,7 @@ class NotesClient:
             EtagMismatch: It is not what `if_match` names, or was changed again and again.
             Forbidden: It is shared read-only.
             Locked: Someone is writing it.
+            ServerFault: Nextcloud named no version of it.
         """
         attempts = 1 if if_match is not None else _CHANGE_ATTEMPTS
         while True:
@@ -289,10 +290,11 @@ class NotesClient:
             text = before.text
             if before.readonly:
                 raise errors.Forbidden(_READ_ONLY)
-            if if_match is not None and normalise(if_match) != before.etag:
-                raise errors.EtagMismatch(CHANGED, current_etag=before.etag)
+            current = required(before.etag)
+            if if_match is not None and normalise(if_match) != current:
+                raise errors.EtagMismatch(CHANGED, current_etag=current)
             try:
-                return before, await self.update(note_id, if_match=before.etag, content=edit(text))
+                return before, await self.update(note_id, if_match=current, content=edit(text))
             except errors.EtagMismatch:
                 if not attempts:
                     raise

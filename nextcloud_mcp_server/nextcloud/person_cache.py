@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.search import KnownProviders
 from nextcloud_mcp_server.nextcloud.turns import Turns
 
 Kind = Literal["VEVENT", "VTODO", "address books"]
-Fact = Literal["zone", "addresses"]
+Fact = Literal["zone", "addresses", "encryption"]
 
 #: How long a fact is taken for true: a zone that was changed in Nextcloud is seen after so long.
 _SECONDS: Final = 300.0

@@ -6,6 +6,7 @@ Listing and completing never do: clients list at their start, and nobody has ask
 import base64
 import json
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -34,6 +35,7 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
+from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
@@ -108,7 +110,8 @@ class Resources:
             call = await self._guard.call(context, request_id)
             reader = Reader(self._documents, call.progress)
             job = self._job(kind, kind.about.action, uri, partial(kind.read, value=value, reader=reader))
-            answer = await self._guard.through(call, partial(self._guard.run, call, job))
+            with remarks.collected() as said:
+                answer = await self._guard.through(call, partial(self._guard.run, call, job))
         except NextcloudMcpError as error:
             code = INVALID_PARAMS if isinstance(error, (NotFound, InvalidInput)) else INTERNAL_ERROR
             raise MCPError(code, visible(defang(str(error))), {"uri": uri}) from None
@@ -122,7 +125,7 @@ class Resources:
             raise MCPError(INTERNAL_ERROR, sentence, {"uri": uri}) from None
         if isinstance(answer, CallToolResult):
             raise MCPError(INTERNAL_ERROR, _words(answer), {"uri": uri})
-        return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer)
+        return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer, said)
 
     async def complete(self, ctx: Ctx, template: str, typed: Typed) -> CompleteResult:
         """Find what goes on from a value typed so far; nothing for somebody who has allowed nothing."""
@@ -182,14 +185,19 @@ def _row(one: Listed) -> Resource:
     )
 
 
-def _contents(uri: str, found: Contents) -> ReadResourceResult:
+def _contents(uri: str, found: Contents, said: Sequence[str]) -> ReadResourceResult:
+    """Give what a resource holds, and the remarks on it as a part of its own: what is in a file stays as it is."""
+    contents: list[TextResourceContents | BlobResourceContents] = []
     if isinstance(found.data, bytes):
         blob = base64.b64encode(found.data).decode("ascii")
-        return ReadResourceResult(
-            contents=[BlobResourceContents(uri=uri, blob=blob, mime_type=found.mime_type)]
-        )
-    text = safe(found.data)
-    return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=found.mime_type)])
+        contents.append(BlobResourceContents(uri=uri, blob=blob, mime_type=found.mime_type))
+    else:
+        text = safe(found.data)
+        contents.append(TextResourceContents(uri=uri, text=text, mime_type=found.mime_type))
+    if said:
+        words = "\n".join(visible(defang(remark)) for remark in said)
+        contents.append(TextResourceContents(uri=f"{uri}#remarks", text=words, mime_type="text/plain"))
+    return ReadResourceResult(contents=contents)
 
 
 def _words(answer: CallToolResult) -> str:

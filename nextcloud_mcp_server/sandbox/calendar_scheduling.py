@@ -15,6 +15,7 @@ _SIGNIFICANT = (
     "DTSTART", "DTEND", "DURATION", "DUE", "RRULE", "RDATE", "EXDATE", "STATUS", "SUMMARY", "DESCRIPTION", "LOCATION",
 )  # fmt: skip
 _MAIL = re.compile(r"mailto:[^@\s]+@[^@\s]+\.[^@\s]+", re.IGNORECASE)
+_PARTS = re.compile(r"((?:[^\":]|\"[^\"]*\")*):(.*)", re.DOTALL)
 _STATUS = re.compile(r";SCHEDULE-STATUS=(?:\"[^\"]*\"|[^;:]*)", re.IGNORECASE)
 _PARTSTAT = re.compile(r";PARTSTAT=([A-Z-]+)", re.IGNORECASE)
 _OVER = "29991231T000000"
@@ -127,17 +128,20 @@ def _noted(lines: list[str], name: str, statuses: dict[str, str | None]) -> str:
         if status is None:
             written.append(line)
             continue
-        head, _, _ = line.rpartition(":mailto:") if ":mailto:" in line else line.rpartition(":")
-        value = line[len(head) + 1 :]
+        head, value = _parted(line)
         written.append(f"{_STATUS.sub('', head)};SCHEDULE-STATUS={status}:{value}")
     return "".join(f"{line}\r\n" for line in written)
 
 
 def _person(line: str) -> _Person:
-    head, mark, value = line.partition(":mailto:")
-    if not mark:
-        head, _, value = line.rpartition(":")
-    return _Person(head, f"mailto:{value}".lower() if mark else value.lower())
+    head, value = _parted(line)
+    return _Person(head, value.lower())
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """Part the value from what is before it: at the first colon outside of quotes (RFC 5545 §3.1)."""
+    found = _PARTS.fullmatch(line)
+    return (found[1], found[2]) if found else (line, "")
 
 
 def _is(line: str, name: str) -> bool:

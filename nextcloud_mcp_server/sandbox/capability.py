@@ -101,6 +101,7 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         "forms": {"version": "5.3.5", "apiVersions": ["v3"]},
         "tables": {"enabled": True, "version": profile.tables, "apiVersions": ["1.0", "2.0", "2.1"]},
         "deck": {"version": profile.deck, "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
+        "end-to-end-encryption": {"enabled": True, "api-version": "2.1", "keys-exist": True},
     }
     return {app: described[app] for app in described if app in context.apps - user.denied_apps}
 

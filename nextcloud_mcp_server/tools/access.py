@@ -52,12 +52,16 @@ class Access:
         return self.core.bound - self.bound
 
     async def server(self) -> ServerCapabilities | None:
-        """Ask the person's Nextcloud what it has; None when it cannot be asked right now.
+        """Ask the person's Nextcloud what it has; None when it cannot be asked right now, or not any more.
 
         Raises:
             WrongAccount: It answered for another person.
         """
-        opened = await self.open(frozenset())
+        try:
+            opened = await self.open(frozenset())
+        except ElicitationRequired:
+            # The access ended since it was looked at.
+            return None
         availability, person = self.state.availability, self.caller.principal
         account = opened.account
         try:

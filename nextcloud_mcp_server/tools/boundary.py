@@ -120,7 +120,10 @@ class GuardedTool(Tool):
             checked = self._spec.arguments.validate(answer.arguments_meant(arguments))
             self._refuse_defanged(checked)
             call = await self._guard.call(context, request_id)
-            return await self._guard.through(call, partial(self._execute, call, checked))
+            execute = partial(self._execute, call, checked)
+            # A consent request that has ended is no answer to a question about the connection.
+            never_asks = self._spec.guarded.never_asks
+            return await (execute() if never_asks else self._guard.through(call, execute))
         except NextcloudMcpError as error:
             return answer.failure(str(error))
         except wire.MCPError:

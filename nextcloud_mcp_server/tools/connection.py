@@ -8,7 +8,7 @@ from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.result import Result
-from nextcloud_mcp_server.tools.toolset import Toolset, without_provisioning
+from nextcloud_mcp_server.tools.toolset import Toolset, without_asking, without_provisioning
 
 connection = Toolset("connection")
 
@@ -56,14 +56,14 @@ async def request_nextcloud_access(
 
 
 @connection.tool("Show the Nextcloud connection", read_only=True)
-@without_provisioning
+@without_asking
 async def check_provisioning_status(access: Access) -> Status:
     """Tell whether Nextcloud is connected, as whom, with which permissions, and what to do next."""
     return await _status(access)
 
 
 @connection.tool("Disconnect Nextcloud", destructive=True, idempotent=True)
-@without_provisioning
+@without_asking
 async def revoke_nextcloud_access(access: Access) -> Revoked:
     """End this app's access to Nextcloud, when the person asks for it. The next use asks again."""
     ended = await access.disconnect()

@@ -140,14 +140,20 @@ async def nc_files_search_items(
     found, rest = await nc.finder.find(query, limit=limit, after=after)
     rows = file_page.fit([Row.of(each.entry, in_folder=False) for each in found])
     following = found[len(rows) - 1].position if len(rows) < len(found) else rest
-    locked = [cited(each.entry.path) for each in found[: len(rows)] if each.entry.encrypted]
     return FoundPage(
         items=rows,
         cursor=file_page.seal(following, "search", query) if following is not None else None,
-        note=f"End-to-end encrypted, so not searched inside: {', '.join(locked[:_LISTED])}."
-        if locked
-        else None,
+        # For all pages, and so on the first.
+        note=_left_out(await nc.finder.encrypted(folder)) if after is None else None,
     )
+
+
+def _left_out(locked: list[str]) -> str | None:
+    """Say which folders could not be searched; nothing where there are none."""
+    if not locked:
+        return None
+    more = f" and {len(locked) - _LISTED} more" if locked[_LISTED:] else ""
+    return f"End-to-end encrypted, so not searched inside: {', '.join(map(cited, locked[:_LISTED]))}{more}."
 
 
 async def _moment(nc: Account, name: str, text: str | None) -> datetime | None:

@@ -1,18 +1,23 @@
 """What the tools for notes answer."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
-from nextcloud_mcp_server.nextcloud import timestamp
+from nextcloud_mcp_server.nextcloud import outcome, timestamp
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.notes import Attachment
+from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.ranking import unfolded_place
 from nextcloud_mcp_server.tools.note_page import TextPage, snippet
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MAX_IMAGE_BYTES = 700_000
+#: What the arguments of the tools are called where a field has another name.
+_NAMES: Final = {"content": "text"}
 
 
 class NoteInfo(Result):
@@ -142,13 +147,22 @@ def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
 
 
 def written(
-    note: Note, *, title: str | None = None, category: str | None = None, stayed: str | None = None
+    note: Note, sent: Mapping[str, object], *, before: Note | None = None, stayed: str | None = None
 ) -> NoteWritten:
-    """Say what Nextcloud stored, where it made something else of what was asked for, and what did not come along."""
-    pairs = (("title", title, note.title), ("category", category, note.category))
-    changed = [
-        f"Nextcloud stored the {what} as “{is_}”." for what, asked, is_ in pairs if asked not in (None, is_)
+    """Say what Nextcloud stored, where it made something else of what was sent, and what did not come along.
+
+    `sent` has the fields of the note that were sent, None for those that were not.
+
+    Raises:
+        ServerFault: Nothing of it was stored.
+    """
+    parts = [
+        Part(_NAMES.get(name, name), value, getattr(note, name), _before(name, value, before))
+        for name, value in sent.items()
+        # An answer may have an error in the place of the text.
+        if value is not None and not (name == "content" and (note.error or note.content is None))
     ]
+    changed = outcome.compare("Notes", parts)
     return NoteWritten(
         id=note.id,
         title=note.title,
@@ -157,8 +171,15 @@ def written(
         size=len((note.content or "").encode()),
         modified_at=_moment(note),
         favorite=note.favorite,
-        changed=" ".join([*changed, *([stayed] if stayed else [])]) or None,
+        changed=" ".join(said for said in (changed, stayed) if said) or None,
     )
+
+
+def _before(name: str, value: object, before: Note | None) -> object:
+    """Say what a field was; a mark that is not as it was sent is as it was before."""
+    if before is not None:
+        return getattr(before, name)
+    return not value if isinstance(value, bool) else NEW
 
 
 def deleted(note_id: Id) -> NoteDeleted:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
@@ -115,7 +116,8 @@ async def nc_notes_create_note(
     """Create a note in Markdown; "/" in the category makes folders. An existing title gets a number."""
     title, category = _title(title), _category(category)
     note = await nc.notes.create(title=title, content=content, category=category, favorite=favorite)
-    return note_result.written(note, title=title, category=category)
+    sent = {"title": title, "category": category, "content": content, "favorite": favorite}
+    return note_result.written(note, sent)
 
 
 @notes.tool("Change a note", destructive=True, idempotent=True)
@@ -147,7 +149,11 @@ async def nc_notes_update_note(
         stayed = await note_pictures.left_behind(
             nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
         )
-    return note_result.written(note, title=title, category=category, stayed=stayed)
+    sent = {"title": title, "category": category, "content": content, "favorite": favorite}
+    if before is None and etag is not None and normalise(etag) == note.etag:
+        # As it was: every change makes another etag.
+        before = note
+    return note_result.written(note, sent, before=before, stayed=stayed)
 
 
 @notes.tool("Append to a note")
@@ -156,8 +162,8 @@ async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> Not
     """Add text on a new line at the end of a note; nothing needs to be read before."""
     if not content:
         raise InvalidInput("'content' is empty: send the text to add.")
-    _, note = await nc.notes.change(note_id, partial(_appended, content), if_match=None)
-    return note_result.written(note)
+    before, note = await nc.notes.change(note_id, partial(_appended, content), if_match=None)
+    return note_result.written(note, {"content": _appended(content, before.text)}, before=before)
 
 
 @notes.tool("Edit a note", destructive=True)
@@ -180,8 +186,8 @@ async def nc_notes_edit_note(
             return note_edit.replace(text, old_text, new_text)
         return note_edit.replace_section(text, section or "", new_text)
 
-    _, note = await nc.notes.change(note_id, edit, if_match=etag)
-    return note_result.written(note)
+    before, note = await nc.notes.change(note_id, edit, if_match=etag)
+    return note_result.written(note, {"content": edit(before.text)}, before=before)
 
 
 @notes.tool("Delete a note", destructive=True)

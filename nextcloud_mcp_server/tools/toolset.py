@@ -7,7 +7,7 @@
     async def nc_notes_get_note(nc: Account, note_id: Id) -> Note:
         '''Read one note, with its text and its etag.'''
 
-`Toolset.tool` takes only what `require_provisioning` or `without_provisioning` return, so a tool
+`Toolset.tool` takes only what `require_provisioning`, `without_provisioning` or `without_asking` return, so a tool
 without the guard fails the type check and cannot be imported.
 """
 
@@ -27,10 +27,14 @@ Body = Callable[..., Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A tool body together with what must be permitted before it runs; None asks for nothing."""
+    """A tool body together with what must be permitted before it runs; None asks for nothing.
+
+    `never_asks`: it leads to no consent request, and so does not answer for one that has ended.
+    """
 
     body: Body
     scopes: frozenset[str] | None
+    never_asks: bool = False
 
 
 def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
@@ -51,6 +55,11 @@ def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
 def without_provisioning(body: Body) -> Guarded:
     """Let a tool run for anybody: the connection tools, whose first argument is an `Access`."""
     return Guarded(body, None)
+
+
+def without_asking(body: Body) -> Guarded:
+    """Let a tool run for anybody, as `without_provisioning`, that never asks for access."""
+    return Guarded(body, None, never_asks=True)
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,23 @@ async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the
     assert len(set(asked.urls)) == 2
 
 
+async def test_the_connection_is_told_and_ended_also_after_a_consent_request_has_ended(world: World) -> None:
+    async with world.client(mode="legacy", elicitation_callback=_never_answers) as client:
+        with pytest.raises(MCPError):
+            await client.call_tool("nc_notes_list_notes", {})
+        world.clock.ahead += world.lifetime
+        status = await client.call_tool(STATUS, {})
+        ended = await client.call_tool("revoke_nextcloud_access", {})
+        other = await client.call_tool("nc_notes_list_notes", {})
+
+    assert not status.is_error
+    assert (status.structured_content or {})["connected"] is False
+    assert not ended.is_error
+    assert text(ended) == '{"connected":false,"message":"Nothing was connected."}'
+    assert other.is_error
+    assert "The link expired before it was used." in text(other)
+
+
 def _refuses(code: int) -> Callable[[object, ElicitRequestParams], Awaitable[ErrorData]]:
     async def refuse(context: object, params: ElicitRequestParams) -> ErrorData:
         return ErrorData(code=code, message="No")

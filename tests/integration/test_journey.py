@@ -46,6 +46,7 @@ async def test_a_2026_client_opens_one_page_and_its_waiting_call_goes_through(
 
 
 async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(world: World) -> None:
+    """N07: the id is in the error, and in the link."""
     async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool(LIST, {})
@@ -53,6 +54,7 @@ async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(world: 
         await alice.allow(wanted.url)
         result = await client.call_tool(LIST, {})
 
+    assert wanted.elicitation_id
     assert wanted.url.endswith(f"/oauth/provision?elicitationId={wanted.elicitation_id}")
     assert wanted.url in caught.value.error.message
     assert "Shopping list" in titles(result)
@@ -127,6 +129,7 @@ async def test_a_2026_client_that_is_told_in_words_is_held_when_it_calls_again(w
 
 
 async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(world: World) -> None:
+    """N07: the id is in the error, and in the link."""
     async with world.person() as alice, world.raw(draft=True) as client:
         refused = await client.request("tools/call", {"name": LIST, "arguments": {}})
         wanted = refused["error"]["data"]["elicitations"][0]
@@ -184,17 +187,31 @@ async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> Non
     assert all("Shopping list" in titles(result) for result in results)
 
 
-async def test_calls_that_were_told_the_same_link_all_go_through_and_a_later_question_is_new(
+async def test_parallel_calls_that_were_told_the_same_link_all_go_through_and_a_later_question_is_new(
     world: World,
 ) -> None:
     """N09: a client that meets the same link again after it was used takes it for a loop."""
-    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
-        first = [await asked_of(client) for _ in range(3)]
-        await alice.allow(first[0].url)
-        results = [await client.call_tool(LIST, {}) for _ in range(3)]
-        await client.call_tool("revoke_nextcloud_access", {})
-        after = await asked_of(client)
+    first: list[ElicitRequestURLParams] = []
+    results: list[CallToolResult] = []
 
+    async def ask(client: Client) -> None:
+        first.append(await asked_of(client))
+
+    async def retry(client: Client) -> None:
+        results.append(await client.call_tool(LIST, {}))
+
+    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+        with anyio.fail_after(50):
+            for step in (ask, retry):
+                async with anyio.create_task_group() as group:
+                    for _ in range(3):
+                        group.start_soon(step, client)
+                if step is ask:
+                    await alice.allow(first[0].url)
+            await client.call_tool("revoke_nextcloud_access", {})
+            after = await asked_of(client)
+
+    assert len(first) == len(results) == 3
     assert len({one.elicitation_id for one in first}) == 1
     assert all("Shopping list" in titles(result) for result in results)
     assert after.elicitation_id != first[0].elicitation_id

@@ -59,7 +59,8 @@ async def test_refusing_in_a_fresh_tab_ends_the_held_call_in_its_first_round_and
         httpx2.AsyncClient(headers=headers, timeout=60, transport=counted) as http,
         Crowd.client_over(world, http, elicitation_callback=asked.by(alice.decline)) as client,  # pyright: ignore[reportArgumentType] - all it reads is the address
     ):
-        result = await client.call_tool(LIST, {})
+        with anyio.fail_after(50):
+            result = await client.call_tool(LIST, {})
 
     assert result.is_error
     assert "you declined" in str(result.content)

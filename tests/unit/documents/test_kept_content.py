@@ -3,7 +3,7 @@
 import pytest
 
 from nextcloud_mcp_server.documents.sheet_formula import moved
-from tests.document_files import ODF, A, S, W, docx, paragraph, pdf, read, relations, xlsx, zipped
+from tests.document_files import ODF, A, S, W, docx, odf, paragraph, pdf, read, relations, xlsx, zipped
 
 
 def run(text: str, about: str = "") -> str:
@@ -36,6 +36,84 @@ def test_what_was_moved_stands_where_it_was_moved_to_alone() -> None:
     )
 
     assert read("word", docx(body))[0] == "Stays.\nThen: Moved sentence.\n"
+
+
+def test_each_header_and_footer_of_a_word_document_is_told_once() -> None:
+    """ECMA-376, part 1, 17.10: a section has headers for first, even and other pages, each a part of its own."""
+    parts = {
+        "header1": f"<w:hdr {W}>{paragraph('Ada Lovelace Ltd')}</w:hdr>",
+        "header2": f"<w:hdr {W}>{paragraph('Confidential')}{paragraph('Draft 3')}</w:hdr>",
+        "header3": f"<w:hdr {W}>{paragraph('Ada Lovelace Ltd')}</w:hdr>",
+        "header4": f"<w:hdr {W}>{paragraph('')}</w:hdr>",
+        "footer1": f"<w:ftr {W}>{paragraph('IBAN DE02 1203 0000')}</w:ftr>",
+        "footer2": f"<w:ftr {W}><w:p><w:del>{run('gone')}</w:del></w:p></w:ftr>",
+    }
+
+    text, end = read("word", docx(paragraph("Dear Bob"), **parts))
+
+    assert end == "ok"
+    assert text == (
+        "Dear Bob\n\n[Header]\nAda Lovelace Ltd\n\n[Header]\nConfidential\nDraft 3\n\n"
+        "[Footer]\nIBAN DE02 1203 0000\n"
+    )
+
+
+def test_a_header_that_is_named_and_missing_hides_nothing() -> None:
+    members = {
+        "_rels/.rels": relations(officeDocument="word/document.xml"),
+        "word/document.xml": f"<w:document {W}><w:body>{paragraph('Dear Bob')}</w:body></w:document>",
+        "word/_rels/document.xml.rels": relations(header="header1.xml"),
+    }
+
+    assert read("word", zipped(members)) == ("Dear Bob\n", "ok")
+
+
+def odt_styles(pages: str) -> str:
+    hidden = (
+        '<style:style style:name="Secret"><style:text-properties text:display="none"/></style:style>'
+        "<number:text>stray</number:text><text:p>stray</text:p>"
+    )
+    return (
+        f'<office:document-styles {ODF} xmlns:style="urn:style" xmlns:number="urn:number">'
+        f"<office:automatic-styles>{hidden}</office:automatic-styles><office:master-styles>{pages}"
+        "</office:master-styles></office:document-styles>"
+    )
+
+
+def test_each_header_and_footer_of_an_open_document_text_is_told_once() -> None:
+    """ODF 1.3, part 3, 16.10: they are in the master pages of styles.xml; one that is off keeps its text."""
+    pages = (
+        '<style:master-page style:name="Standard"><style:header><text:p>Ada Lovelace Ltd</text:p></style:header>'
+        "<style:header-left><text:p>Confidential</text:p></style:header-left>"
+        '<style:header-first style:display="false"><text:p>switched off</text:p></style:header-first>'
+        '<style:footer><text:p>Page <text:page-number>1</text:page-number><text:span text:style-name="Secret">!'
+        "</text:span></text:p></style:footer></style:master-page>"
+        '<style:master-page style:name="Wide"><style:header><text:p>Ada Lovelace Ltd</text:p></style:header>'
+        "<style:footer><text:p/></style:footer></style:master-page>"
+    )
+    document = odf(
+        "<office:text><text:p>Dear Bob</text:p></office:text>", **{"styles.xml": odt_styles(pages)}
+    )
+
+    text, end = read("opendocument", document)
+
+    assert end == "ok"
+    assert text == (
+        "Dear Bob\n\n[Header]\nAda Lovelace Ltd\n\n[Header]\nConfidential\n\n[Footer]\nPage 1[hidden: !]\n"
+    )
+
+
+def test_the_headers_that_every_spreadsheet_has_are_no_text_of_it() -> None:
+    pages = "<style:master-page><style:footer><text:p>Page 1</text:p></style:footer></style:master-page>"
+    row = "<table:table-row><table:table-cell><text:p>7</text:p></table:table-cell></table:table-row>"
+    body = (
+        "<office:automatic-styles><number:text xmlns:number='urn:number'>.</number:text></office:automatic-styles>"
+        f"<office:spreadsheet><table:table table:name='A'>{row}</table:table></office:spreadsheet>"
+    )
+
+    text, _ = read("opendocument", odf(body, **{"styles.xml": odt_styles(pages)}))
+
+    assert text == "[Sheet: A]\n7\n\n"
 
 
 @pytest.mark.parametrize("gone", ["del", "moveFrom"])
@@ -71,6 +149,7 @@ def test_hidden_text_is_marked_whatever_hides_it() -> None:
 
 
 def test_a_text_box_is_read_once() -> None:
+    """N23."""
     box = f"<w:txbxContent>{paragraph('in the box')}</w:txbxContent>"
     body = (
         f"<w:p>{run('before')}<w:r><mc:AlternateContent xmlns:mc='mc'><mc:Choice>{box}</mc:Choice>"
@@ -222,6 +301,86 @@ def test_damaged_notes_do_not_hide_the_page() -> None:
     document = pdf(["Dear Alice"]).replace(b"/Type /Page /Parent", b"/Type /Page /Annots 7 /Parent")
 
     assert read("pdf", document) == ("[Page 1 of 1]\nDear Alice\n\n", "ok")
+
+
+def form(widgets: str, *, text: str = "Application") -> bytes:
+    return pdf([text], each=f"/Annots [{widgets}]")
+
+
+def field(about: str) -> str:
+    return f"<< /Type /Annot /Subtype /Widget /Rect [0 0 9 9] {about} >> "
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        ("/FT /Tx /T (city) /V (Berlin)", "[Form field] city: Berlin"),
+        ("/FT /Tx /T (path) /V (/home/ada)", "[Form field] path: /home/ada"),
+        ("/FT /Tx /T (f1_01) /TU (First name) /V (Ada)", "[Form field] First name: Ada"),
+        ("/FT /Tx /T (letter) /V (two\\nlines)", "[Form field] letter: two lines"),
+        ("/FT /Tx /T (odd) /V <FEFF00C400D6>", "[Form field] odd: ÄÖ"),
+        ("/Parent << /T (address) /FT /Tx /V (Berlin) >> /T (city)", "[Form field] address.city: Berlin"),
+        ("/Parent << /T (street) /FT /Tx /V (Elm) >>", "[Form field] street: Elm"),
+        ("/FT /Btn /T (agree) /V /Yes /AS /Yes", "[Form field] agree: Yes"),
+        (
+            "/FT /Ch /T (country) /V (de) /Opt [[(de) (Germany)] [(fr) (France)]]",
+            "[Form field] country: Germany",
+        ),
+        ("/FT /Ch /T (tags) /V [(a) (b)] /Opt [(a) (b) (c)]", "[Form field] tags: a, b"),
+        ("/FT /Sig /T (by) /V << /Type /Sig >>", "[Form field] by: (signed)"),
+        ("/FT /Tx /V (nameless)", "[Form field] without a name: nameless"),
+        ("/FT /Tx /T (trap) /F 2 /V (unseen)", "[Form field, hidden] trap: unseen"),
+    ],
+)
+def test_a_pdf_shows_what_was_filled_into_its_form(about: str, line: str) -> None:
+    """ISO 32000-1, 12.7: values and names are inherited, a choice may have a name of its own."""
+    text, end = read("pdf", form(field(about)))
+
+    assert end == "ok"
+    assert text == f"[Page 1 of 1]\nApplication\n\n{line}\n"
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        "/FT /Tx /T (empty)",
+        "/FT /Tx /T (blank) /V ()",
+        "/FT /Tx /T (odd) /V 7",
+        "/FT /Btn /T (agree) /V /Off",
+        "/FT /Btn /Ff 65536 /T (send) /V /Pressed",
+        "/FT /Tx /Ff 8192 /T (password) /V (secret)",
+        "/FT /Sig /T (by)",
+    ],
+)
+def test_what_was_not_filled_in_is_not_told_and_no_password_is(about: str) -> None:
+    assert read("pdf", form(field(about)))[0] == "[Page 1 of 1]\nApplication\n\n"
+
+
+def test_a_filled_form_without_any_other_text_is_no_empty_document() -> None:
+    text, end = read("pdf", form(field("/FT /Tx /T (city) /V (Berlin)") * 2, text=""))
+
+    assert (text, end) == ("[Page 1 of 1: no text]\n[Form field] city: Berlin\n", "ok")
+
+
+def test_the_fields_of_a_form_are_bounded() -> None:
+    long = field(f"/FT /Tx /T (long) /V ({'x' * 5000})")
+    many = "".join(field(f"/FT /Tx /T (f{number}) /V (v)") for number in range(2_005))
+
+    lines = read("pdf", form(long + many))[0].splitlines()
+
+    assert lines[3] == f"[Form field] long: {'x' * 4000}…"
+    assert lines[-1] == "[Only the first 2,000 fields of this form are shown]"
+    assert len(lines) == 3 + 2_001
+
+
+def test_a_damaged_field_does_not_hide_the_page() -> None:
+    """A field that belongs to itself, and one of no kind at all."""
+    document = form(field("/FT /Tx /T (city) /V (Berlin)") + "7 ")
+
+    text, end = read("pdf", document)
+
+    assert end == "ok"
+    assert "[Form field] city: Berlin" in text
 
 
 def test_a_presentation_tells_hidden_slides_and_comments() -> None:

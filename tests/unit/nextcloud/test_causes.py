@@ -9,7 +9,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from tests.dav_fakes import account_over, entry, http_over, multistatus, network
+from tests.dav_fakes import account_over, call, entry, http_over, multistatus, network
 
 OFFLINE = httpx2.Response(
     503,
@@ -38,6 +38,26 @@ async def test_an_external_storage_that_is_offline_is_named_after_two_requests_a
     assert "Authorization" not in net.seen[1].headers
     assert "maintenance" not in str(caught.value)
     assert found.name == "a.md"
+
+
+async def test_with_a_storage_offline_the_top_folder_and_other_files_are_shown_as_ever() -> None:
+    """N15: one request for each of the others, and no refusal of the access."""
+    top = multistatus([entry("", folder=True), entry("Docs", folder=True), entry("NAS", folder=True)])
+    file = httpx2.Response(
+        200, content=b"# A\n", headers={"Content-Type": "text/markdown", "OC-ETag": '"e1"'}
+    )
+    net = network(top, OFFLINE, status(), file)
+    account = account_over(net)
+
+    listed = await call(account, "nc_files_list_folder")
+    with pytest.raises(errors.StorageOffline, match="external storage 'NAS' is offline") as caught:
+        await call(account, "nc_files_list_folder", path="NAS")
+    read = await call(account, "nc_files_read_file", path="Docs/a.md")
+
+    assert [row.name for row in listed.items] == ["Docs", "NAS"]
+    assert not isinstance(caught.value, errors.CredentialRejected | errors.Maintenance)
+    assert read.content == "# A\n"
+    assert net.methods == ["PROPFIND", "PROPFIND", "GET", "GET"]
 
 
 @pytest.mark.parametrize(

@@ -246,3 +246,19 @@ async def test_an_answer_about_another_address_is_not_the_contact(href: str) -> 
 
     with pytest.raises(errors.NotFound):
         await client.get("contacts", "mine.vcf")
+
+
+@pytest.mark.parametrize("told", ["", "<d:getetag></d:getetag>"])
+async def test_a_contact_without_an_etag_is_left_alone_and_the_reason_is_said(told: str) -> None:
+    """Neither a change nor a deletion can be guarded; no etag is not another etag."""
+    card = f"{told}<card:address-data xmlns:card='urn:ietf:params:xml:ns:carddav'>{V4}</card:address-data>"
+    href = "/nextcloud/remote.php/dav/addressbooks/users/alice/contacts/a.vcf"
+    net = network(*(multistatus([entry("", href=href, etag=None, extra=card)]) for _ in range(2)))
+    client = connected(httpx2.MockTransport(net))
+
+    with pytest.raises(errors.ServerFault, match=r"named no version .* read it again"):
+        await client.update("contacts", "a.vcf", Changes(title="x"), if_match="e")
+    with pytest.raises(errors.ServerFault, match=r"named no version .* read it again"):
+        await client.delete("contacts", "a.vcf", if_match="e")
+
+    assert net.methods == ["PROPFIND"] * 2

@@ -1,6 +1,6 @@
 import pytest
 
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, ServerFault
 from nextcloud_mcp_server.nextcloud import etag
 
 
@@ -39,3 +39,11 @@ def test_what_cannot_be_an_etag_is_refused_before_it_reaches_a_header(written: s
 )
 def test_oc_etag_wins_and_a_missing_etag_is_none(headers: dict[str, str], found: str | None) -> None:
     assert etag.of(headers) == found
+
+
+@pytest.mark.parametrize("absent", [None, ""])
+def test_an_absent_etag_is_absent_and_guards_nothing(absent: str | None) -> None:
+    with pytest.raises(ServerFault, match=r"named no version .* read it again"):
+        etag.required(absent)
+
+    assert etag.required("e1") == "e1"

@@ -110,6 +110,7 @@ def test_a_2026_client_gets_an_input_request_without_an_id() -> None:
 def test_handshake_clients_get_an_error_with_the_elicitation_as_data(
     tell: Callable[[ElicitationRequired, Form], object], form: Form, code: int, message: str
 ) -> None:
+    """N07: the id is always there."""
     with pytest.raises(MCPError) as told:
         tell(NEED, form)
 

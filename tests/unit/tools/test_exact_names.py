@@ -27,6 +27,7 @@ async def content(account: Account, path: str) -> str:
 
 async def test_only_the_named_one_of_two_is_read_edited_moved_and_deleted(alice: Account) -> None:
     """N13."""
+    top = await call(alice, "nc_files_list_folder")
     listed = await call(alice, "nc_files_list_folder", path=SPACED)
     read = await content(alice, f"{SPACED}/{FILE}")
     await call(alice, "nc_files_edit_file", path=f"{SPACED}/{FILE}", old_text="in", new_text="changed in")
@@ -34,8 +35,14 @@ async def test_only_the_named_one_of_two_is_read_edited_moved_and_deleted(alice:
     await call(alice, "nc_files_move_item", source=f"{SPACED}/{FILE}", destination=f"{SPACED}/{FILE} ")
     moved = await content(alice, f"{SPACED}/{FILE} ")
     deleted = await call(alice, "nc_files_delete_item", path=SPACED)
+    after = await call(alice, "nc_files_list_folder")
 
     assert [(row.name, row.shown_as) for row in listed.items] == [(FILE, "<U+0020>a.txt")]
+    assert {row.name: row.shown_as for row in top.items if row.name.startswith(PLAIN)} == {
+        SPACED: "Invoices 2026<U+0020>",
+        PLAIN: None,
+    }
+    assert [row.name for row in after.items if row.name.startswith(PLAIN)] == [PLAIN]
     assert (read, moved) == (f"in '{SPACED}'\n", f"changed in '{SPACED}'\n")
     assert deleted.path == SPACED
     assert await content(alice, f"{PLAIN}/{FILE}") == f"in '{PLAIN}'\n"

@@ -314,7 +314,10 @@ async def test_a_created_note_answers_what_was_stored_and_what_was_made_differen
     )
 
     assert (made.id, made.title, made.size, made.etag) == ("327", "R ab x", 1, ETAG)
-    assert made.changed == "Nextcloud stored the title as “R ab x”. Nextcloud stored the category as “evil”."
+    assert made.changed == (
+        "Notes did not store all of it as it was sent: 'title' is “R ab x” instead of “R: a/b <x>”; 'category' is "
+        "“evil” instead of “.evil”."
+    )
     assert "content" not in made.model_dump()
     assert json.loads(server.asked[0].content)["title"] == "R: a/b <x>"
 
@@ -493,3 +496,47 @@ async def test_small_pictures_are_shown_and_other_files_described(
 async def test_an_attachment_path_that_climbs_is_refused_before_any_request(path: str) -> None:
     with pytest.raises(errors.InvalidInput):
         await Server().call(tools.nc_notes_get_attachment, note_id=318, path=path)
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ({"content": "new", "etag": ETAG}, {}),
+        ({"title": "Other", "etag": ETAG}, {}),
+        ({"favorite": True}, {}),
+    ],
+)
+async def test_a_change_of_a_note_that_is_answered_and_ignored_is_no_success(
+    sent: dict[str, object], stored: dict[str, object]
+) -> None:
+    server = Server(ok(note(327, title="Plan", content="old", **stored)))
+
+    with pytest.raises(errors.ServerFault, match="Notes answered as if it were done, but changed nothing"):
+        await server.call(tools.nc_notes_update_note, note_id=327, **sent)
+
+
+async def test_a_text_that_is_added_and_not_stored_is_missed() -> None:
+    same = note(327, title="Plan", content="old")
+    server = Server(ok(same), ok(same))
+
+    with pytest.raises(errors.ServerFault, match="'text' is “old” instead of"):
+        await server.call(tools.nc_notes_append_content, note_id=327, content="more")
+
+
+async def test_a_part_of_a_change_that_is_not_stored_is_said() -> None:
+    server = Server(ok(note(327, title="Plan", content="old", etag="f" * 32)))
+
+    changed = await server.call(
+        tools.nc_notes_update_note, note_id=327, title="Plan", content="new", etag=ETAG
+    )
+
+    assert changed.changed == (
+        "Notes did not store all of it as it was sent: 'text' is “old” instead of “new”."
+    )
+
+
+async def test_a_note_without_an_etag_cannot_be_guarded() -> None:
+    server = Server(ok(note(327, title="Plan", content="old", etag="")))
+
+    with pytest.raises(errors.ServerFault, match=r"named no version .* read it again"):
+        await server.call(tools.nc_notes_append_content, note_id=327, content="more")
