@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.builtin.upstream_check import UpstreamCheck
+from nextcloud_mcp_server.auth.ended_accounts import OnEnded
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -53,6 +54,7 @@ async def open_core(
     page_url: Callable[[str], str],
     pending: Pending,
     outside: Outside,
+    on_ended: OnEnded,
 ) -> AsyncGenerator[BuiltinCore]:
     """Open everything, and close it again; `documents` asks for what clients say of themselves.
 
@@ -65,7 +67,7 @@ async def open_core(
         return nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
 
     async with open_ground(
-        settings, provider_of, page_url=page_url, pending=pending, outside=outside
+        settings, provider_of, page_url=page_url, pending=pending, outside=outside, on_ended=on_ended
     ) as ground:
         yield _core(ground, provider_of(ground.nextcloud), documents)
 

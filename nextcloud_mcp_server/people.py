@@ -95,7 +95,8 @@ async def open_ground(
 ) -> AsyncGenerator[Ground]:
     """Open everything that both modes have, and close it again.
 
-    `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: people confirm in a login flow, which is followed.
+    `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: people confirm in a login
+    flow, which is followed.
 
     Raises:
         ConfigurationError: The settings cannot work.

@@ -63,7 +63,7 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
 
     limits, connections = Limits(), OpenConnections()
     way = (
-        _builtin(settings, site, core, outside, limits, connections)
+        _builtin(settings, site, core, outside, limits=limits, connections=connections)
         if settings.mode == "builtin"
         else _oidc(settings, site, core, outside, connections)
     )
@@ -183,6 +183,7 @@ def _builtin(
     site: Site,
     core: GetCore,
     outside: Outside,
+    *,
     limits: Limits,
     connections: OpenConnections,
 ) -> Way:

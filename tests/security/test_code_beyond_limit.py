@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from nextcloud_mcp_server.errors import SignInRefused, StorageError
@@ -35,9 +36,13 @@ async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
         yield stage
 
 
+def _looked_at(_: Request) -> Response:
+    return PlainTextResponse("looked at")
+
+
 def beyond_limit(spend: Spend) -> httpx2.AsyncClient:
     """A browser at an address from which junk comes."""
-    inner = Starlette(routes=[Route(CALLBACK, lambda _: PlainTextResponse("looked at"))])
+    inner = Starlette(routes=[Route(CALLBACK, _looked_at)])
     transport = httpx2.ASGITransport(AddressLimits(inner, Limits(RATES), spend=spend))
     return httpx2.AsyncClient(transport=transport, base_url="https://mcp.test")
 
