@@ -39,10 +39,13 @@ class BuiltinCore(PeopleCore):
     tokens: Tokens
 
 
-def open_documents(outside: Outside) -> httpx2.AsyncClient:
+def open_documents(settings: Settings, outside: Outside) -> httpx2.AsyncClient:
     """Open the way to what clients say of themselves, at addresses that strangers name."""
     return open_outside(
-        user_agent="nextcloud-mcp-server", inner=outside.documents, resolve=outside.resolve or resolve
+        user_agent="nextcloud-mcp-server",
+        inner=outside.documents,
+        resolve=outside.resolve or resolve,
+        proxy=settings.client_metadata_proxy,
     )
 
 
@@ -87,7 +90,9 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
     )
     allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
     clients = Clients(database.clients, clock=clock, allowed=allowed)
-    documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
+    documents = None
+    if settings.client_metadata_documents:
+        documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
     authorization = _authorization(ground, _requests(ground, clients, documents), sign_in, tokens)
     visits = ground.visits(PageSignIn(database, sign_in), tokens=tokens)
     tidying = (visits.tidy, authorization.tidy, tokens.purge, clients.purge)
@@ -150,7 +155,7 @@ def _rules(ground: Ground) -> ClientRules:
     )
 
 
-def _requests(ground: Ground, clients: Clients, documents: ClientDocuments) -> Requests:
+def _requests(ground: Ground, clients: Clients, documents: ClientDocuments | None) -> Requests:
     settings = ground.settings
     return Requests(
         clients,

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from nextcloud_mcp_server.web.oauth_api import Api
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -190,9 +192,8 @@ def _builtin(
     """Sign people in with Nextcloud, and give their clients tokens ourselves."""
     from nextcloud_mcp_server import builtin  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
-    from nextcloud_mcp_server.web.client_limits import ClientLimits  # noqa: PLC0415 - this mode only
 
-    documents = builtin.open_documents(outside)
+    documents = builtin.open_documents(settings, outside)
 
     def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
         return builtin.open_core(
@@ -218,22 +219,31 @@ def _builtin(
         return (await opened()).authorization
 
     scopes = asked(_bound(settings))
-    routes = oauth_api.oauth_routes(
-        opened,
-        issuer=settings.server_url,
-        mcp_path=MCP_PATH,
-        scopes=scopes,
-        registers=settings.client_registration,
-        limits=ClientLimits(limits),
-    )
     return Way(
         open_core=open_core,
         verify=verify,
         resource=Resource(settings.resource_url, (settings.server_url,), scopes),
         open=lambda: documents,
-        routes=routes,
+        routes=_oauth_routes(opened, settings, scopes, limits),
         any_origin=oauth_api.OPEN_PATHS,
         authorizations=authorizations,
+    )
+
+
+def _oauth_routes(
+    api: "Callable[[], Awaitable[Api]]", settings: Settings, scopes: Sequence[str], limits: Limits
+) -> "list[BaseRoute]":
+    from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
+    from nextcloud_mcp_server.web.client_limits import ClientLimits  # noqa: PLC0415 - this mode only
+
+    return oauth_api.oauth_routes(
+        api,
+        issuer=settings.server_url,
+        mcp_path=MCP_PATH,
+        scopes=scopes,
+        registers=settings.client_registration,
+        documents=settings.client_metadata_documents,
+        limits=ClientLimits(limits),
     )
 
 

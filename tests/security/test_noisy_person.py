@@ -3,6 +3,7 @@
 import httpx2
 from starlette.applications import Starlette
 
+from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.routes import people_routes
@@ -72,4 +73,4 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
             for n in range(4)
         ]
 
-    assert answers[-1].status_code == 429
+    assert answers[-1].headers["location"] == TOO_MANY_RESULT
