@@ -106,7 +106,7 @@ async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> N
     assert "CLIENT_METADATA_DOCUMENTS=false" in sentence
 
 
-async def test_a_name_that_is_not_known_here_is_said_to_be_so() -> None:
+async def test_a_host_without_any_address_cannot_be_reached() -> None:
     stage = ClientStage()
     stage.outside.names[HOST] = []
 

@@ -115,3 +115,11 @@ async def test_without_the_setting_a_proxy_of_the_environment_is_not_asked(
             await outside.get(URL)
 
     assert proxy.asked == []
+
+
+async def test_without_a_proxy_a_name_that_is_not_known_here_is_said_to_be_so() -> None:
+    async with open_outside(user_agent="test", resolve=unknown) as outside:
+        with pytest.raises(DocumentUnavailable) as caught:
+            await document_source.fetch(outside, URL)
+
+    assert caught.value.detail == "cannot be reached: the name of its host is not known here"
