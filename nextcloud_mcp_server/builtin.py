@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.builtin.upstream_check import UpstreamCheck
+from nextcloud_mcp_server.auth.ended_accounts import OnEnded
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -38,10 +39,13 @@ class BuiltinCore(PeopleCore):
     tokens: Tokens
 
 
-def open_documents(outside: Outside) -> httpx2.AsyncClient:
+def open_documents(settings: Settings, outside: Outside) -> httpx2.AsyncClient:
     """Open the way to what clients say of themselves, at addresses that strangers name."""
     return open_outside(
-        user_agent="nextcloud-mcp-server", inner=outside.documents, resolve=outside.resolve or resolve
+        user_agent="nextcloud-mcp-server",
+        inner=outside.documents,
+        resolve=outside.resolve or resolve,
+        proxy=settings.client_metadata_proxy,
     )
 
 
@@ -53,6 +57,7 @@ async def open_core(
     page_url: Callable[[str], str],
     pending: Pending,
     outside: Outside,
+    on_ended: OnEnded,
 ) -> AsyncGenerator[BuiltinCore]:
     """Open everything, and close it again; `documents` asks for what clients say of themselves.
 
@@ -65,7 +70,7 @@ async def open_core(
         return nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
 
     async with open_ground(
-        settings, provider_of, page_url=page_url, pending=pending, outside=outside
+        settings, provider_of, page_url=page_url, pending=pending, outside=outside, on_ended=on_ended
     ) as ground:
         yield _core(ground, provider_of(ground.nextcloud), documents)
 
@@ -85,7 +90,9 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
     )
     allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
     clients = Clients(database.clients, clock=clock, allowed=allowed)
-    documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
+    documents = None
+    if settings.client_metadata_documents:
+        documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
     authorization = _authorization(ground, _requests(ground, clients, documents), sign_in, tokens)
     visits = ground.visits(PageSignIn(database, sign_in), tokens=tokens)
     tidying = (visits.tidy, authorization.tidy, tokens.purge, clients.purge)
@@ -148,7 +155,7 @@ def _rules(ground: Ground) -> ClientRules:
     )
 
 
-def _requests(ground: Ground, clients: Clients, documents: ClientDocuments) -> Requests:
+def _requests(ground: Ground, clients: Clients, documents: ClientDocuments | None) -> Requests:
     settings = ground.settings
     return Requests(
         clients,

@@ -295,7 +295,8 @@ def _throttling(capabilities: httpx2.Response, *, many_people: bool) -> Finding:
         return Finding(Verdict.OK, "throttling", "our address is on Nextcloud's allow list")
     allow = (
         "have the administrator put our address on the allow list (Administration settings → Security → "
-        "Brute-force IP whitelist), and never that of a proxy or gateway that others come through too."
+        "Brute-force IP whitelist; 'nextcloud-mcp-server setup nextcloud' does it when it makes the client, or prints "
+        "the command), and never that of a proxy or gateway that others come through too."
     )
     advice = f"Wait for 30 minutes, find who logs in from here with a wrong password, or {allow}"
     if delay >= _THROTTLED_MILLISECONDS:

@@ -21,9 +21,15 @@ secret, a header, or a URL that grants something.
     │   └── NotAMember
     ├── OtherPerson
     ├── OAuthRefusal
+    │   └── DocumentRefusal
     ├── AuthorizeRefused
     │   ├── ClientUnknown
-    │   └── ClientBarred
+    │   ├── ClientBarred
+    │   ├── DocumentsOff
+    │   ├── DocumentUnreachable
+    │   ├── DocumentTimedOut
+    │   ├── DocumentUnfit
+    │   └── DocumentHostRefused
     ├── TooManyRequests
     ├── NotAsPromised
     ├── StorageError
@@ -161,6 +167,16 @@ class OAuthRefusal(NextcloudMcpError):
         self.status = status
 
 
+class DocumentRefusal(OAuthRefusal):
+    """The document that describes a client could not be used; `reason` is what the person's browser is told."""
+
+    def __init__(
+        self, error: str, description: str, *, reason: "type[AuthorizeRefused]", status: int = 400
+    ) -> None:
+        super().__init__(error, description, status=status)
+        self.reason = reason
+
+
 class AuthorizeRefused(NextcloudMcpError):
     """A client's request cannot be put to a person, and it is not known where an answer would go."""
 
@@ -171,6 +187,26 @@ class ClientUnknown(AuthorizeRefused):
 
 class ClientBarred(AuthorizeRefused):
     """The operator does not let people connect this client."""
+
+
+class DocumentsOff(AuthorizeRefused):
+    """The client is described in a document, and the operator has this server read none."""
+
+
+class DocumentUnreachable(AuthorizeRefused):
+    """The document that describes the client cannot be reached from here."""
+
+
+class DocumentTimedOut(AuthorizeRefused):
+    """The document that describes the client did not come in time."""
+
+
+class DocumentUnfit(AuthorizeRefused):
+    """The document that describes the client came, and is not one of a client that this server works with."""
+
+
+class DocumentHostRefused(AuthorizeRefused):
+    """The document that describes the client is on a host that this server does not ask."""
 
 
 class TooManyRequests(NextcloudMcpError):

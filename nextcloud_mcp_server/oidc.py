@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server.auth.backchannel_logout import BackChannelLogout, OnLogout
 from nextcloud_mcp_server.auth.discovery import Discovery, refuse_pairwise
+from nextcloud_mcp_server.auth.ended_accounts import OnEnded
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
@@ -96,6 +97,7 @@ async def open_core(
     pending: Pending,
     outside: Outside,
     on_logout: OnLogout,
+    on_ended: OnEnded,
 ) -> AsyncGenerator[OidcCore]:
     """Open everything, and close it again.
 
@@ -108,7 +110,7 @@ async def open_core(
         return _provider(settings, nextcloud, issuer, clock=outside.clock)
 
     async with open_ground(
-        settings, provider_of, page_url=page_url, pending=pending, outside=outside
+        settings, provider_of, page_url=page_url, pending=pending, outside=outside, on_ended=on_ended
     ) as ground:
         visits = ground.visits(_sign_in(settings, issuer, ground.database, clock=ground.clock))
         logout = BackChannelLogout(

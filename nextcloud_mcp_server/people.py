@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from nextcloud_mcp_server.auth.account_page import ClientTokens
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts, OnEnded
 from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.outbox import Outbox
@@ -22,7 +23,7 @@ from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import Policy
 from nextcloud_mcp_server.auth.shared_accounts import SharedAccounts
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
-from nextcloud_mcp_server.auth.sign_in import SignInLeg
+from nextcloud_mcp_server.auth.sign_in_leg import SignInLeg
 from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.core import Core, Outside
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -90,10 +91,12 @@ async def open_ground(
     page_url: Callable[[str], str],
     pending: Pending,
     outside: Outside,
+    on_ended: OnEnded,
 ) -> AsyncGenerator[Ground]:
     """Open everything that both modes have, and close it again.
 
-    Without a provider no browser is sent anywhere: people confirm in a login flow, which is followed.
+    `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: people confirm in a login
+    flow, which is followed.
 
     Raises:
         ConfigurationError: The settings cannot work.
@@ -105,9 +108,9 @@ async def open_ground(
         cores.open_pool_of(settings, outside) as pool,
     ):
         nextcloud = Nextcloud(cores.nextcloud_url(settings), pool, public_url=cores.public_url_of(settings))
-        yield _ground(
-            settings, database, nextcloud, provider_of(nextcloud), policy=policy, pending=pending, clock=clock
-        )
+        provider, ended = provider_of(nextcloud), EndedAccounts(database, on_ended)
+        ground = _ground(settings, database, nextcloud, provider, policy=policy, pending=pending, clock=clock)
+        yield replace(ground, work=(*ground.work, ended.run))
 
 
 def _ground(

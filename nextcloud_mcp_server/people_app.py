@@ -20,18 +20,19 @@ from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
-from nextcloud_mcp_server.web.lasting import OpenStreams
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
+from nextcloud_mcp_server.web.open_connections import OpenConnections
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import people_routes
-from nextcloud_mcp_server.web.session_limiter import SessionLimiter
-from nextcloud_mcp_server.web.visits import Visits
+from nextcloud_mcp_server.web.visits import Params, Visits
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
+
+    from nextcloud_mcp_server.web.oauth_api import Api
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,6 @@ class Way:
     routes: "Sequence[BaseRoute]" = ()
     any_origin: tuple[str, ...] = ()
     authorizations: Callable[[], Awaitable[Authorizations]] | None = None
-    streams: OpenStreams | None = None
 
 
 #: Gives the opened core; opens it at the first call.
@@ -63,11 +63,11 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     async def core() -> PeopleCore:
         return cast("PeopleCore", await parts.core.get())
 
-    limits = Limits()
+    limits, connections = Limits(), OpenConnections()
     way = (
-        _builtin(settings, site, core, outside, limits)
+        _builtin(settings, site, core, outside, limits=limits, connections=connections)
         if settings.mode == "builtin"
-        else _oidc(settings, site, core, outside)
+        else _oidc(settings, site, core, outside, connections)
     )
 
     async def visits() -> Visits:
@@ -90,22 +90,28 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         authorizations=way.authorizations,
     )
     app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
-    layer = _bearer(app, settings, way, outside)
+    layer = _bearer(app, settings, way, outside, connections)
     known = KnownBrowsers(layer, keys=lambda: cores.keys(settings).derive("known-browsers"))
-    limited = AddressLimits(known, limits, mcp_path=MCP_PATH)
+
+    async def spend(params: Params) -> None:
+        await (await visits()).spend_if_known(params)
+
+    limited = AddressLimits(known, limits, mcp_path=MCP_PATH, spend=spend)
     return guard(limited, _config(settings, site, way)), parts
 
 
-def _bearer(app: "ASGIApp", settings: Settings, way: Way, outside: Outside) -> BearerLayer:
+def _bearer(
+    app: "ASGIApp", settings: Settings, way: Way, outside: Outside, connections: OpenConnections
+) -> BearerLayer:
     return BearerLayer(
-        SessionLimiter(app),
+        connections.limit_sessions(app),
         resource=way.resource,
         verify=way.verify,
         needs=server.needs(select(settings)),
         clock=outside.clock,
         scope_prefix=way.scope_prefix,
         mcp_path=MCP_PATH,
-        streams=way.streams,
+        streams=connections.streams,
         limiter=RequestLimiter(RequestRates(per_minute=settings.requests_per_minute)),
     )
 
@@ -123,23 +129,31 @@ def _config(settings: Settings, site: Site, way: Way) -> WebConfig:
     )
 
 
-def _oidc(settings: Settings, site: Site, core: GetCore, outside: Outside) -> Way:
+def _oidc(
+    settings: Settings, site: Site, core: GetCore, outside: Outside, connections: OpenConnections
+) -> Way:
     """Leave signing in, and tokens, to the operator's identity provider."""
     from nextcloud_mcp_server import oidc  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.auth.outgoing import Outgoing  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web.backchannel import logout_route  # noqa: PLC0415 - this mode only
 
     pool = cores.open_pool_of(settings, outside)
-    issuer, streams = oidc.Issuer.of(settings, Outgoing(pool)), OpenStreams()
+    issuer = oidc.Issuer.of(settings, Outgoing(pool))
     verifier = issuer.verifier(settings, clock=outside.clock)
 
-    def on_logout(ends: Callable[[Mapping[str, object]], bool]) -> None:
+    async def on_logout(ends: Callable[[Mapping[str, object]], bool]) -> None:
         verifier.forget()
-        streams.end(ends)
+        await connections.end(lambda bearer: ends(bearer.claims))
 
     def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
         return oidc.open_core(
-            settings, issuer, page_url=site.page_url, pending=pending, outside=outside, on_logout=on_logout
+            settings,
+            issuer,
+            page_url=site.page_url,
+            pending=pending,
+            outside=outside,
+            on_logout=on_logout,
+            on_ended=connections.end_of,
         )
 
     async def logout() -> oidc.BackChannelLogout:
@@ -163,21 +177,32 @@ def _oidc(settings: Settings, site: Site, core: GetCore, outside: Outside) -> Wa
         open=lambda: pool,
         scope_prefix=settings.scope_prefix,
         routes=[logout_route(logout)],
-        streams=streams,
     )
 
 
-def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside, limits: Limits) -> Way:
+def _builtin(
+    settings: Settings,
+    site: Site,
+    core: GetCore,
+    outside: Outside,
+    *,
+    limits: Limits,
+    connections: OpenConnections,
+) -> Way:
     """Sign people in with Nextcloud, and give their clients tokens ourselves."""
     from nextcloud_mcp_server import builtin  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
-    from nextcloud_mcp_server.web.client_limits import ClientLimits  # noqa: PLC0415 - this mode only
 
-    documents = builtin.open_documents(outside)
+    documents = builtin.open_documents(settings, outside)
 
     def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
         return builtin.open_core(
-            settings, documents, page_url=site.page_url, pending=pending, outside=outside
+            settings,
+            documents,
+            page_url=site.page_url,
+            pending=pending,
+            outside=outside,
+            on_ended=connections.end_of,
         )
 
     async def opened() -> builtin.BuiltinCore:
@@ -194,22 +219,31 @@ def _builtin(settings: Settings, site: Site, core: GetCore, outside: Outside, li
         return (await opened()).authorization
 
     scopes = asked(_bound(settings))
-    routes = oauth_api.oauth_routes(
-        opened,
-        issuer=settings.server_url,
-        mcp_path=MCP_PATH,
-        scopes=scopes,
-        registers=settings.client_registration,
-        limits=ClientLimits(limits),
-    )
     return Way(
         open_core=open_core,
         verify=verify,
         resource=Resource(settings.resource_url, (settings.server_url,), scopes),
         open=lambda: documents,
-        routes=routes,
+        routes=_oauth_routes(opened, settings, scopes, limits),
         any_origin=oauth_api.OPEN_PATHS,
         authorizations=authorizations,
+    )
+
+
+def _oauth_routes(
+    api: "Callable[[], Awaitable[Api]]", settings: Settings, scopes: Sequence[str], limits: Limits
+) -> "list[BaseRoute]":
+    from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
+    from nextcloud_mcp_server.web.client_limits import ClientLimits  # noqa: PLC0415 - this mode only
+
+    return oauth_api.oauth_routes(
+        api,
+        issuer=settings.server_url,
+        mcp_path=MCP_PATH,
+        scopes=scopes,
+        registers=settings.client_registration,
+        documents=settings.client_metadata_documents,
+        limits=ClientLimits(limits),
     )
 
 

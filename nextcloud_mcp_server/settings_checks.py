@@ -1,12 +1,10 @@
 """Refuses settings that cannot work or cannot be safe, in one sentence with the variable and the fix."""
 
-import re
 from collections.abc import Iterable
 from ipaddress import ip_network
 from urllib.parse import SplitResult, urlsplit
 
-from nextcloud_mcp_server import settings_folder
-from nextcloud_mcp_server.auth.builtin.redirects import acceptable
+from nextcloud_mcp_server import settings_clients, settings_folder
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
 from nextcloud_mcp_server.settings_names import (
@@ -21,8 +19,6 @@ from nextcloud_mcp_server.settings_names import (
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_SECRET = 24
 _DATABASES = frozenset({"sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg"})
-_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_CLIENT = re.compile(rf"(\*\.)?{_HOST.pattern}|[a-z][a-z0-9+.-]*:")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -95,7 +91,9 @@ def _looks_wrong_for_many(settings: Fields) -> list[str]:
         _looks_wrong_with_issuer(settings) if oidc else _without_effect(settings, OIDC, "it is for MODE=oidc")
     )
     found += (
-        _without_effect(settings, BUILTIN, "it is for MODE=builtin") if oidc else _no_whole_names(settings)
+        _without_effect(settings, BUILTIN, "it is for MODE=builtin")
+        if oidc
+        else settings_clients.looks_wrong(settings)
     )
     if not settings.trusted_proxies and settings.server_url.startswith("https://"):
         found.append(
@@ -103,20 +101,6 @@ def _looks_wrong_for_many(settings: Fields) -> list[str]:
             "rate limit: name the proxy's address."
         )
     return found
-
-
-def _no_whole_names(settings: Fields) -> list[str]:
-    """Find names of clients where hosts are wanted: nobody would notice that a denied one comes in all the same."""
-    return [
-        f"{name} holds {word!r}, which is taken for a host: write its whole name ({word}.ai, say), or {word}: for a "
-        "scheme."
-        for name, words in (
-            ("ALLOWED_CLIENTS", settings.allowed_clients),
-            ("DENIED_CLIENTS", settings.denied_clients),
-        )
-        for word in words
-        if not re.search(r"[.:]", word) and word != "localhost"
-    ]
 
 
 def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
@@ -356,27 +340,7 @@ def _check_builtin(settings: Fields) -> None:
     """Refuse what the built-in authorization server cannot work with, or must never allow."""
     _check_nextcloud_client(settings)
     _check_own_root(settings)
-    for scheme in settings.private_schemes:
-        if not acceptable(f"{scheme}:/callback", private_schemes=settings.private_schemes):
-            raise ConfigurationError(
-                f"PRIVATE_SCHEMES names {scheme!r}, where nobody can be sent back to safely: name schemes of "
-                "programs alone, such as cursor."
-            )
-    for name, words in (
-        ("ALLOWED_CLIENTS", settings.allowed_clients),
-        ("DENIED_CLIENTS", settings.denied_clients),
-        ("PLAIN_HOSTS", settings.plain_hosts),
-    ):
-        for word in words:
-            if not (_HOST if name == "PLAIN_HOSTS" else _CLIENT).fullmatch(word):
-                meant = (
-                    "chat.example.org"
-                    if name == "PLAIN_HOSTS"
-                    else "claude.ai, *.example.org, or a scheme such as cursor:"
-                )
-                raise ConfigurationError(
-                    f"{name} holds {word!r}: write a host without its scheme, such as {meant}."
-                )
+    settings_clients.refuse(settings)
 
 
 def _check_own_root(settings: Fields) -> None:

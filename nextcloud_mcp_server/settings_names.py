@@ -22,6 +22,7 @@ SECRETS = frozenset(
         "nextcloud_mcp_secret",
         "oidc_client_secret",
         "introspection_client_secret",
+        "client_metadata_proxy",
         # No secret, but `setup nextcloud --into` writes the two together.
         "nextcloud_oauth_client_id",
         "nextcloud_oauth_client_secret",
@@ -64,6 +65,8 @@ BUILTIN = (
     "denied_clients",
     "allowed_groups",
     "client_registration",
+    "client_metadata_documents",
+    "client_metadata_proxy",
     "private_schemes",
     "plain_hosts",
     "refresh_grace_seconds",

@@ -124,6 +124,18 @@ class PeopleFields(BaseSettings):
         description="Let clients register themselves (RFC 7591). Without it only those that are described in a "
         "document can be added.",
     )
+    client_metadata_documents: bool = Field(
+        default=True,
+        description="Take clients that are described in a document at the address that is their id, such as Claude "
+        "and Codex: the server fetches it from the internet. `false` where it cannot: then it is not offered, and "
+        "those clients register themselves instead.",
+    )
+    client_metadata_proxy: SecretStr | None = Field(
+        default=None,
+        description="HTTP proxy through which those documents are fetched, such as `http://proxy.example.org:3128`, "
+        "and nothing else: not Nextcloud, not the identity provider. The proxy must refuse addresses of your own "
+        "network; this server cannot check them behind it.",
+    )
     private_schemes: Words = Field(
         default=("cursor",),
         description="Schemes of programs' own addresses, such as `cursor` for `cursor://…`, that people may be sent "

@@ -307,6 +307,11 @@ class MemoryVisits:
         self.waiting[elicitation_id] = (token, held)
         return GrantDone(elicitation_id, held)
 
+    async def spend_if_known(self, params: Params) -> None:
+        state = params.get("state", [""])[0]
+        if state in self.flows or state in self.legs:
+            self.spent += params["code"]
+
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         self._own(elicitation_id, who)
         owner, held = self.waiting.get(elicitation_id, ("", None))

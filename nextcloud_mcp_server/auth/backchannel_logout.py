@@ -6,7 +6,7 @@ gets a newer one: whether it does is the issuer's decision.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -39,8 +39,8 @@ _TYPES = frozenset({"logout+jwt", "jwt", ""})
 _LONGEST = 255
 
 Claims = Mapping[str, object]
-#: Told of logouts that are new here: ends what matches, such as open streams.
-OnLogout = Callable[[Callable[[Claims], bool]], None]
+#: Told of logouts that are new here: ends what matches, such as open streams and sessions.
+OnLogout = Callable[[Callable[[Claims], bool]], Awaitable[None]]
 
 
 class BackChannelLogout:
@@ -140,7 +140,7 @@ class BackChannelLogout:
         if found:
             self._seen_until = max(self._seen_until, found[-1].received_at)
         if fresh:
-            self._on_logout(lambda claims: any(_ends(logout, claims) for logout in fresh))
+            await self._on_logout(lambda claims: any(_ends(logout, claims) for logout in fresh))
 
     def _is_new(self, logout: Logout) -> bool:
         key = (logout.issuer, logout.sub_hash, logout.sid_hash)

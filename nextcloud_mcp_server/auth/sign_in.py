@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
@@ -26,6 +26,7 @@ from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer, new
 from nextcloud_mcp_server.auth.orphaned_code import codes_in, spent_unless_used
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.auth.principal import is_unverified
+from nextcloud_mcp_server.auth.sign_in_leg import Person
 from nextcloud_mcp_server.auth.visit import SignInStart
 from nextcloud_mcp_server.errors import (
     GrantRefused,
@@ -79,63 +80,6 @@ class Returned:
     nonce: SecretStr
     session: SecretStr
     target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Who signed in. `uid` is the Nextcloud account that the operator's mapping gives them.
-
-    `sub` and `sid` are what the issuer calls them and their session there, where it says so.
-    """
-
-    principal: Principal
-    display_name: str
-    uid: str | None
-    sub: str | None = None
-    sid: str | None = None
-
-
-class Back(Protocol):
-    """A browser that came back: the session that begins with it, and what the sign-in was for."""
-
-    @property
-    def session(self) -> SecretStr:
-        """The value of the session's cookie, which was chosen before the browser left."""
-        ...
-
-    @property
-    def target(self) -> str:
-        """`account`, or `visit:` and an elicitation's id."""
-        ...
-
-
-BackT = TypeVar("BackT", bound=Back)
-
-
-class SignInLeg(Protocol[BackT]):
-    """One way to find out who sits at the browser."""
-
-    @property
-    def mapping_claim(self) -> str | None:
-        """What names each person's Nextcloud account; None where everybody confirms theirs."""
-        ...
-
-    @property
-    def brings_access(self) -> bool:
-        """Whether a sign-in for a visit brings what the visit needs, so that no second trip is made."""
-        ...
-
-    async def begin(self, target: str, *, another: bool = False) -> SignInStart:
-        """Make the address to go to."""
-        ...
-
-    async def returned(self, flow: str, params: Params) -> BackT:
-        """Check how the browser came back, before anything is asked of anybody."""
-        ...
-
-    async def redeem(self, returned: BackT) -> Person:
-        """Find out who it is."""
-        ...
 
 
 class SignIn:
@@ -261,6 +205,19 @@ class SignIn:
             return None
         return _Kept(SecretStr(verifier), SecretStr(nonce), SecretStr(session), target, until)
 
+    async def knows(self, state: str) -> bool:
+        """Tell whether a `state` is one of ours, as long as a code that belongs to it may live."""
+        opened = self._opened(state)
+        return opened is not None and self._clock().timestamp() < opened[1] + _CODE_SECONDS
+
+    def _opened(self, state: str) -> tuple[str, float] | None:
+        """Open a `state`; the answer is the verifier, and when the sign-in ends."""
+        try:
+            _, verifier, _, until = self._unsealed(state, _STATE_PLACE)
+        except (binascii.Error, ValueError, Unsealable):
+            return None
+        return verifier, until
+
     def _unsealed(self, text: str, place: tuple[str, str]) -> list[Any]:
         sealed = Sealed(base64.b64decode(text, altchars=b"-_", validate=True))
         return json.loads(self._keys.open(sealed, place))
@@ -270,10 +227,10 @@ class SignIn:
 
         A `state` of ours holds what the exchange needs. Each code is exchanged once, and spent before it is.
         """
-        try:
-            _, verifier, _, until = self._unsealed(state, _STATE_PLACE)
-        except (binascii.Error, ValueError, Unsealable):
+        opened = self._opened(state)
+        if opened is None:
             return False
+        verifier, until = opened
         codes = codes_in(params)
         if self._clock().timestamp() >= until + _CODE_SECONDS or len(codes) != 1:
             return bool(codes)

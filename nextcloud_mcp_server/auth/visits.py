@@ -13,11 +13,12 @@ from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage, 
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.grant_leg import GrantLegs
+from nextcloud_mcp_server.auth.orphaned_code import codes_in
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER, Policy
 from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
-from nextcloud_mcp_server.auth.sign_in import SignInLeg
+from nextcloud_mcp_server.auth.sign_in_leg import SignInLeg
 from nextcloud_mcp_server.auth.visit import AccountView, GrantDone, SignInDone, SignInStart, Visit
 from nextcloud_mcp_server.errors import (
     ConfigurationError,
@@ -227,6 +228,21 @@ class Visits:
     async def end_foreign(self, params: Params) -> None:
         """Refuse what comes back in a browser in which nobody is signed in; see `GrantLegs.end_foreign`."""
         await self._legs.end_foreign(params)
+
+    async def spend_if_known(self, params: Params) -> None:
+        """Spend the code of a callback that is not looked at otherwise, where its `state` is one of ours.
+
+        The callbacks of its address are too many, so nothing is exchanged and nothing is ended: one look, and one
+        row. A callback with several states or codes is forged.
+
+        Raises:
+            StorageError: The database cannot be used.
+        """
+        states, codes = params.get("state", ()), codes_in(params)
+        if len(states) != 1 or len(codes) != 1:
+            return
+        if await self._sign_in.knows(states[0]) or await self._database.grant_legs.knows(states[0]):
+            await self._database.spent_codes.spend(codes)
 
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         """Find what waits in this browser for the person to say that the account is theirs.

@@ -7,8 +7,11 @@ import anyio
 import typer
 
 from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.builtin import open_documents
+from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.doctor import Finding, Verdict, look_at_database, look_here, look_there
 from nextcloud_mcp_server.doctor_builtin import look_at_discovery
+from nextcloud_mcp_server.doctor_documents import look_at_documents
 from nextcloud_mcp_server.doctor_sign_in import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -66,4 +69,10 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
             found.append(await look_at_own_address(settings, pool))
             if settings.mode == "builtin":
                 found += await look_at_discovery(settings, pool)
+                found.append(await _documents(settings))
         return found
+
+
+async def _documents(settings: Settings) -> Finding:
+    async with open_documents(settings, Outside()) as outside:
+        return await look_at_documents(settings, outside)

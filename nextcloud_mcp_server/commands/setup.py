@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import result, say
-from nextcloud_mcp_server.errors import ConfigurationError, CredentialRejected, NextcloudError
+from nextcloud_mcp_server.errors import ConfigurationError, CredentialRejected, Forbidden, NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -25,6 +25,7 @@ from nextcloud_mcp_server.nextcloud.oauth2_admin import (
     MadeClient,
     OAuth2Admin,
     SecurityPage,
+    allow_by_hand,
     by_hand,
     registered_redirect,
 )
@@ -39,11 +40,15 @@ _ALLOW_LIST = "Administration settings → Security → Brute-force IP whitelist
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was made, and what the page on security told on the way."""
+    """What was made, and what the page on security told on the way.
+
+    `allowed`: our address was put on the allow list, or could not be; None where that was not tried.
+    """
 
     made: MadeClient
     page: SecurityPage
     own_address: str | None
+    allowed: bool | None = None
 
 
 def setup_nextcloud(
@@ -52,8 +57,11 @@ def setup_nextcloud(
     *,
     into: Path | None = None,
     transport: httpx2.AsyncBaseTransport | None = None,
+    may_allow: Callable[[str], bool] | None = None,
 ) -> None:
     """Register a client, and print the settings for it to stdout; or write them `into` a folder, once.
+
+    `may_allow` is asked whether this computer's address goes on Nextcloud's allow list.
 
     Raises:
         ConfigurationError: Something is missing, or the client is there already and its secret is not, or
@@ -70,12 +78,12 @@ def setup_nextcloud(
     if into is not None:
         _try_to_write(into)
     credential = (ask or ask_for_credential)()
-    outcome = anyio.run(_run, settings, credential, transport)
+    outcome = anyio.run(_run, settings, credential, transport, may_allow or ask_to_allow)
     if into is None:
         _print(outcome)
     else:
         _write(outcome, into)
-    say(f"\n{about_address(outcome.page, outcome.own_address)}")
+    say(f"\n{about_address(outcome.page, outcome.own_address, allowed=outcome.allowed)}")
 
 
 def _try_to_write(folder: Path) -> None:
@@ -158,8 +166,21 @@ def ask_for_credential() -> BasicCredential:
     return BasicCredential(name, SecretStr(secret))
 
 
+def ask_to_allow(address: str) -> bool:
+    """Ask whether an address goes on Nextcloud's allow list; no where nobody can be asked."""
+    return sys.stdin.isatty() and typer.confirm(
+        f"Nextcloud sees this computer as {address}. Put it on Nextcloud's allow list now? Say yes if this server runs "
+        "here and nobody else comes from that address.",
+        default=True,
+        err=True,
+    )
+
+
 async def _run(
-    settings: Draft, credential: BasicCredential, transport: httpx2.AsyncBaseTransport | None
+    settings: Draft,
+    credential: BasicCredential,
+    transport: httpx2.AsyncBaseTransport | None,
+    may_allow: Callable[[str], bool],
 ) -> Outcome:
     url = NextcloudUrl.parse(settings.require_nextcloud())
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
@@ -177,7 +198,10 @@ async def _run(
                 f"Nextcloud never takes the password itself: {by_hand(name, settings.grant_callback_url)}"
             ) from None
         admin = OAuth2Admin(pool, url, credential=credential, uid=uid, public_url=public_url)
-        page = await admin.look()
+        try:
+            page = await admin.look()
+        except Forbidden as error:
+            raise Forbidden(await _for_administrator(str(error), settings, pool)) from None
         _refuse_second(settings, page)
         own = await own_address(pool, str(url))
         made = await admin.register(name=name, redirect_uri=settings.grant_callback_url)
@@ -187,7 +211,34 @@ async def _run(
                 "Nextcloud made the client, but does not answer for it as expected: look for "
                 f"“{client_name(settings)}” under {_PLACE}, delete it, and run this again."
             )
-        return Outcome(made, page, own)
+        return Outcome(made, page, own, await _allow(admin, page, own, may_allow))
+
+
+async def _allow(
+    admin: OAuth2Admin, page: SecurityPage, own: str | None, may_allow: Callable[[str], bool]
+) -> bool | None:
+    """Put our address on the allow list, if it is our own and the operator says so. The client is made already."""
+    address = page.our_address
+    if page.allow_listed or address is None or address != own or not may_allow(address):
+        return None
+    try:
+        await admin.allow_address(address)
+        return (await admin.look()).allow_listed is not False
+    except NextcloudError as error:
+        say(f"{error}")
+        return False
+
+
+async def _for_administrator(sentence: str, settings: Draft, pool: httpx2.AsyncClient) -> str:
+    """Say what Nextcloud's administrator has to do where the account that was typed may do nothing."""
+    own = await own_address(pool, settings.require_nextcloud())
+    steps = f"{sentence} Or {by_hand(client_name(settings), settings.grant_callback_url)}"
+    if own is None:
+        return f"{steps} And this server's address belongs on the allow list: {_ALLOW_LIST}."
+    return (
+        f"{steps} And have them run '{allow_by_hand(own)}', if Nextcloud sees this server as {own} and nobody else "
+        "comes from there: then it counts no failed logins of it, which would shut out everybody here."
+    )
 
 
 def _refuse_second(settings: Draft, page: SecurityPage) -> None:
@@ -212,30 +263,41 @@ async def own_address(pool: httpx2.AsyncClient, base: str) -> str | None:
     return local[0] if local else None
 
 
-def about_address(page: SecurityPage, own: str | None) -> str:
-    """Say which address to put on the allow list, and which never."""
+def about_address(page: SecurityPage, own: str | None, *, allowed: bool | None = None) -> str:
+    """Say which address to put on the allow list and how, and which never.
+
+    `allowed` says whether it was put there now; None where that was not tried.
+    """
     why = (
         "Nextcloud counts failed logins by address, and everybody here shares this server's: on the allow list, one "
         "person's trouble cannot shut out the others."
     )
     if page.allow_listed:
         return f"Nextcloud sees this computer as {page.our_address}, which is on its allow list already."
+    if allowed:
+        return f"Nextcloud sees this computer as {page.our_address}, which is on its allow list now."
     if page.our_address is None:
+        command = (
+            "" if own is None else f" (or run '{allow_by_hand(own)}' on Nextcloud's machine, if it is {own})"
+        )
         return (
             f"{why} Nextcloud did not say under which address it sees this computer (the app “Brute-force settings” "
-            f"shows it): find it in Nextcloud's log, then add it under {_ALLOW_LIST}. Never add the address of a "
-            "proxy or gateway that others come through too."
+            f"shows it): find it in Nextcloud's log, then add it under {_ALLOW_LIST}{command}. Never add the address "
+            "of a proxy or gateway that others come through too."
         )
     if page.our_address == own:
         mask = ip_address(page.our_address).max_prefixlen
+        failed = "It could not be put on the allow list. " if allowed is False else ""
         return (
-            f"{why} Nextcloud sees this computer under its own address: add {page.our_address}, mask {mask}, under "
-            f"{_ALLOW_LIST}. Run this where the server runs: another computer has another address."
+            f"{failed}{why} Nextcloud sees this computer under its own address: run "
+            f"'{allow_by_hand(page.our_address)}' on Nextcloud's machine, or add {page.our_address}, mask {mask}, "
+            f"under {_ALLOW_LIST}. Run setup where the server runs: another computer has another address."
         )
     return (
         f"{why} Nextcloud sees this computer as {page.our_address}, which is not its own address"
         f"{f' ({own})' if own else ''}, but probably that of a proxy or gateway. Do NOT add it when others come "
         "through it too: they could then guess passwords without end. Have Nextcloud see the real address instead "
         "(`trusted_proxies` in its config.php, or a direct way between the two), then run "
-        f"'nextcloud-mcp-server doctor', and add that one under {_ALLOW_LIST}."
+        f"'nextcloud-mcp-server doctor', and add that one under {_ALLOW_LIST}"
+        f"{f' or with {chr(39)}{allow_by_hand(own)}{chr(39)}' if own else ''}."
     )

@@ -10,7 +10,9 @@ import binascii
 import html
 import re
 import shlex
+import zlib
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TypeVar
 
 import httpx2
@@ -26,11 +28,16 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 _T = TypeVar("_T")
 _CLIENTS = "/index.php/apps/oauth2/clients"
 _AUTHORIZE = "/index.php/apps/oauth2/authorize"
+_ALLOW_LIST = "/index.php/apps/bruteforcesettings/ipwhitelist"
 _SECURITY_PAGE = "/index.php/settings/admin/security"
 _REFUSED = {
     401: "Nextcloud does not accept this name and password. Nothing was made.",
     403: "Nextcloud does not let this account register a client: it is no administrator's. Nothing was made: run it "
     "again with the name and password of an administrator.",
+}
+_NOT_ALLOWED = {
+    403: "Nextcloud does not let this account change its allow list.",
+    404: "Nextcloud's app “Brute-force settings” is not there, or switched off.",
 }
 #: Sent by `PasswordConfirmationMiddleware`; from 34 on no app password passes it (nextcloud/server#61646).
 _NOT_CONFIRMED = "X-NC-Auth-NotConfirmed"
@@ -118,6 +125,29 @@ class OAuth2Admin:
                 )
             raise refusal.from_response(response, _REFUSED)
         return decoded(response, TypeAdapter(MadeClient))
+
+    async def allow_address(self, address: str) -> None:
+        """Put one address on the allow list; one that is there already stays there once or more.
+
+        Raises:
+            Forbidden: The account is no administrator's.
+            NotFound: The app “Brute-force settings” is not there, or switched off.
+            NextcloudError: Trouble on the way.
+        """
+        mask = ip_address(address).max_prefixlen
+        await self._http.request(
+            "POST", _ALLOW_LIST, json={"ip": address, "mask": mask}, sentences=_NOT_ALLOWED
+        )
+
+
+def allow_by_hand(address: str) -> str:
+    """Write the command that puts one address on Nextcloud's allow list.
+
+    Its key is made from the address, so that it replaces no entry of another one, and the command may be repeated.
+    """
+    number = zlib.crc32(ip_address(address).packed)
+    network = f"{address}/{ip_address(address).max_prefixlen}"
+    return f"occ config:app:set bruteForce whitelist_{number} --value={network}"
 
 
 def by_hand(name: str, redirect_uri: str) -> str:

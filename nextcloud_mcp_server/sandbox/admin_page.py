@@ -5,6 +5,8 @@ Written after `apps/oauth2/lib/Settings/Admin.php` and the app `bruteforcesettin
 
 import base64
 import json
+from ipaddress import ip_network
+from itertools import islice
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,8 +14,11 @@ from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, refuse_json
-from nextcloud_mcp_server.sandbox.reply import account_page, forbidden
+from nextcloud_mcp_server.sandbox.reply import account_page, forbidden, json_reply
 from nextcloud_mcp_server.sandbox.throttle import Throttle
+
+#: Of a network that is put on the list, so many of its addresses.
+_MOST_ADDRESSES = 256
 
 
 class AdminPage:
@@ -26,7 +31,28 @@ class AdminPage:
 
     def routes(self) -> list[BaseRoute]:
         """Make the routes."""
-        return [Route("/settings/admin/security", self._show)]
+        return [
+            Route("/settings/admin/security", self._show),
+            Route("/apps/bruteforcesettings/ipwhitelist", self._allow, methods=["POST"]),
+        ]
+
+    async def _allow(self, request: Request) -> Response:
+        """Add an entry, as `IPWhitelistController::add` does (app bruteforcesettings); an app password suffices."""
+        found = self._gate.identify(request, "other")
+        if isinstance(found, Refusal):
+            return refuse_json(found)
+        if not found.user.admin:
+            return json_reply({"message": "Logged in account must be an admin"}, status=403)
+        if not {"ocs-apirequest", "requesttoken"} & set(request.headers):
+            return json_reply({"message": "CSRF check failed"}, status=412)
+        fields = await request.json()
+        try:
+            network = ip_network(f"{fields['ip']}/{fields['mask']}", strict=False)
+        except ValueError:
+            return json_reply([], status=400, headers={"X-User-Id": found.user.uid})
+        self._context.state.allow_listed.update(map(str, islice(network.hosts(), _MOST_ADDRESSES)))
+        entry = {"id": 1, "ip": fields["ip"], "mask": fields["mask"], "comment": ""}
+        return json_reply(entry, headers={"X-User-Id": found.user.uid})
 
     async def _show(self, request: Request) -> Response:
         found = self._gate.identify(request, "other")
@@ -37,7 +63,7 @@ class AdminPage:
         address = address_of(request)
         states: dict[str, object] = {
             "bruteforcesettings-remote-address": address,
-            "bruteforcesettings-bypass-listed": False,
+            "bruteforcesettings-bypass-listed": address in self._context.state.allow_listed,
             "bruteforcesettings-delay": self._throttle.delay_ms(address),
         }
         if "oauth2" in self._context.apps:

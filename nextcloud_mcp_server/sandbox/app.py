@@ -80,8 +80,8 @@ class Sandbox:
         self.state = State(clock=clock, one_second_etags=one_second_etags)
         self.faults = Faults()
         self.requests = RequestLog()
-        self.throttle = Throttle(clock)
-        self.token_throttle = Throttle(clock, allowed=TOKEN_REQUESTS_ALLOWED)
+        self.throttle = Throttle(clock, exempt=self.state.allow_listed)
+        self.token_throttle = Throttle(clock, allowed=TOKEN_REQUESTS_ALLOWED, exempt=self.state.allow_listed)
         self._gate = Gate(self.state, self.throttle)
         self.context = Context(
             state=self.state,

@@ -3,6 +3,7 @@
 from starlette.requests import Request
 
 from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.identity import address_of
 from nextcloud_mcp_server.sandbox.state import User
 
 PRODUCT = "Nextcloud"
@@ -30,7 +31,7 @@ def capabilities_document(
     """Describe what the server can do; anonymous visitors learn less."""
     major, minor, micro = (int(part) for part in context.profile.server.split("."))
     base = f"{context.origin(request)}{context.base_path}"
-    throttling = {"delay": delay_ms, "allow-listed": False}
+    throttling = {"delay": delay_ms, "allow-listed": address_of(request) in context.state.allow_listed}
     if user is None:
         capabilities: dict[str, object] = {"bruteforce": throttling, "theming": _theming(base)}
     else:

@@ -215,6 +215,8 @@ class State:
     oauth_races: int = 0
     # How a bearer that is no app password is checked: user_oidc answers with a uid or None.
     check_bearer: Callable[[str], str | None] | None = None
+    # Addresses whose bad logins are not counted, each as one that is written in full.
+    allow_listed: set[str] = field(default_factory=set[str])
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     shares: list[Share] = field(default_factory=list[Share])

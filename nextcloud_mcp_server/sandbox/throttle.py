@@ -1,5 +1,6 @@
 """The brute-force protection: bad logins are counted per address and then block it."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from nextcloud_mcp_server.sandbox.state import Clock
@@ -12,14 +13,18 @@ _LONGEST_DELAY_MS = 25_000
 class Throttle:
     """Counts bad logins. An address with eleven in half an hour gets 429, right passwords too."""
 
-    def __init__(self, clock: Clock, *, allowed: int = _ATTEMPTS_ALLOWED) -> None:
+    def __init__(
+        self, clock: Clock, *, allowed: int = _ATTEMPTS_ALLOWED, exempt: Collection[str] = ()
+    ) -> None:
         self._clock = clock
+        self._exempt = exempt
         self._allowed = allowed
         self._bad: dict[str, list[datetime]] = {}
 
     def count(self, address: str) -> None:
-        """Remember a bad login."""
-        self._bad[address] = [*self._recent(address), self._clock()]
+        """Remember a bad login, unless the address is on the allow list."""
+        if address not in self._exempt:
+            self._bad[address] = [*self._recent(address), self._clock()]
 
     def reset(self, address: str) -> None:
         """Forget the bad logins, after a good one."""
@@ -35,5 +40,7 @@ class Throttle:
         return min(100 * 2**count, _LONGEST_DELAY_MS) if count else 0
 
     def _recent(self, address: str) -> list[datetime]:
+        if address in self._exempt:
+            return []
         since = self._clock() - _WINDOW
         return [at for at in self._bad.get(address, []) if at > since]

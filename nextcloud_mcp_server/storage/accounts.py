@@ -4,7 +4,7 @@ from sqlalchemy import select
 
 from nextcloud_mcp_server.storage.consent import Consent
 from nextcloud_mcp_server.storage.models import accounts, credentials
-from nextcloud_mcp_server.storage.records import AuditEntry, Holding, Principal
+from nextcloud_mcp_server.storage.records import RELEASED, AuditEntry, Holding, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 
@@ -57,7 +57,7 @@ class AccountRepository:
             accounts.c.nextcloud_url == holding.nextcloud_url,
             accounts.c.uid == holding.uid,
         )
-        audit = AuditEntry(now, holding.principal, "", "account", "released by the operator", holding.uid)
+        audit = AuditEntry(now, holding.principal, "", "account", RELEASED, holding.uid)
         async with self._transactions.writing() as connection:
             account_id = await connection.scalar(query)
             if account_id is not None:

@@ -74,6 +74,12 @@ class ArrivalRepository:
                 await insert_spent(connection, codes, now=self._transactions.now())
         return ended
 
+    async def knows(self, state: str) -> bool:
+        """Tell whether a sign-in with this `state` waits for its answer, in any browser; nothing is written."""
+        query = select(arrivals.c.id_hash).where(arrivals.c.state_hash == hash_of(state))
+        async with self._transactions.reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
     async def hold(self, arrived: Arrived, *, browser: str, note: str | None = None) -> bool:
         """Store who came back and what Nextcloud gave, until they decide about it in this browser.
 

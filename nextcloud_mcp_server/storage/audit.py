@@ -2,17 +2,26 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed
 from nextcloud_mcp_server.storage.models import audit, owned_by
-from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from nextcloud_mcp_server.storage.records import DISPLACED, MADE_ANEW, RELEASED, AuditEntry, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 UNREADABLE = "(sealed with a key that is no longer configured)"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedAccount:
+    """Who lost an account, and the number of the entry that says so."""
+
+    number: int
+    principal: Principal
 
 
 class AuditRepository:
@@ -49,6 +58,21 @@ class AuditRepository:
             )
             for row in rows
         ]
+
+    async def last_number(self) -> int:
+        """Return the number of the newest entry; 0 where there is none."""
+        async with self._transactions.reading() as connection:
+            return await connection.scalar(select(func.max(audit.c.number))) or 0
+
+    async def ended_accounts(self, *, after: int) -> list[EndedAccount]:
+        """List who lost an account by an entry with a greater number; nothing is opened."""
+        results = (RELEASED, DISPLACED, MADE_ANEW)
+        query = select(audit.c.number, audit.c.issuer, audit.c.subject).where(
+            audit.c.number > after, audit.c.action == "account", audit.c.result.in_(results)
+        )
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [EndedAccount(row.number, Principal(row.issuer, row.subject)) for row in rows]
 
 
 async def insert_entries(connection: AsyncConnection, keys: KeyRing, entries: Sequence[AuditEntry]) -> None:

@@ -33,6 +33,7 @@ from nextcloud_mcp_server.storage.models import (
 )
 from nextcloud_mcp_server.storage.oauth_records import Arrived
 from nextcloud_mcp_server.storage.records import (
+    DISPLACED,
     Account,
     AuditEntry,
     Credential,
@@ -125,7 +126,7 @@ class Consent:
 
     async def _displace(self, row: Row[*tuple[Any, ...]], principal: Principal) -> None:
         former, detail = Principal(row.issuer, row.subject), f"{principal.issuer} {principal.subject}"
-        ended = AuditEntry(self._now, former, "", "account", "ended: another person's now", detail)
+        ended = AuditEntry(self._now, former, "", "account", DISPLACED, detail)
         await self.release(row.id, former, ended)
 
     async def release(self, account_id: str, principal: Principal, audit: AuditEntry) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import Row, delete, insert
+from sqlalchemy import Row, delete, insert, select
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
@@ -71,6 +71,12 @@ class GrantLegRepository:
             if row is not None:
                 await insert_spent(connection, codes, now=self._transactions.now())
         return None if row is None else _leg(self._transactions.keys, row, state)
+
+    async def knows(self, state: str) -> bool:
+        """Tell whether a leg with this `state` waits for its answer, in any browser; nothing is written."""
+        query = select(grant_legs.c.state_hash).where(grant_legs.c.state_hash == hash_of(state))
+        async with self._transactions.reading() as connection:
+            return (await connection.execute(query)).first() is not None
 
 
 def _text(secret: SecretStr | None) -> str | None:

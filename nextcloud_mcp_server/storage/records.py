@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from pydantic import SecretStr
 
@@ -186,6 +187,12 @@ class Logout:
 #: Results in the audit where two may hold what one client was given.
 CODE_USED = "ended: a code was used twice"
 TOKEN_USED = "ended: an old refresh token was used"  # noqa: S105 - words for the audit
+
+
+#: Results of the action `account` for who held an account and does not any more.
+RELEASED: Final = "released by the operator"
+DISPLACED: Final = "ended: another person's now"
+MADE_ANEW: Final = "ended: made anew at Nextcloud"
 
 
 @dataclass(frozen=True, slots=True)

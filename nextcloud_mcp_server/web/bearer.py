@@ -135,7 +135,7 @@ class BearerLayer:
         # What was taken for the work is given back: a stream is open for hours.
         async with admission.stream():
             seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
-            with self._streams.opened(bearer.claims) as cut:
+            with self._streams.opened(bearer) as cut:
                 await run_for(self._app, scope, receive, send, seconds=seconds, cut=cut)
 
     async def _authenticate(self, scope: Scope) -> Bearer:

@@ -1,11 +1,13 @@
 """Ends the streams that outlast the token they were opened with; their clients go on with the next one."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.auth.verifier import Bearer
 
 _DISCONNECT = "http.disconnect"
 
@@ -21,22 +23,22 @@ def lasts(method: str, value: object) -> bool:
 
 
 class OpenStreams:
-    """The streams that are open, each with the claims of the token it was opened with."""
+    """The streams that are open, each with the token it was opened with."""
 
     def __init__(self) -> None:
-        self._open: dict[Cut, Mapping[str, Any]] = {}
+        self._open: dict[Cut, Bearer] = {}
 
-    def end(self, meant: Callable[[Mapping[str, Any]], bool]) -> None:
+    def end(self, meant: Callable[[Bearer], bool]) -> None:
         """Cut off the streams whose tokens are meant."""
-        for cut, claims in list(self._open.items()):
-            if meant(claims):
+        for cut, bearer in list(self._open.items()):
+            if meant(bearer):
                 cut.now()
 
     @contextmanager
-    def opened(self, claims: Mapping[str, Any]) -> Generator["Cut"]:
+    def opened(self, bearer: Bearer) -> Generator["Cut"]:
         """Note a stream while it is open."""
         cut = Cut()
-        self._open[cut] = claims
+        self._open[cut] = bearer
         try:
             yield cut
         finally:

@@ -6,10 +6,11 @@ limits are generous, and whoever brings a token that worked is never turned away
 """
 
 import hashlib
+import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
@@ -19,15 +20,20 @@ from limits import RateLimitItemPerMinute
 from limits.aio.storage import Storage
 from limits.aio.strategies import FixedWindowRateLimiter
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextcloud_mcp_server.errors import TooManyRequests
+from nextcloud_mcp_server.errors import NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.metadata import CORS
 from nextcloud_mcp_server.web.problem import Problem, problem_page
 from nextcloud_mcp_server.web.proxies import client_address
+from nextcloud_mcp_server.web.visitor import params_of
+from nextcloud_mcp_server.web.visits import Params
+
+logger = logging.getLogger(__name__)
 
 _MOST_WINDOWS = 65_536
 _MOST_TOKENS = 8_192
@@ -43,6 +49,7 @@ class Kind(StrEnum):
 
     PAGE = "page"
     CALLBACK = "callback"
+    EXCESS = "excess"
     FAILURE = "failure"
     CLIENT = "client"
     PERSON = "person"
@@ -50,10 +57,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many a minute: pages, callbacks, refused tokens and refused clients per address, pages per person."""
+    """How many a minute: pages, callbacks, refused tokens and refused clients per address, pages per person.
+
+    `excess` is how many callbacks beyond `callback` have their `state` looked up, to spend the code of a known one.
+    """
 
     page: int = 300
     callback: int = 60
+    excess: int = 600
     failure: int = 120
     client: int = 300
     person: int = 120
@@ -165,13 +176,24 @@ class Limits:
 
 
 class AddressLimits:
-    """Holds each address to its limits: pages, callbacks, and tokens that were refused."""
+    """Holds each address to its limits: pages, callbacks, and tokens that were refused.
+
+    `spend` gets the parameters of a callback beyond the limit, and spends its code where its `state` is one of ours:
+    else junk from the address of a user would keep the code that the user brings usable.
+    """
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, *, mcp_path: str = "/mcp", most_tokens: int = _MOST_TOKENS
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        *,
+        mcp_path: str = "/mcp",
+        most_tokens: int = _MOST_TOKENS,
+        spend: Callable[[Params], Awaitable[None]] | None = None,
     ) -> None:
         self._app = app
         self._limits = limits
+        self._spend = spend
         self._mcp_path = mcp_path
         self._most_tokens = most_tokens
         self._worked: OrderedDict[bytes, None] = OrderedDict()
@@ -194,12 +216,24 @@ class AddressLimits:
         except TooManyRequests as error:
             response = _answer(error, Headers(scope=scope))
             if path.startswith(_CALLBACKS):
+                await self._spend_known(address, scope)
                 # Its address holds a code, and must not stay in the browser's bar.
                 retry_after = {"Retry-After": str(error.retry_after_seconds)}
                 response = Response(status_code=303, headers={"Location": TOO_MANY_RESULT, **retry_after})
             await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    async def _spend_known(self, address: str, scope: Scope) -> None:
+        if self._spend is None:
+            return
+        try:
+            await self._limits.count(Kind.EXCESS, address)
+            await self._spend(params_of(Request(scope)))
+        except TooManyRequests:
+            return
+        except NextcloudMcpError as error:
+            logger.warning("a code could not be spent: %s", error)
 
     async def _mcp(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         token = Headers(scope=scope).get("authorization", "")

@@ -65,11 +65,17 @@ def oauth_routes(
     scopes: Sequence[str],
     registers: bool,
     limits: ClientLimits,
+    documents: bool = True,
 ) -> list[BaseRoute]:
-    """List the routes. `api` is asked with each request; `registers` says whether `/register` is there."""
+    """List the routes. `api` is asked with each request; `registers` says whether `/register` is there.
+
+    `documents` says that ids may be addresses of documents.
+    """
     answers = _Answers(api, limits, frozenset(scopes))
-    described = _described(issuer, scopes, registers=registers)
-    openid = _described(issuer, scopes, registers=registers, openid=True)
+    described, openid = (
+        _described(issuer, scopes, registers=registers, documents=documents, openid=openid)
+        for openid in (False, True)
+    )
     routes: list[BaseRoute] = [
         _route("/token", "POST", answers.token),
         _route("/revoke", "POST", answers.revoke),
@@ -223,9 +229,9 @@ def _token_answer(issued: Issued) -> dict[str, Any]:
 
 
 def _described(
-    issuer: str, scopes: Sequence[str], *, registers: bool, openid: bool = False
+    issuer: str, scopes: Sequence[str], *, registers: bool, documents: bool, openid: bool
 ) -> dict[str, Any]:
-    document = server_metadata(issuer, scopes=scopes, openid=openid)
+    document = server_metadata(issuer, scopes=scopes, documents=documents, openid=openid)
     if not registers:
         del document["registration_endpoint"]
     return document

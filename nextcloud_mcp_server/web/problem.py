@@ -58,6 +58,11 @@ PEOPLE: Problems = (
 CLIENT: Problems = (
     (errors.ClientUnknown, Problem("app_unknown", 400)),
     (errors.ClientBarred, Problem("app_barred", 403)),
+    (errors.DocumentsOff, Problem("documents_off", 400)),
+    (errors.DocumentUnreachable, Problem("document_unreachable", 503)),
+    (errors.DocumentTimedOut, Problem("document_timed_out", 504)),
+    (errors.DocumentUnfit, Problem("document_unfit", 400)),
+    (errors.DocumentHostRefused, Problem("document_host_refused", 403)),
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
     # No failure: what the person wanted is done, and some proxies put a page of their own before a 4xx.
     (errors.AlreadyAnswered, Problem("answered", 200)),

@@ -5,13 +5,14 @@ and there is room for so many only; without a limit of each person one token too
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.web.caller import BearerUser
 
 MOST_OF_PERSON = 50
@@ -21,12 +22,26 @@ MOST_OF_CLIENT = 25
 MOST_OF_ALL = 9_000
 
 _SESSION = "mcp-session-id"
+#: What a request that ends a session has in common with the one that opened it.
+_OF_ADDRESS = (
+    "type",
+    "asgi",
+    "http_version",
+    "scheme",
+    "server",
+    "client",
+    "root_path",
+    "path",
+    "raw_path",
+    "query_string",
+)
 
 
 @dataclass(eq=False, slots=True)
 class _Session:
     id: str
     user: BearerUser
+    scope: Scope
     in_use: int = 0
 
     def is_of(self, user: BearerUser, *, client: bool) -> bool:
@@ -53,6 +68,11 @@ class SessionLimiter:
         # The one that was used last is the last one.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._by_person: dict[object, OrderedDict[str, _Session]] = {}
+
+    async def end(self, meant: Callable[[Bearer], bool]) -> None:
+        """End the sessions that were opened with the tokens that are meant."""
+        for session in [each for each in self._sessions.values() if meant(each.user.bearer)]:
+            await self._end(session)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, and end sessions that are too many after it opened another one."""
@@ -100,26 +120,26 @@ class SessionLimiter:
 
         await self._app(scope, receive, watch)
         if opened is not None:
-            session = _Session(opened, user)
+            session = _Session(opened, user, {name: scope[name] for name in _OF_ADDRESS if name in scope})
             self._sessions[opened] = session
             self._by_person.setdefault(user.bearer.principal, OrderedDict())[opened] = session
-            await self._make_room(user, scope)
+            await self._make_room(user)
 
-    async def _make_room(self, user: BearerUser, scope: Scope) -> None:
+    async def _make_room(self, user: BearerUser) -> None:
         mine = self._by_person[user.bearer.principal]
         of_client = [session for session in mine.values() if session.is_of(user, client=True)]
         if len(of_client) > self._most_of_client:
-            await self._end(_oldest_idle(of_client), scope)
+            await self._end(_oldest_idle(of_client))
         elif len(mine) > self._most_of_person:
-            await self._end(_oldest_idle(mine.values()), scope)
+            await self._end(_oldest_idle(mine.values()))
         elif len(self._sessions) > self._most_of_all:
-            await self._end(_oldest_idle(self._sessions.values()), scope)
+            await self._end(_oldest_idle(self._sessions.values()))
 
-    async def _end(self, session: _Session, scope: Scope) -> None:
-        """End a session as its own client does."""
+    async def _end(self, session: _Session) -> None:
+        """End a session as its own client does; what it has open ends with it."""
         self._forget(session)
         ending: Scope = {
-            **scope,
+            **session.scope,
             "method": "DELETE",
             "headers": [(_SESSION.encode(), session.id.encode()), (b"accept", b"application/json")],
             "user": session.user,

@@ -102,6 +102,10 @@ class Visits(Protocol):
         """
         ...
 
+    async def spend_if_known(self, params: Params) -> None:
+        """Spend the code of a callback beyond the limit of its address, where its `state` is one of ours."""
+        ...
+
     async def held(self, elicitation_id: str, who: SignedIn, token: str) -> HeldGrant | None:
         """Find what waits for the person to say that the account is theirs."""
         ...

@@ -95,6 +95,22 @@ async def test_a_logout_ends_browser_sessions_streams_and_older_tokens_of_that_p
         assert "Sign in to see" in page.text
 
 
+async def test_a_logout_ends_the_sessions_of_the_protocol_too(crowd: Crowd, http: httpx2.AsyncClient) -> None:
+    """A newer token of the same person and client does not find what the older one had opened."""
+    old, said_at = crowd.token("alice"), int(time.time()) + 1
+    later = crowd.issuer.keys.sign({**claims_of(old), "iat": said_at + 10}, typ="at+jwt")
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {old}"}, timeout=30) as line,
+        crowd.raw(crowd.token("bob")) as his,
+    ):
+        hers = HandshakeClient(line, f"{crowd.url}/mcp", capabilities={})
+        await hers.open()
+        await post(crowd, http, logout_token(crowd, iat=said_at))
+        line.headers["Authorization"] = f"Bearer {later}"
+
+        assert await statuses(hers, his) == [404, 200]
+
+
 async def test_a_logout_of_one_session_ends_that_session(crowd: Crowd, http: httpx2.AsyncClient) -> None:
     said = claims_of(crowd.token("alice"))
     here, there = (crowd.issuer.keys.sign({**said, "sid": sid}, typ="at+jwt") for sid in ("one", "two"))

@@ -430,6 +430,26 @@ async def test_registration_can_be_switched_off_and_is_then_not_offered(
     assert answer.status_code == 404
 
 
+async def test_documents_can_be_switched_off_and_are_then_not_offered(
+    house: House, http: httpx2.AsyncClient
+) -> None:
+    await house.restart(client_metadata_documents=False)
+    try:
+        offered = [(await http.get(f"{house.url}{path}")).json() for path in WELL_KNOWN]
+        page = await http.get(
+            house.authorize_url("https://claude.ai/oauth/claude-code-client-metadata"),
+            headers={"Accept": "text/html"},
+        )
+        registered = await house.register(http)
+    finally:
+        await house.restart(client_metadata_documents=True)
+
+    assert not any(one["client_id_metadata_document_supported"] for one in offered)
+    assert all("registration_endpoint" in one for one in offered)
+    assert (page.status_code, registered["client_name"]) == (400, "Claude")
+    assert "has to register itself" in page.text
+
+
 async def test_no_log_holds_a_code_a_token_or_a_secret(
     house: House, http: httpx2.AsyncClient, code: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 import httpx2
 from starlette.applications import Starlette
 
+from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.routes import people_routes
@@ -76,3 +77,4 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
     assert {answer.status_code for answer in answers} == {303}
     assert ["Retry-After" in answer.headers for answer in answers] == [False, False, False, True]
     assert all("guess" not in answer.headers["Location"] for answer in answers)
+    assert answers[-1].headers["location"] == TOO_MANY_RESULT

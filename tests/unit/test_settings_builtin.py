@@ -99,6 +99,17 @@ def test_everything_about_clients_can_be_narrowed() -> None:
         ({"denied_clients": "*"}, "DENIED_CLIENTS holds '*'"),
         ({"plain_hosts": "chat.lan:3000"}, "PLAIN_HOSTS holds 'chat.lan:3000'"),
         ({"plain_hosts": "*.lan"}, "PLAIN_HOSTS holds '*.lan'"),
+        *(
+            ({"client_metadata_proxy": text}, "CLIENT_METADATA_PROXY is not the address of an HTTP proxy")
+            for text in (
+                "proxy.example.org:3128",
+                "socks5://proxy.example.org",
+                "http://",
+                "http://proxy.example.org/path",
+                "http://proxy.example.org:0",
+                "http://[",
+            )
+        ),
         ({"refresh_grace_seconds": "-1"}, "REFRESH_GRACE_SECONDS is not right: use 0 or more."),
         ({"refresh_grace_seconds": "600"}, "REFRESH_GRACE_SECONDS is not right: use 60 or less."),
         ({"refresh_lifetime_days": "0"}, "REFRESH_LIFETIME_DAYS is not right: use 1 or more."),
@@ -127,6 +138,30 @@ def test_a_client_that_is_named_by_no_host_and_no_scheme_is_pointed_out() -> Non
         "DENIED_CLIENTS holds 'cursor', which is taken for a host: write its whole name (cursor.ai, say), or cursor: "
         "for a scheme."
     )
+
+
+def test_the_proxy_for_documents_may_need_a_password_that_nothing_shows() -> None:
+    settings = given(client_metadata_proxy="http://name:canary@proxy.example.org:3128/")
+
+    assert settings.warnings == ()
+    assert settings.client_metadata_documents
+    assert "canary" not in repr(settings)
+    assert "canary" not in refused(client_metadata_proxy="ftp://name:canary@proxy.example.org")
+
+
+def test_settings_that_leave_no_way_to_add_a_client_are_pointed_out() -> None:
+    off = given(client_metadata_documents="false")
+    none = given(
+        client_metadata_documents="false",
+        client_registration="false",
+        client_metadata_proxy="http://proxy.example.org",
+    )
+
+    assert off.warnings == ()
+    assert [warning.partition(":")[0] for warning in none.warnings] == [
+        "CLIENT_METADATA_DOCUMENTS=false and CLIENT_REGISTRATION=false leave no way to add a client",
+        "CLIENT_METADATA_PROXY has no effect with CLIENT_METADATA_DOCUMENTS=false",
+    ]
 
 
 def test_settings_of_this_mode_are_said_to_have_no_effect_elsewhere() -> None:

@@ -1,4 +1,5 @@
 import io
+import re
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,6 +11,7 @@ from pydantic import SecretStr, TypeAdapter
 from nextcloud_mcp_server.commands.setup import (
     about_address,
     ask_for_credential,
+    ask_to_allow,
     client_name,
     own_address,
     setup_nextcloud,
@@ -24,7 +26,12 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
-from nextcloud_mcp_server.nextcloud.oauth2_admin import RegisteredClient, SecurityPage, registered_redirect
+from nextcloud_mcp_server.nextcloud.oauth2_admin import (
+    RegisteredClient,
+    SecurityPage,
+    allow_by_hand,
+    registered_redirect,
+)
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
 from nextcloud_mcp_server.sandbox.profile import ProfileName
@@ -286,6 +293,23 @@ def test_at_a_terminal_both_are_asked_for_and_the_password_is_not_shown(
         ),
         (SecurityPage((), "2001:db8::7", None), "2001:db8::7", "add 2001:db8::7, mask 128, under"),
         (
+            SecurityPage((), "192.0.2.7", False),
+            "192.0.2.7",
+            "run 'occ config:app:set bruteForce whitelist_",
+        ),
+        (
+            SecurityPage((), "2001:db8::7", None),
+            "2001:db8::7",
+            "--value=2001:db8::7/128' on Nextcloud's machine",
+        ),
+        (SecurityPage((), "10.0.0.1", False), "192.0.2.7", "or with 'occ config:app:set bruteForce"),
+        (
+            SecurityPage((), None, None),
+            "192.0.2.7",
+            "/32' on Nextcloud's machine, if it is 192.0.2.7)",
+        ),
+        (SecurityPage((), None, None), None, "whitelist (app “Brute-force settings”). Never add"),
+        (
             SecurityPage((), "10.0.0.1", False),
             "192.0.2.7",
             "which is not its own address (192.0.2.7), but probably that of a proxy",
@@ -306,6 +330,117 @@ def test_the_address_to_allow_is_ours_and_never_a_proxy_s(
     page: SecurityPage, own: str | None, sentence: str
 ) -> None:
     assert sentence in about_address(page, own)
+
+
+def seen_at_own_address(
+    sandbox: Sandbox, *, allow: httpx2.Response | None = None
+) -> httpx2.AsyncBaseTransport:
+    """The sandbox, to which we come from the address that our connection leaves from.
+
+    `allow` is the answer to what changes the allow list, where it is not the sandbox's.
+    """
+    inner = httpx2.ASGITransport(sandbox.app, client=("192.0.2.7", 4711))
+
+    class Connected(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if allow is not None and request.url.path.endswith("/ipwhitelist"):
+                return allow
+            answer = await inner.handle_async_request(request)
+            answer.extensions = {"network_stream": Stream()}
+            return answer
+
+    return Connected()
+
+
+def set_up_there(
+    sandbox: Sandbox, *, answer: bool, allow: httpx2.Response | None = None, uid: str = "admin"
+) -> list[str]:
+    """Set up where the server runs; what was asked about the allow list."""
+    asked: list[str] = []
+
+    def may_allow(address: str) -> bool:
+        asked.append(address)
+        return answer
+
+    transport = seen_at_own_address(sandbox, allow=allow)
+    setup_nextcloud(draft(), credential_of(sandbox, uid), transport=transport, may_allow=may_allow)
+    return asked
+
+
+def test_setup_puts_this_server_s_address_on_the_allow_list(sandbox: Sandbox, capsys: Capture) -> None:
+    asked = set_up_there(sandbox, answer=True)
+
+    assert asked == ["192.0.2.7"]
+    assert sandbox.state.allow_listed == {"192.0.2.7"}
+    assert "sees this computer as 192.0.2.7, which is on its allow list now." in capsys.readouterr().err
+
+
+def test_setup_prints_the_command_where_the_operator_says_no(sandbox: Sandbox, capsys: Capture) -> None:
+    set_up_there(sandbox, answer=False)
+
+    assert sandbox.state.allow_listed == set()
+    err = capsys.readouterr().err
+    assert "--value=192.0.2.7/32' on Nextcloud's machine, or add 192.0.2.7, mask 32" in err
+    assert "could not be put" not in err
+
+
+def test_setup_does_not_ask_where_the_address_is_on_the_list_already(sandbox: Sandbox) -> None:
+    sandbox.state.allow_listed.add("192.0.2.7")
+
+    assert set_up_there(sandbox, answer=True) == []
+
+
+def test_setup_never_offers_the_address_of_a_proxy(sandbox: Sandbox) -> None:
+    asked: list[str] = []
+
+    setup_nextcloud(
+        draft(),
+        credential_of(sandbox),
+        transport=httpx2.ASGITransport(sandbox.app),
+        may_allow=lambda address: bool(asked.append(address)),
+    )
+
+    assert asked == []
+
+
+def test_an_allow_list_that_cannot_be_changed_leaves_the_client_and_the_command(
+    sandbox: Sandbox, capsys: Capture
+) -> None:
+    set_up_there(sandbox, answer=True, allow=httpx2.Response(404))
+
+    out, err = capsys.readouterr()
+    assert "NEXTCLOUD_OAUTH_CLIENT_SECRET=" in out
+    assert "app “Brute-force settings” is not there, or switched off." in err
+    assert "It could not be put on the allow list." in err
+    assert "occ config:app:set bruteForce whitelist_" in err
+
+
+def test_an_answer_that_changed_nothing_is_not_taken_for_done(sandbox: Sandbox, capsys: Capture) -> None:
+    set_up_there(sandbox, answer=True, allow=httpx2.Response(200, json={}))
+
+    assert "It could not be put on the allow list." in capsys.readouterr().err
+
+
+def test_who_is_no_administrator_is_told_the_two_commands_for_one(sandbox: Sandbox) -> None:
+    with pytest.raises(Forbidden) as caught:
+        set_up_there(sandbox, answer=True, uid="alice")
+
+    assert f"occ oauth2:add-client '{NAME}' {REDIRECT}" in str(caught.value)
+    assert "occ config:app:set bruteForce whitelist_" in str(caught.value)
+    assert "--value=192.0.2.7/32" in str(caught.value)
+
+
+def test_the_command_for_one_address_replaces_no_entry_of_another() -> None:
+    commands = [allow_by_hand(address) for address in ("192.0.2.7", "192.0.2.8", "2001:db8::7")]
+
+    assert len({re.search(r"whitelist_[0-9]+", command)[0] for command in commands}) == 3  # type: ignore[index]
+    assert allow_by_hand("192.0.2.7") == commands[0]
+
+
+def test_nobody_is_asked_about_the_allow_list_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+
+    assert not ask_to_allow("192.0.2.7")
 
 
 class Stream:

@@ -20,6 +20,8 @@ from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
     ClientUnknown,
+    DocumentRefusal,
+    DocumentsOff,
     NextcloudMcpError,
     OAuthRefusal,
 )
@@ -31,6 +33,10 @@ _LONGEST_STATE = 2_048
 _UNKNOWN = "This server does not know the app, or not any more."
 _ELSEWHERE = "The app wants the answer sent to an address that it has not named before."
 _ODD = "The app's question cannot be read."
+_NO_DOCUMENTS = (
+    "The app is described in a document, and this server reads none (CLIENT_METADATA_DOCUMENTS=false): it has to "
+    "register itself."
+)
 _BARRED = "The administrator of this server does not let people connect this app."
 
 
@@ -93,12 +99,15 @@ def back_to(request: ClientRequest, issuer: str, fields: Mapping[str, str]) -> s
 
 
 class Requests:
-    """Reads and checks requests; `bound` is what anybody may be allowed at all."""
+    """Reads and checks requests; `bound` is what anybody may be allowed at all.
+
+    Without `documents` clients that are described in one are refused: they have to register themselves.
+    """
 
     def __init__(
         self,
         clients: Clients,
-        documents: ClientDocuments,
+        documents: ClientDocuments | None,
         *,
         issuer: str,
         resource: str,
@@ -148,10 +157,7 @@ class Requests:
         if not client_id:
             raise AuthorizeRefused(_ODD)
         if documents.is_address(client_id):
-            try:
-                client = await self._documents.get(client_id, sender=sender)
-            except OAuthRefusal as refusal:
-                raise AuthorizeRefused(refusal.description) from None
+            client = await self._described(client_id, sender)
         else:
             found = await self._clients.find(client_id)
             if found is None:
@@ -159,6 +165,16 @@ class Requests:
             client = found
         self._admit(client)
         return client
+
+    async def _described(self, client_id: str, sender: str) -> Client:
+        if self._documents is None:
+            raise DocumentsOff(_NO_DOCUMENTS)
+        try:
+            return await self._documents.get(client_id, sender=sender)
+        except DocumentRefusal as refusal:
+            raise refusal.reason(refusal.description) from None
+        except OAuthRefusal as refusal:
+            raise AuthorizeRefused(refusal.description) from None
 
     def _admit(self, client: Client) -> None:
         if not self._clients.allows(client):

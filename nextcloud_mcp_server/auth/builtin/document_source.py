@@ -1,6 +1,7 @@
 """Reads the document that a client's id points to (OAuth Client ID Metadata Document §3, §5)."""
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -9,8 +10,15 @@ import anyio
 import httpx2
 
 from nextcloud_mcp_server.auth import strict_json
-from nextcloud_mcp_server.auth.builtin.pinned import AddressRefused
-from nextcloud_mcp_server.errors import OAuthRefusal
+from nextcloud_mcp_server.auth.builtin.pinned import AddressRefused, HostUnknown
+from nextcloud_mcp_server.errors import (
+    AuthorizeRefused,
+    DocumentHostRefused,
+    DocumentRefusal,
+    DocumentTimedOut,
+    DocumentUnfit,
+    DocumentUnreachable,
+)
 
 MOST_BYTES = 5_120
 MOST_SECONDS = 5.0
@@ -35,7 +43,15 @@ _NOT_KEPT = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
 
 class DocumentUnavailable(Exception):
-    """The document could not be read now; one that was read before may still be used."""
+    """The document could not be read now; one that was read before may still be used.
+
+    `detail` says what happened, to follow the document's address; `reason` is the error for the person's browser.
+    """
+
+    def __init__(self, reason: type[AuthorizeRefused], detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +78,7 @@ async def fetch(outside: httpx2.AsyncClient, url: str, *, seconds: float = MOST_
     """Read a document within so many seconds; `outside` is one of `pinned.open_outside`.
 
     Raises:
-        OAuthRefusal: There is none any more, or its host is not one that we ask.
+        DocumentRefusal: There is none any more, or its host is not one that we ask.
         DocumentUnavailable: No answer, or none that could be one: asking later may help.
     """
     # Compressed answers could grow without end, and these are small.
@@ -72,36 +88,54 @@ async def fetch(outside: httpx2.AsyncClient, url: str, *, seconds: float = MOST_
         with anyio.fail_after(seconds):
             async with outside.stream("GET", url, headers=headers) as response:
                 return await _read(response)
-    except AddressRefused:
-        raise OAuthRefusal(
-            "invalid_client", "The client's document is not on a host that this server asks."
+    except AddressRefused as error:
+        raise DocumentRefusal(
+            "invalid_client",
+            f"The client's document is not on a host that this server asks: {error}.",
+            reason=DocumentHostRefused,
         ) from None
-    except TimeoutError:
-        raise DocumentUnavailable from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
-        raise DocumentUnavailable from None
+    except (TimeoutError, httpx2.TimeoutException):
+        raise DocumentUnavailable(DocumentTimedOut, "did not come in time") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+        raise DocumentUnavailable(DocumentUnreachable, f"cannot be reached: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    """Say why nothing came. The library's own texts may hold what a stranger or a proxy wrote."""
+    if isinstance(error, HostUnknown):
+        return "the name of its host is not known here"
+    if isinstance(error, httpx2.ProxyError):
+        return "the proxy does not let it through"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "the certificate that came is not trusted, as when a proxy reads along"
+        cause = cause.__cause__ or cause.__context__
+    return "the connection was not made, or broke off"
 
 
 async def _read(response: httpx2.Response) -> Document:
     if response.status_code in _GONE:
-        raise OAuthRefusal("invalid_client", "There is no document at the client's id.")
-    if (
-        response.status_code != _OK
-        or not _JSON.fullmatch(response.headers.get("Content-Type", ""))
-        or response.headers.get("Content-Encoding", "identity").lower() != "identity"
-    ):
-        raise DocumentUnavailable
+        raise DocumentRefusal(
+            "invalid_client", "There is no document at the client's id.", reason=DocumentUnfit
+        )
+    if response.status_code != _OK:
+        raise DocumentUnavailable(DocumentUnfit, f"was answered with status {response.status_code}")
+    if not _JSON.fullmatch(response.headers.get("Content-Type", "")):
+        raise DocumentUnavailable(DocumentUnfit, "is not said to be JSON")
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise DocumentUnavailable(DocumentUnfit, "is compressed, which was not asked for")
     body = bytearray()
     async for chunk in cast("httpx2.AsyncByteStream", response.stream):
         body += chunk
         if len(body) > MOST_BYTES:
-            raise DocumentUnavailable
+            raise DocumentUnavailable(DocumentUnfit, f"is larger than {MOST_BYTES} bytes")
     try:
         fields: Any = strict_json.read(bytes(body))
     except ValueError:
-        raise DocumentUnavailable from None
+        raise DocumentUnavailable(DocumentUnfit, "is not readable as JSON") from None
     if not isinstance(fields, dict):
-        raise DocumentUnavailable
+        raise DocumentUnavailable(DocumentUnfit, "is no JSON object")
     fresh = _fresh_seconds(response.headers.get("Cache-Control", ""))
     return Document(cast("dict[str, object]", fields), fresh)
 

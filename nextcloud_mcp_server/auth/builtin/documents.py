@@ -5,6 +5,7 @@ there. A document that changed counts from its next reading on; one that cannot 
 it was for a week; one that is gone, or became unfit, counts no more.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,8 +20,17 @@ from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
 from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
 from nextcloud_mcp_server.auth.builtin.pace import Pace, network
-from nextcloud_mcp_server.errors import OAuthRefusal
+from nextcloud_mcp_server.errors import (
+    AuthorizeRefused,
+    ClientBarred,
+    DocumentRefusal,
+    DocumentUnfit,
+    DocumentUnreachable,
+    OAuthRefusal,
+)
 from nextcloud_mcp_server.storage.oauth_records import Client
+
+logger = logging.getLogger(__name__)
 
 STALE = timedelta(days=7)
 
@@ -42,11 +52,12 @@ class _Refusal:
 
     error: str
     description: str
+    reason: type[AuthorizeRefused]
     status: int = 400
 
 
-_SILENT = _Refusal(
-    "temporarily_unavailable", "The client's document cannot be read now; try again in a minute.", 503
+_NOT_READ = _Refusal(
+    "temporarily_unavailable", "The client's document was not read yet.", DocumentUnreachable, 503
 )
 
 
@@ -55,7 +66,7 @@ class _Kept:
     """What the last reading gave, in use until `until`; `lock` has one read and the others wait."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    outcome: Client | _Refusal = _SILENT
+    outcome: Client | _Refusal = _NOT_READ
     until: float = 0.0
 
 
@@ -99,13 +110,20 @@ class ClientDocuments:
         if host is None:
             raise _invalid("The client's id is no address of a document: https, a host's name and a path.")
         if not self._hosts.allow_host(host):
-            raise _invalid("The administrator does not allow clients of this host.")
+            raise DocumentRefusal(
+                "invalid_client",
+                "The administrator does not allow clients of this host.",
+                reason=ClientBarred,
+            )
         kept = self._place(url)
         async with kept.lock:
             await self._renew(kept, url, host, sender)
         if isinstance(kept.outcome, Client):
             return kept.outcome
-        raise OAuthRefusal(kept.outcome.error, kept.outcome.description, status=kept.outcome.status)
+        refusal = kept.outcome
+        raise DocumentRefusal(
+            refusal.error, refusal.description, reason=refusal.reason, status=refusal.status
+        )
 
     def _place(self, url: str) -> _Kept:
         kept = self._kept.setdefault(url, _Kept())
@@ -127,12 +145,17 @@ class ClientDocuments:
         try:
             document = await document_source.fetch(self._outside, url, seconds=self._seconds)
             client = self._client(url, document.fields)
-        except DocumentUnavailable:
+        except DocumentUnavailable as failure:
             if known is None or self._clock() - known.created_at >= STALE:
-                return _SILENT, _PAUSE_SECONDS
+                return _silent(url, host, failure), _PAUSE_SECONDS
+            logger.warning(
+                "the client's document at %s %s; the copy that is known is used", url, failure.detail
+            )
             return known, _PAUSE_SECONDS
         except OAuthRefusal as refusal:
-            return _Refusal(refusal.error, refusal.description, refusal.status), _PAUSE_SECONDS
+            reason = refusal.reason if isinstance(refusal, DocumentRefusal) else DocumentUnfit
+            described = f"{refusal.description} (the client's document at {url})"
+            return _Refusal(refusal.error, described, reason, refusal.status), _PAUSE_SECONDS
         await self._records.save(client)
         return client, document.fresh_seconds
 
@@ -163,6 +186,18 @@ class ClientDocuments:
             last_used_at=None,
             native=described.native,
         )
+
+
+def _silent(url: str, host: str, failure: DocumentUnavailable) -> _Refusal:
+    """Say why a document cannot be read and, where it is for the operator to change, what."""
+    advice = (
+        "Try again in a minute."
+        if failure.reason is DocumentUnfit
+        else f"Let this server connect to {host} on port 443, name the proxy that may in CLIENT_METADATA_PROXY, or set "
+        "CLIENT_METADATA_DOCUMENTS=false, so that clients register themselves."
+    )
+    sentence = f"The client's document at {url} {failure.detail}. {advice}"
+    return _Refusal("temporarily_unavailable", sentence, failure.reason, 503)
 
 
 def is_address(client_id: str) -> bool:

@@ -23,7 +23,7 @@ from nextcloud_mcp_server.auth.provider import Identity, RedirectProvider
 from nextcloud_mcp_server.auth.redeeming import Noted, Redeeming, uninterrupted
 from nextcloud_mcp_server.errors import GrantRefused, MalformedCode, NotAMember, OtherBrowser, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
-from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from nextcloud_mcp_server.storage.records import MADE_ANEW, AuditEntry, Principal
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -207,7 +207,7 @@ class NextcloudSignIn:
             refused = AuditEntry(self._clock(), principal, client_id, "sign-in", "refused: not in a group")
             await self._database.audit.append([refused])
             raise NotAMember("Your Nextcloud account is not in a group that may use this server.")
-        ended = AuditEntry(self._clock(), principal, client_id, "account", "ended: made anew at Nextcloud")
+        ended = AuditEntry(self._clock(), principal, client_id, "account", MADE_ANEW)
         await self._database.grants.meet(principal, identity.home_id, ended)
 
 

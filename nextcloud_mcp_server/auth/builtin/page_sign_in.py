@@ -13,7 +13,7 @@ from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import AGAIN, Came, Nex
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.redeeming import Noted
-from nextcloud_mcp_server.auth.sign_in import Person
+from nextcloud_mcp_server.auth.sign_in_leg import Person
 from nextcloud_mcp_server.auth.visit import SignInStart
 from nextcloud_mcp_server.errors import SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import Arrived
@@ -68,6 +68,10 @@ class PageSignIn:
         """Check how the browser came back; see `NextcloudSignIn.returned`."""
         came = await self._sign_in.returned(params, browser=flow, kind="page")
         return PageReturned(came, flow, new_secret())
+
+    async def knows(self, state: str) -> bool:
+        """Tell whether a `state` is one of ours, for a page or for a client: both are kept in one place."""
+        return await self._database.arrivals.knows(state)
 
     async def redeem(self, returned: PageReturned) -> Person:
         """Find out who it is, and keep what Nextcloud gave only where it is needed."""

@@ -10,6 +10,11 @@ from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
+    DocumentHostRefused,
+    DocumentsOff,
+    DocumentTimedOut,
+    DocumentUnfit,
+    DocumentUnreachable,
     GrantRefused,
     NextcloudMcpError,
     NotAMember,
@@ -143,6 +148,11 @@ async def test_the_page_is_made_without_a_word_to_anybody(
     [
         (AuthorizeRefused("Odd."), 400, "cannot be trusted"),
         (ClientBarred("No."), 403, "not allowed here"),
+        (DocumentsOff("No."), 400, "has to register itself"),
+        (DocumentUnreachable("No."), 503, "cannot be reached"),
+        (DocumentTimedOut("No."), 504, "did not come in time"),
+        (DocumentUnfit("No."), 400, "cannot be used"),
+        (DocumentHostRefused("No."), 403, "where this server does not look"),
         (TooManyRequests("Slow down.", retry_after_seconds=7), 429, "Too many requests"),
         (RuntimeError("A bug."), 500, "Something went wrong here"),
     ],

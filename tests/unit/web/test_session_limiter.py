@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.caller import BearerUser
+from nextcloud_mcp_server.web.open_connections import OpenConnections
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 
 
@@ -20,6 +21,7 @@ class Transport:
     open: list[str] = field(default_factory=list[str])
     made: int = 0
     hold: anyio.Event | None = None
+    limiter: SessionLimiter = field(init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -37,12 +39,12 @@ class Transport:
 
     def http(self, token: str) -> httpx2.AsyncClient:
         limiter = SessionLimiter(self, **self.limits)
-        self.limits, self._limiter = {}, getattr(self, "_limiter", limiter)
+        self.limits, self.limiter = {}, getattr(self, "limiter", limiter)
         person, _, client = token.partition("/")
         user = BearerUser(Bearer(Principal("https://id.test", person), client, None, 0, {}))
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._limiter({**scope, "user": user}, receive, send)
+            await self.limiter({**scope, "user": user}, receive, send)
 
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="https://mcp.test")
 
@@ -136,3 +138,28 @@ async def test_a_post_that_opens_none_and_a_request_without_a_user_pass() -> Non
         open_to_all = await http.get("/account")
 
     assert (plain.status_code, open_to_all.status_code) == (200, 200)
+
+
+async def test_the_sessions_of_one_person_end_and_those_of_others_stay() -> None:
+    transport = Transport()
+    await opened(transport, "alice/one", 2)
+    await opened(transport, "alice/two")
+    await opened(transport, "bob/one")
+
+    await transport.limiter.end(lambda bearer: bearer.principal.subject == "alice")
+
+    assert transport.open == ["s4"]
+    assert await used(transport, "alice/one", "s1") == 404
+
+
+async def test_connections_can_be_ended_before_there_are_any() -> None:
+    connections = OpenConnections()
+
+    await connections.end(lambda _: True)
+    transport = Transport()
+    transport.limiter = connections.limit_sessions(transport)
+    await opened(transport, "alice/one")
+    await opened(transport, "bob/one")
+    await connections.end_of(frozenset({Principal("https://id.test", "alice")}))
+
+    assert transport.open == ["s2"]

@@ -1,0 +1,142 @@
+"""Attack: keep hearing through an open stream after the operator released the account that one held."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts
+from nextcloud_mcp_server.demo.wire_client import HandshakeClient
+from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from tests.integration.crowd import Crowd, open_crowd
+from tests.integration.house import House, open_house
+from tests.issuer_fake import ISSUER
+from tests.visits_stage import Stage
+
+PING: tuple[str, dict[str, Any]] = ("tools/call", {"name": "check_provisioning_status", "arguments": {}})
+
+
+@pytest.fixture
+async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
+    async with open_crowd(tmp_path / "data", hold_seconds=0) as made:
+        yield made
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncGenerator[House]:
+    async with open_house(tmp_path) as made:
+        yield made
+
+
+class Heard:
+    """The principals that were told to have lost an account, once for each look that found some."""
+
+    def __init__(self) -> None:
+        self.told: list[frozenset[Principal]] = []
+
+    async def __call__(self, principals: frozenset[Principal]) -> None:
+        self.told.append(principals)
+
+
+async def release(server: Crowd, uid: str) -> None:
+    """Do as `accounts release` does, in another process."""
+    assert server.parts is not None
+    database = (await server.parts.core.get()).database
+    (holding,) = [each for each in await database.accounts.all() if each.uid == uid]
+    assert await database.accounts.release(holding)
+
+
+async def hears_the_end(client: HandshakeClient, server: Crowd, uid: str) -> None:
+    """Open a stream, have the account released, and wait until the stream has ended."""
+    async with anyio.create_task_group() as group:
+        ended = anyio.Event()
+
+        async def hear(*, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:  # noqa: ANN401 - the library's
+            await client.listen(task_status=task_status)
+            ended.set()
+
+        await group.start(hear)
+        await release(server, uid)
+        with anyio.fail_after(30):
+            await ended.wait()
+
+
+async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_account(crowd: Crowd) -> None:
+    token = crowd.token("alice")
+    async with (
+        crowd.person("alice") as alice,
+        crowd.raw(token, capabilities={"elicitation": {"url": {}}}) as client,
+    ):
+        asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
+        await alice.consent(asked["error"]["data"]["elicitations"][0]["url"])
+
+        await hears_the_end(client, crowd, "alice")
+
+        assert (await client.refused(*PING))[0] == 404
+
+
+async def test_builtin_ends_the_stream_of_who_held_a_released_account(house: House) -> None:
+    async with httpx2.AsyncClient(timeout=45, follow_redirects=True) as http:
+        tokens = await house.sign_in(Person("alice", "alice", browser=http), http)
+    async with house.raw(tokens["access_token"]) as client:
+        await hears_the_end(client, house, "alice")
+
+        assert (await client.refused(*PING))[0] == 401
+
+
+async def test_each_loss_of_an_account_is_heard_of_once_and_none_from_before_the_start(people: Stage) -> None:
+    audit, heard = people.database.audit, Heard()
+    ended = EndedAccounts(people.database, heard)
+    now = people.clock()
+
+    def entry(name: str, result: str) -> AuditEntry:
+        return AuditEntry(now, Principal(ISSUER, name), "", "account", result)
+
+    await audit.append([entry("before", "released by the operator")])
+    await ended.look()
+    await ended.look()
+    nothing = list(heard.told)
+    await audit.append(
+        [
+            entry("alice", "released by the operator"),
+            entry("bob", "ended: another person's now"),
+            entry("carol", "ended: made anew at Nextcloud"),
+            entry("dave", "granted"),
+        ]
+    )
+    await ended.look()
+    await ended.look()
+
+    assert nothing == []
+    assert heard.told == [frozenset(Principal(ISSUER, name) for name in ("alice", "bob", "carol"))]
+
+
+async def test_the_first_loss_on_an_empty_database_is_heard_of(people: Stage) -> None:
+    heard = Heard()
+    ended = EndedAccounts(people.database, heard)
+    await ended.look()
+    await people.connect("alice")
+    (holding,) = await people.database.accounts.all()
+    await people.database.accounts.release(holding)
+
+    await ended.look()
+
+    assert heard.told == [frozenset({holding.principal})]
+
+
+async def test_a_database_that_cannot_be_read_is_asked_again(people: Stage) -> None:
+    """The look of a running server goes on after a failure; here its table is away for one look."""
+    heard = Heard()
+    people.sql("ALTER TABLE audit RENAME TO away")
+    ended = EndedAccounts(people.database, heard)
+    with anyio.move_on_after(0.2):
+        await ended.run()
+
+    people.sql("ALTER TABLE away RENAME TO audit")
+    await ended.look()
+
+    assert heard.told == []
