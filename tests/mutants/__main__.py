@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.mutants.guards import chosen, read_guards
 from tests.mutants.report import PART_KILLED, rate, sentence, write
-from tests.mutants.run import Outcome, TestsFail, check_baseline, copy_tree, run_all
+from tests.mutants.run import Outcome, TestsFail, run_all
 
 
 def main() -> int:
@@ -20,14 +20,18 @@ def main() -> int:
         return 1
     guards = chosen(every, options.only)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        trees = [copy_tree(Path(folder) / str(number)) for number in range(options.jobs)]
         try:
-            for tree in trees[: 0 if options.no_baseline else None]:
-                check_baseline(tree, guards, seconds=max(options.seconds, options.seconds * len(guards) / 10))
+            outcomes = run_all(
+                guards,
+                Path(folder),
+                jobs=options.jobs,
+                seconds=options.seconds,
+                baseline=not options.no_baseline,
+                on_outcome=_tell,
+            )
         except TestsFail as failure:
             _say(f"The tests fail with all guards in place:\n{failure}")
             return 1
-        outcomes = run_all(guards, trees, seconds=options.seconds, on_outcome=_tell)
     write(every, outcomes)
     odd = [outcome for outcome in outcomes if not outcome.accepted]
     _say(f"\n{len(outcomes)} guards tried, {rate(outcomes):.1%} killed, {len(odd)} survive without a reason.")
@@ -38,7 +42,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.mutants", description=__doc__)
-    parser.add_argument("--only", default="", help="try the guards whose sentence or file holds this text")
+    parser.add_argument("--only", default="", help="try the guards whose sentence or file fits this pattern")
     parser.add_argument("--jobs", type=int, default=1, help="so many at once")
     parser.add_argument("--seconds", type=float, default=120.0, help="time limit of the tests of one guard")
     parser.add_argument(

@@ -1,6 +1,7 @@
 """The table of guards: what each one prevents, its code, the code without it, and the tests that must notice."""
 
 import ast
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,9 +78,9 @@ def read_guards(tables: Path = TABLES) -> list[Guard]:
 
 
 def chosen(guards: Sequence[Guard], pattern: str) -> list[Guard]:
-    """Choose the guards whose sentence or file holds a text."""
-    wanted = pattern.lower()
-    return [guard for guard in guards if wanted in guard.prevents.lower() or wanted in guard.path]
+    """Choose the guards whose sentence or file fits a pattern."""
+    wanted = re.compile(pattern, re.IGNORECASE)
+    return [guard for guard in guards if wanted.search(guard.prevents) or wanted.search(guard.path)]
 
 
 def _blank_lines(code: str) -> int:

@@ -1,24 +1,26 @@
 """Takes one guard at a time out of a copy of the tree, and runs the tests that must notice."""
 
+import json
 import os
 import queue
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from tests.mutants.guards import PACKAGE, ROOT, Guard
 
 #: pytest's exit codes: all passed, some failed. Every other one says that the tests did not run.
 _PASSED, _FAILED = 0, 1
 _FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+?::\w+)", re.MULTILINE)
+_SERVER = "tests.mutants.fork_server"
 
 Ending = Literal["killed", "timed out", "survived", "broken"]
 
@@ -48,10 +50,83 @@ class TestsFail(Exception):
     __test__ = False
 
 
+class Tree:
+    """A copy of the tree, with a process that runs its tests."""
+
+    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+        self.folder = copy_tree(folder, root)
+        # Servers that tests start as processes of their own must come from the copy, too.
+        self._environment = {**os.environ, "PYTHONPATH": str(folder)}
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", _SERVER],
+            cwd=folder,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        """Lend it until it is not needed any more."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self._server.kill()
+        self._server.communicate()
+
+    def pytest(self, tests: Sequence[str], *, seconds: float) -> tuple[int | None, str]:
+        """Run tests until one fails; the code is None when they take too long."""
+        asked = {"tests": tests, "seconds": seconds, "temporary": f"{self.folder}-temporary"}
+        if self._server.stdin is None or self._server.stdout is None:
+            raise AssertionError
+        self._server.stdin.write(json.dumps(asked) + "\n")
+        self._server.stdin.flush()
+        answer = json.loads(self._server.stdout.readline())
+        return answer["code"], answer["said"]
+
+    def check_baseline(self, guards: Iterable[Guard], *, seconds: float) -> None:
+        """Run all named tests once with every guard in place.
+
+        Raises:
+            TestsFail: Some fail, or it is not the copy that they test.
+        """
+        command = [sys.executable, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)"]
+        found = subprocess.run(
+            command, cwd=self.folder, env=self._environment, check=True, capture_output=True, text=True
+        )
+        if not found.stdout.startswith(str(self.folder)):
+            raise TestsFail(f"the tests would run on {found.stdout.strip()} instead of the copy")
+        code, said = self.pytest(sorted({test for guard in guards for test in guard.tests}), seconds=seconds)
+        if code != _PASSED:
+            raise TestsFail(said[-4_000:])
+
+    def try_without(self, guard: Guard, *, seconds: float) -> Outcome:
+        """Take a guard out, run its tests, and put it back."""
+        file = self.folder / guard.file
+        text, state = file.read_text(encoding="utf-8"), file.stat()
+        file.write_text(guard.apply(text), encoding="utf-8")
+        try:
+            code, said = self.pytest(guard.tests, seconds=seconds)
+        finally:
+            file.write_text(text, encoding="utf-8")
+            os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+            # The next change of this file may be as long and come within the same second.
+            Path(cache_from_source(str(file))).unlink(missing_ok=True)
+        if code is None:
+            return Outcome(guard, "timed out")
+        if code == _PASSED:
+            return Outcome(guard, "survived")
+        first = _FIRST_FAILURE.search(said)
+        if code == _FAILED and first is not None:
+            return Outcome(guard, "killed", first["test"])
+        return Outcome(guard, "broken", said[-2_000:])
+
+
 def copy_tree(folder: Path, root: Path = ROOT) -> Path:
     """Copy what git knows, and what it does not ignore, as it is now."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - as the developer has it
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - the developer's git
         cwd=root,
         check=True,
         capture_output=True,
@@ -63,86 +138,36 @@ def copy_tree(folder: Path, root: Path = ROOT) -> Path:
     return folder
 
 
-def check_baseline(tree: Path, guards: Iterable[Guard], *, seconds: float) -> None:
-    """Run all named tests once with every guard in place.
+def run_all(
+    guards: Sequence[Guard],
+    folder: Path,
+    *,
+    jobs: int,
+    seconds: float,
+    baseline: bool,
+    on_outcome: Callable[[Outcome], None],
+) -> list[Outcome]:
+    """Try every guard, in so many copies of the tree at a time.
 
     Raises:
-        TestsFail: Some fail, or it is not the copy that they test.
+        TestsFail: See `Tree.check_baseline`.
     """
-    origin = f"import {PACKAGE}; print({PACKAGE}.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-c", origin], cwd=tree, env=_environment(tree), check=True, capture_output=True
-    )
-    if not found.stdout.decode().startswith(str(tree)):
-        raise TestsFail(f"the tests would run on {found.stdout.decode().strip()} instead of the copy")
-    tests = sorted({test for guard in guards for test in guard.tests})
-    code, said = _pytest(tree, tests, seconds=seconds)
-    if code != _PASSED:
-        raise TestsFail(said[-4_000:])
-
-
-def run_all(
-    guards: Sequence[Guard], trees: Sequence[Path], *, seconds: float, on_outcome: Callable[[Outcome], None]
-) -> list[Outcome]:
-    """Try every guard, one in each tree at a time."""
-    free: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    for tree in trees:
-        free.put(tree)
+    free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
 
     def one(guard: Guard) -> Outcome:
         tree = free.get()
         try:
-            outcome = try_without(guard, tree, seconds=seconds)
+            outcome = tree.try_without(guard, seconds=seconds)
         finally:
             free.put(tree)
         on_outcome(outcome)
         return outcome
 
-    with ThreadPoolExecutor(len(trees)) as workers:
-        return list(workers.map(one, guards))
-
-
-def try_without(guard: Guard, tree: Path, *, seconds: float) -> Outcome:
-    """Take a guard out, run its tests, and put it back."""
-    file = tree / guard.file
-    text, state = file.read_text(encoding="utf-8"), file.stat()
-    file.write_text(guard.apply(text), encoding="utf-8")
-    try:
-        code, said = _pytest(tree, guard.tests, seconds=seconds)
-    finally:
-        file.write_text(text, encoding="utf-8")
-        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-        # The next change of this file may be as long and come within the same second.
-        Path(cache_from_source(str(file))).unlink(missing_ok=True)
-    if code is None:
-        return Outcome(guard, "timed out")
-    if code == _PASSED:
-        return Outcome(guard, "survived")
-    first = _FIRST_FAILURE.search(said)
-    if code == _FAILED and first is not None:
-        return Outcome(guard, "killed", first["test"])
-    return Outcome(guard, "broken", said[-2_000:])
-
-
-def _pytest(tree: Path, tests: Sequence[str], *, seconds: float) -> tuple[int | None, str]:
-    """Run tests until one fails; the code is None when they take too long."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider", *tests]
-    with subprocess.Popen(
-        command,
-        cwd=tree,
-        env=_environment(tree),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return None, ""
-    return process.returncode, said.decode(errors="replace")
-
-
-def _environment(tree: Path) -> dict[str, str]:
-    # Servers that tests start as processes of their own must come from the copy, too.
-    return {**os.environ, "PYTHONPATH": str(tree), "HYPOTHESIS_STORAGE_DIRECTORY": str(tree / ".hypothesis")}
+    with ExitStack() as open_trees:
+        trees = [open_trees.enter_context(Tree(folder / str(number))) for number in range(jobs)]
+        if baseline:
+            trees[0].check_baseline(guards, seconds=max(seconds, seconds * len(guards) / 10))
+        for tree in trees:
+            free.put(tree)
+        with ThreadPoolExecutor(jobs) as workers:
+            return list(workers.map(one, guards))
