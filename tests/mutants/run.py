@@ -56,7 +56,10 @@ class Tree:
     def __init__(self, folder: Path, root: Path = ROOT) -> None:
         self.folder = copy_tree(folder, root)
         # Servers that tests start as processes of their own must come from the copy, too.
-        self._environment = {**os.environ, "PYTHONPATH": str(folder)}
+        # What is compiled is kept, or each fork would compile the whole package.
+        unset = {"PYTHONDONTWRITEBYTECODE"}
+        kept = {name: value for name, value in os.environ.items() if name not in unset}
+        self._environment = {**kept, "PYTHONPATH": str(folder)}
         self._server = subprocess.Popen(
             [sys.executable, "-m", _SERVER],
             cwd=folder,
@@ -106,8 +109,13 @@ class Tree:
         file = self.folder / guard.file
         text, state = file.read_text(encoding="utf-8"), file.stat()
         file.write_text(guard.apply(text), encoding="utf-8")
+        code: int | None = _PASSED
+        said = ""
         try:
-            code, said = self.pytest(guard.tests, seconds=seconds)
+            for test in guard.tests:
+                code, said = self.pytest([test], seconds=seconds)
+                if code != _PASSED:
+                    break
         finally:
             file.write_text(text, encoding="utf-8")
             os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
