@@ -1,14 +1,14 @@
 """Runs pytest in forks of a process that has loaded every library the tests need, and nothing of the package.
 
 Loading the libraries takes eight times as long as the tests of most guards. POSIX alone, as forks are.
-Reads one JSON object a line (`tests`, `seconds`, `temporary`), and answers each with `code` and `said`.
+Reads the libraries' names in one line, then one JSON object a line (`tests`, `seconds`, `temporary`), and answers each
+with `code` and `said`.
 """
 
 import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,20 +16,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO
 
-_OURS = ("nextcloud_mcp_server", "tests", "__main__", "__mp_main__")
-#: Collecting loads what the tests load.
-_LIST = """
-import contextlib, json, os, sys, pytest
-with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-    pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests/unit", "tests/security"])
-print(json.dumps(list(sys.modules)))
-"""
 _POLL_SECONDS = 0.02
 
 
 def main() -> None:
     """Load the libraries, then answer until nothing more comes."""
-    for name in _libraries():
+    for name in json.loads(sys.stdin.readline()):
         with suppress(ImportError):
             importlib.import_module(name)
     for line in sys.stdin:
@@ -37,13 +29,6 @@ def main() -> None:
         code, said = _run(asked["tests"], seconds=asked["seconds"], temporary=asked["temporary"])
         sys.stdout.write(json.dumps({"code": code, "said": said}) + "\n")
         sys.stdout.flush()
-
-
-def _libraries() -> list[str]:
-    """List what the tests load, by the word of a process that does."""
-    listed = subprocess.run([sys.executable, "-c", _LIST], check=True, capture_output=True)
-    names: list[str] = json.loads(listed.stdout)
-    return [name for name in names if name.partition(".")[0] not in _OURS]
 
 
 def _run(tests: Sequence[str], *, seconds: float, temporary: str) -> tuple[int | None, str]:

@@ -12,9 +12,10 @@ PART_KILLED = 0.95
 _ROW = re.compile(r"^\| (?P<guard>.+?) \| .* \| (?P<result>[^|]+) \|$", re.MULTILINE)
 _HEAD = """# Guards, and the tests that notice when one is gone
 
-`make mutants` takes each guard out of a copy of the tree, one at a time, and runs the tests that are named for it. A guard is *killed* when
-one of them fails. The rows, with the code and the changed code, are in `tests/mutants/guards`; a unit test holds that each still fits the code.
-`make mutants ARGS="--only jwt"` tries those whose sentence or file says so. This page is written by it.
+`make mutants` takes each guard out of a copy of the tree, one at a time, and runs the tests that are named for it. A
+guard is *killed* when one of them fails. The first column says what could happen without it. The rows, with the code
+and the changed code, are in `tests/mutants/guards`; a unit test holds that each still fits the code.
+`make mutants ARGS="--only auth/jwt"` tries those whose sentence or file fits. This page is written by it.
 
 """
 
@@ -30,7 +31,9 @@ def sentence(outcome: Outcome) -> str:
 
 def read_results(text: str) -> dict[str, str]:
     """Read what a page says of each guard."""
-    return {row["guard"]: row["result"] for row in _ROW.finditer(text) if row["guard"] not in ("Guard", "---")}
+    return {
+        row["guard"]: row["result"] for row in _ROW.finditer(text) if row["guard"] not in ("Guard", "---")
+    }
 
 
 def page(guards: Sequence[Guard], results: dict[str, str]) -> str:

@@ -21,6 +21,14 @@ from tests.mutants.guards import PACKAGE, ROOT, Guard
 _PASSED, _FAILED = 0, 1
 _FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+?::\w+)", re.MULTILINE)
 _SERVER = "tests.mutants.fork_server"
+_OURS = (PACKAGE, "tests", "__main__", "__mp_main__")
+#: Collecting loads what the tests load.
+_LIST = """
+import contextlib, json, os, sys, pytest
+with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *sys.argv[1:]])
+print(json.dumps(list(sys.modules)))
+"""
 
 Ending = Literal["killed", "timed out", "survived", "broken"]
 
@@ -51,9 +59,9 @@ class TestsFail(Exception):
 
 
 class Tree:
-    """A copy of the tree, with a process that runs its tests."""
+    """A copy of the tree, with a process that has loaded libraries and runs its tests."""
 
-    def __init__(self, folder: Path, root: Path = ROOT) -> None:
+    def __init__(self, folder: Path, libraries: Sequence[str], root: Path = ROOT) -> None:
         self.folder = copy_tree(folder, root)
         # Servers that tests start as processes of their own must come from the copy, too.
         # What is compiled is kept, or each fork would compile the whole package.
@@ -68,6 +76,7 @@ class Tree:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._send(libraries)
 
     def __enter__(self) -> Self:
         """Lend it until it is not needed any more."""
@@ -81,12 +90,14 @@ class Tree:
     def pytest(self, tests: Sequence[str], *, seconds: float) -> tuple[int | None, str]:
         """Run tests until one fails; the code is None when they take too long."""
         asked = {"tests": tests, "seconds": seconds, "temporary": f"{self.folder}-temporary"}
-        if self._server.stdin is None or self._server.stdout is None:
-            raise AssertionError
-        self._server.stdin.write(json.dumps(asked) + "\n")
-        self._server.stdin.flush()
-        answer = json.loads(self._server.stdout.readline())
+        self._send(asked)
+        answer = json.loads(self._server.stdout.readline() if self._server.stdout else "")
         return answer["code"], answer["said"]
+
+    def _send(self, message: object) -> None:
+        if self._server.stdin is not None:
+            self._server.stdin.write(json.dumps(message) + "\n")
+            self._server.stdin.flush()
 
     def check_baseline(self, guards: Iterable[Guard], *, seconds: float) -> None:
         """Run all named tests once with every guard in place.
@@ -131,10 +142,19 @@ class Tree:
         return Outcome(guard, "broken", said[-2_000:])
 
 
+def libraries_of(guards: Sequence[Guard], root: Path = ROOT) -> list[str]:
+    """List what the tests of the guards load, without what is ours."""
+    files = sorted({test.partition("::")[0] for guard in guards for test in guard.tests})
+    command = [sys.executable, "-c", _LIST, *files]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    names: list[str] = json.loads(listed.stdout)
+    return [name for name in names if name.partition(".")[0] not in _OURS]
+
+
 def copy_tree(folder: Path, root: Path = ROOT) -> Path:
     """Copy what git knows, and what it does not ignore, as it is now."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - the developer's git
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
         check=True,
         capture_output=True,
@@ -171,8 +191,9 @@ def run_all(
         on_outcome(outcome)
         return outcome
 
+    libraries = libraries_of(guards)
     with ExitStack() as open_trees:
-        trees = [open_trees.enter_context(Tree(folder / str(number))) for number in range(jobs)]
+        trees = [open_trees.enter_context(Tree(folder / str(number), libraries)) for number in range(jobs)]
         if baseline:
             trees[0].check_baseline(guards, seconds=max(seconds, seconds * len(guards) / 10))
         for tree in trees:
