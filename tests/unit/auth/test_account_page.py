@@ -96,6 +96,7 @@ async def test_a_client_is_removed(people: Stage) -> None:
 
     assert [one.client_id for one in (await people.visits.account(alice.who)).clients] == ["claude"]
     assert ("permission", "removed") in await people.audit()
+    assert people.changes == [None]
     grant = await people.grant("alice", "claude")
     assert grant is not None
     assert grant.permission is not None
