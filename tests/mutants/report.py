@@ -10,6 +10,7 @@ from tests.mutants.run import Outcome
 PAGE = ROOT / "docs" / "mutants.md"
 PART_KILLED = 0.95
 _ROW = re.compile(r"^\| (?P<guard>.+?) \| .* \| (?P<result>[^|]+) \|$", re.MULTILINE)
+_UNTRIED = "not tried yet"
 _HEAD = """# Guards, and the tests that notice when one is gone
 
 `make mutants` takes each guard out of a copy of the tree, one at a time, and runs the tests that are named for it. A
@@ -38,9 +39,13 @@ def read_results(text: str) -> dict[str, str]:
 
 def page(guards: Sequence[Guard], results: dict[str, str]) -> str:
     """Write the page: guards that were not tried yet say so."""
-    known = {cell(guard.prevents): results.get(cell(guard.prevents), "not tried yet") for guard in guards}
+    known = {cell(guard.prevents): results.get(cell(guard.prevents), _UNTRIED) for guard in guards}
     killed = sum(result.startswith("killed") for result in known.values())
-    parts = [_HEAD, f"{len(guards)} guards, {killed} killed ({killed / max(1, len(guards)):.1%}).\n"]
+    tried = sum(result != _UNTRIED for result in known.values())
+    parts = [
+        _HEAD,
+        f"{len(guards)} guards, {tried} tried, {killed} of these killed ({killed / max(1, tried):.1%}).\n",
+    ]
     for package in sorted({guard.path.partition("/")[0] for guard in guards}):
         parts.append(f"\n## {package}\n\n| Guard | Code | Tests | Result |\n| --- | --- | --- | --- |\n")
         parts += [
