@@ -140,6 +140,24 @@ async def test_what_was_read_before_a_refusal_is_not_found_after_it(stage: Stage
         await process.accounts.open(stage.caller, READ)
 
 
+async def test_what_was_read_before_a_disconnect_is_not_found_after_it(
+    stage: Stage, process: Process
+) -> None:
+    other = await stage.process()
+    await stage.connect(process)
+    process.accounts.forget()
+    async with anyio.create_task_group() as group:
+        group.start_soon(process.accounts.open, stage.caller, READ)
+        # The other one reads already.
+        await anyio.lowlevel.checkpoint()
+        process.accounts.forget()
+
+    await other.accounts.disconnect(stage.caller)
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ)
+
+
 async def test_a_refused_credential_is_never_used_again(stage: Stage, process: Process) -> None:
     other = await stage.process()
     await stage.connect(process)

@@ -42,14 +42,6 @@ async def test_a_visit_that_is_not_there_is_unknown(people: Stage, visit: str) -
         await people.visits.view(visit, alice.who)
 
 
-@pytest.mark.parametrize(
-    "target", ["", "client", "https://evil.test/", "visit:", "visit:x", f"visit:{UNKNOWN}/..", "ACCOUNT"]
-)
-async def test_a_sign_in_begins_for_a_visit_or_the_account_page_alone(people: Stage, target: str) -> None:
-    with pytest.raises(ElicitationUnknown):
-        await people.visits.begin_sign_in(target)
-
-
 async def test_a_visit_that_leads_straight_to_nextcloud_has_no_page(people: Stage) -> None:
     alice = await people.browser("alice")
     other, _ = await people.database.elicitations.open(

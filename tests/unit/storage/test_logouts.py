@@ -1,11 +1,18 @@
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 import pytest
 
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Logout, Principal, SignedIn
+from nextcloud_mcp_server.storage.records import (
+    Elicitation,
+    GrantLeg,
+    HeldGrant,
+    Logout,
+    Principal,
+    SignedIn,
+)
 
 ISSUER = "https://issuer.example.org"
 
@@ -60,6 +67,26 @@ async def test_a_logout_of_a_session_ends_that_one_and_those_that_name_none(
     await database.logouts.add("j1", logout(sid="1"), expires_at=now() + timedelta(days=1))
 
     assert await left(database, "one", "two", "none") == ["two"]
+
+
+async def test_what_was_begun_in_a_session_ends_with_its_logout(
+    *,
+    database: Database,
+    ask: Callable[..., Awaitable[Elicitation]],
+    depart: Callable[..., Awaitable[GrantLeg]],
+    hold: Callable[..., Awaitable[HeldGrant]],
+    now: Callable[[], datetime],
+    logout: Callable[..., Logout],
+) -> None:
+    await sign_in(database, now(), "browser-1")
+    asked = await ask()
+    await depart(asked)
+    await hold(asked)
+
+    await database.logouts.add("j1", logout(), expires_at=now() + timedelta(days=1))
+
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.held_grants.find(asked.id, sign_in="browser-1") is None
 
 
 async def test_a_logout_counts_once_for_each_issuer(

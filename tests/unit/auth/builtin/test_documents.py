@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -323,6 +324,13 @@ async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
 async def test_many_at_once_ask_once() -> None:
     made = stage()
     found: list[Client] = []
+
+    async def slowly() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        yield json.dumps(DOCUMENT).encode()
+
+    made.outside.answers[APP] = json_said(body=slowly)
 
     async def ask() -> None:
         found.append(await made.documents.get(APP))
