@@ -22,7 +22,7 @@ SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
 export MODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test check bench docs docs-check snapshots lock audit
+.PHONY: help setup demo run test check bench mutants docs docs-check snapshots lock audit
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ check: $(STAMP) docs-check ## Check style, types, layers and the printed documen
 
 bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)
+
+mutants: $(STAMP) ## Take out one guard after the other, and see that a test notices (ARGS="--only auth/jwks --jobs 2").
+	$(PY) -m tests.mutants $(ARGS)
 
 docs: $(STAMP) ## Print .env.example, the tools' schemas and their pages in docs/ again, take docs/screenshots again.
 	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import write; write(".")'

@@ -41,6 +41,6 @@ def is_unverified(claims: Mapping[str, object], claim: str, *, unsaid: bool) -> 
     `unsaid` is the answer where the issuer says nothing about it; some write the answer as a text.
     """
     said = claims.get("email_verified")
-    if claim != "email" or said in (True, "true"):
+    if claim != "email" or said is True or said == "true":
         return False
     return unsaid if said is None else True

@@ -139,6 +139,20 @@ async def test_the_operator_releases_an_account_and_its_owner_connects_it(people
     assert await holders(people, "alice") == ["alice"]
 
 
+async def test_an_account_that_another_person_holds_by_now_is_not_released_in_the_place_of_the_former_one(
+    people: Stage,
+) -> None:
+    await connect(people, "mallory", "alice")
+    (former,) = await people.database.accounts.all()
+    await people.database.accounts.release(former)
+    await connect(people, "alice", "alice")
+
+    released = await people.database.accounts.release(former)
+
+    assert not released
+    assert await people.grant("alice") is not None
+
+
 async def test_releasing_an_account_leaves_all_others_alone(people: Stage) -> None:
     await connect(people, "alice", "alice")
     await connect(people, "bob", "bob")

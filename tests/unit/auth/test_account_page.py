@@ -72,6 +72,8 @@ async def test_what_a_client_may_do_is_changed_within_the_operators_limits(peopl
     one, other = (await people.visits.account(alice.who)).clients
     assert one.scopes == READ
     assert other.scopes == WRITE
+    stored = await people.database.grants.permissions(alice.who.principal)
+    assert {one.client_id: one.scopes for one in stored} == {"claude": READ, "other": WRITE}
     assert people.changes == [None]
     assert ("permission", "changed") in await people.audit()
 
@@ -94,6 +96,7 @@ async def test_a_client_is_removed(people: Stage) -> None:
 
     assert [one.client_id for one in (await people.visits.account(alice.who)).clients] == ["claude"]
     assert ("permission", "removed") in await people.audit()
+    assert people.changes == [None]
     grant = await people.grant("alice", "claude")
     assert grant is not None
     assert grant.permission is not None

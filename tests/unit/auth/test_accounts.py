@@ -140,6 +140,24 @@ async def test_what_was_read_before_a_refusal_is_not_found_after_it(stage: Stage
         await process.accounts.open(stage.caller, READ)
 
 
+async def test_what_was_read_before_a_disconnect_is_not_found_after_it(
+    stage: Stage, process: Process
+) -> None:
+    other = await stage.process()
+    await stage.connect(process)
+    process.accounts.forget()
+    async with anyio.create_task_group() as group:
+        group.start_soon(process.accounts.open, stage.caller, READ)
+        # The other one reads already.
+        await anyio.lowlevel.checkpoint()
+        process.accounts.forget()
+
+    await other.accounts.disconnect(stage.caller)
+
+    with pytest.raises(ElicitationRequired):
+        await process.accounts.open(stage.caller, READ)
+
+
 async def test_a_refused_credential_is_never_used_again(stage: Stage, process: Process) -> None:
     other = await stage.process()
     await stage.connect(process)
@@ -313,10 +331,17 @@ def app_password(stage: Stage) -> str:
     return stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"]).secret
 
 
+async def slowly(request: httpx2.Request) -> None:
+    """Let others go on while Nextcloud answers."""
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+
+
 async def test_the_operators_account_is_opened_once_for_all(
     stage: Stage, process: Process, app_password: str
 ) -> None:
     accounts = operator(stage, process, app_password)
+    stage.network.before = slowly
 
     await together(*[partial(accounts.open, stage.caller, READ)] * 5)
     opened = await accounts.open(stage.caller, READ)
@@ -346,6 +371,7 @@ async def test_a_refused_operator_credential_is_sent_twice_even_by_calls_that_co
     stage: Stage, process: Process
 ) -> None:
     accounts = operator(stage, process, "wrong")
+    stage.network.before = slowly
     refused: list[str] = []
 
     async def call() -> None:

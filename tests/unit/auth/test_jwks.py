@@ -2,6 +2,7 @@ import logging
 
 import anyio
 import pytest
+from jwt.algorithms import RSAAlgorithm
 
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.errors import IssuerUnavailable, TokenRefused
@@ -76,6 +77,7 @@ async def test_a_key_is_used_for_its_own_algorithm_only(alg: str, keys: KeySet) 
         {"key_ops": "verify"},
         {"d": "AQAB"},
         {"kty": "oct", "k": "c2VjcmV0"},
+        {"k": "c2VjcmV0"},
         {"n": "!!"},
         {"n": "AQAB"},
         {"n": None},
@@ -88,6 +90,14 @@ async def test_a_key_that_is_not_for_this_is_left_out(
     provider.keys = ["no key", public_jwk(rsa_key(), kid="one") | members]
 
     with pytest.raises(TokenRefused):
+        await keys.key("one", "RS256")
+
+
+async def test_a_private_key_in_the_list_is_left_out(provider: IdentityProvider, keys: KeySet) -> None:
+    whole = RSAAlgorithm.to_jwk(rsa_key(), as_dict=True)
+    provider.keys = [{**whole, "kid": "one", "alg": "RS256", "use": "sig", "key_ops": ["sign", "verify"]}]
+
+    with pytest.raises(TokenRefused, match="no key"):
         await keys.key("one", "RS256")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt import PyJWK
 
@@ -45,6 +47,16 @@ def test_a_token_of_each_accepted_algorithm_is_read(alg: str) -> None:
 @pytest.mark.parametrize("typ", ["at+jwt", "at+JWT", "application/at+jwt", "APPLICATION/AT+JWT"])
 def test_the_type_may_be_written_in_every_way(typ: str) -> None:
     assert check(signed(claims(), header={"typ": typ}))["sub"] == "alice"
+
+
+@pytest.mark.parametrize("kid", [7, "", "k" * 257, None, ["one"], {"one": 1}])
+def test_a_key_id_that_is_none_is_refused_though_the_signature_is_right(kid: object) -> None:
+    unsigned = raw_token({"alg": "RS256", "kid": kid, "typ": "at+jwt"}, claims(), "").removesuffix(".")
+    signature = rsa_key().sign(unsigned.encode(), PKCS1v15(), SHA256())
+    token = f"{unsigned}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+    with pytest.raises(TokenRefused, match="key id"):
+        check(token)
 
 
 @pytest.mark.parametrize("typ", ["JWT", "", None, "logout+jwt", "at+jwt2"])
@@ -155,6 +167,8 @@ CLAIMS: dict[str, tuple[dict[str, object], bool]] = {
     "exp with fraction": ({"exp": NOW + 0.5}, True),
     "exp huge": ({"exp": 10**400}, False),
     "nbf past": ({"nbf": NOW - 1}, True),
+    "nbf true": ({"nbf": True}, False),
+    "iat true": ({"iat": True}, False),
     "nbf within the leeway": ({"nbf": NOW + 30}, True),
     "nbf in the future": ({"nbf": NOW + 31}, False),
     "nbf text": ({"nbf": "0"}, False),

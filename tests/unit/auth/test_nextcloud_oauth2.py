@@ -103,6 +103,21 @@ async def test_a_code_gives_tokens_and_says_whose_account_they_open(office: Offi
     assert redeemed.tokens.refresh_token is not None
 
 
+async def test_what_a_code_gave_is_noted_before_it_is_known_whose_it_is(
+    office: Office, replica: Replica
+) -> None:
+    noted: list[Tokens] = []
+
+    async def note(tokens: Tokens) -> None:
+        noted.append(tokens)
+        office.stage.network.before = office.stage.network.cut
+
+    with pytest.raises((LeftBehind, Unreachable)):
+        await replica.provider.redeem(code=office.code("alice"), verifier=None, nonce=None, note=note)
+
+    assert len(noted) == 1
+
+
 async def test_a_code_works_once_and_a_wrong_one_never(office: Office, replica: Replica) -> None:
     code = office.code()
     await redeem(replica, code)

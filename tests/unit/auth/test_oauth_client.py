@@ -121,6 +121,12 @@ async def test_a_code_that_is_not_accepted_is_refused_in_our_own_words(error: st
     assert "script" not in str(caught.value)
 
 
+@pytest.mark.parametrize("status", [201, 400, 401, 403])
+async def test_tokens_beside_another_status_than_200_are_none(status: int) -> None:
+    with pytest.raises(GrantRefused):
+        await exchange(answering(GOOD, status))
+
+
 async def test_a_wrong_client_secret_is_not_taken_for_a_wrong_code() -> None:
     with pytest.raises(IssuerUnavailable, match="id and secret"):
         await exchange(answering({"error": "invalid_client"}, 401))

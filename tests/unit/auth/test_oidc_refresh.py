@@ -243,6 +243,17 @@ async def test_an_answer_that_does_not_say_who_confirmed_is_refused_and_ended(tr
     assert trip.alive == 0
 
 
+async def test_an_answer_without_an_id_token_is_refused_and_ended(trip: Trip) -> None:
+    provider, verifier, nonce = trip.provider(), new_secret(), new_secret()
+    url = await provider.authorize_url(state="s1", verifier=verifier, nonce=nonce)
+    code = SecretStr((await trip.confirm(url.replace("openid+", "")))["code"])
+
+    with pytest.raises(GrantRefused, match="who confirmed"):
+        await provider.redeem(code=code, verifier=verifier, nonce=nonce)
+
+    assert trip.alive == 0
+
+
 async def test_a_token_that_nextcloud_does_not_take_is_the_operators_to_mend(trip: Trip) -> None:
     trip.stage.sandbox.state.check_bearer = None
 

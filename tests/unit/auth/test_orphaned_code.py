@@ -60,3 +60,14 @@ async def test_junk_brought_to_other_browsers_at_once_does_not_pass_the_budget(t
 
     assert len(trips.provider.redeemed) == USUAL.of_one
     assert all([await trips.database.spent_codes.is_spent(f"made-up-by-mallory-{n}") for n in range(6)])
+
+
+async def test_of_a_callback_with_several_codes_none_is_sent_and_all_are_spent(trips: Trips) -> None:
+    url = await trips.to_nextcloud(COOKIE)
+    forged = {**trips.provider.confirm(url, "alice"), "code": [CODE, ANOTHER]}
+
+    with pytest.raises(OtherBrowser):
+        await trips.authorization.returned(forged, browser=VICTIM)
+
+    assert trips.provider.redeemed == []
+    assert all([await trips.database.spent_codes.is_spent(code) for code in (CODE, ANOTHER)])

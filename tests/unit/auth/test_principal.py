@@ -1,4 +1,6 @@
-from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, personal, personal_caller
+import pytest
+
+from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, is_unverified, personal, personal_caller
 from nextcloud_mcp_server.storage.records import Principal
 
 URL = "https://cloud.example.org"
@@ -14,3 +16,26 @@ def test_every_client_on_the_computer_shares_one_permission() -> None:
     assert (first.principal, first.client_id) == (second.principal, second.client_id)
     assert first.client_id == PERSONAL_CLIENT_ID
     assert first.client_name != second.client_name
+
+
+@pytest.mark.parametrize(
+    ("said", "unsaid", "unverified"),
+    [
+        (True, True, False),
+        ("true", True, False),
+        (False, False, True),
+        ("false", False, True),
+        (1, False, True),
+        ("yes", False, True),
+        (None, True, True),
+        (None, False, False),
+    ],
+)
+def test_an_address_names_somebody_only_where_the_issuer_vouches_for_it(
+    said: object, unsaid: object, unverified: object
+) -> None:
+    assert is_unverified({"email_verified": said}, "email", unsaid=bool(unsaid)) is unverified
+
+
+def test_other_claims_need_no_verified_address() -> None:
+    assert not is_unverified({"email_verified": False}, "sub", unsaid=True)

@@ -277,6 +277,22 @@ async def test_someone_connected_permits_more_without_nextcloud(stage: Stage, pr
     assert grant.credential.secret == SecretStr(secret)
 
 
+async def test_someone_connected_who_allows_more_than_the_settings_offer_gives_what_they_offer(
+    stage: Stage, process: Process
+) -> None:
+    files = frozenset({"files:read"})
+    await stage.connect(process)
+    bounded = await stage.process(bound=READ | files)
+    visit = await bounded.ask(stage.caller, files)
+
+    await bounded.provisioning.approve(visit.id, files | WRITE)
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ | files
+
+
 async def test_someone_connected_who_allows_twice_at_once_is_granted_once(
     stage: Stage, process: Process
 ) -> None:

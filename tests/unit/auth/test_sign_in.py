@@ -58,6 +58,15 @@ async def test_coming_back_begins_a_session_for_what_the_sign_in_was_for(people:
     assert len(people.issuer.token_requests()) == 1
 
 
+async def test_a_code_that_was_exchanged_is_spent(people: Stage) -> None:
+    start = await people.visits.begin_sign_in(VISIT)
+    params = people.issuer.sign_in(start.url, "alice")
+
+    await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+
+    assert await people.database.spent_codes.is_spent(params["code"][0])
+
+
 @pytest.mark.parametrize("target", ["", "visit:", "visit:../x", "//evil.test", f"{VISIT}x", "ACCOUNT"])
 async def test_a_sign_in_leads_nowhere_but_to_our_pages(people: Stage, target: str) -> None:
     with pytest.raises(ElicitationUnknown):

@@ -1,6 +1,7 @@
 import pytest
 
-from nextcloud_mcp_server.auth.token_scopes import asked, granted
+from nextcloud_mcp_server.auth.token_scopes import asked, covers, effective, granted, require
+from nextcloud_mcp_server.errors import TokenTooNarrow
 
 NOTHING: set[str] = set()
 
@@ -50,3 +51,50 @@ def test_scopes_are_asked_for_with_the_prefix() -> None:
         "api://mcp/files:read",
         "api://mcp/notes:write",
     )
+
+
+READ, WRITE, FILES = "notes:read", "notes:write", "files:read"
+
+
+@pytest.mark.parametrize(
+    ("permitted", "token", "bound", "allowed"),
+    [
+        ({READ, WRITE}, None, {READ, WRITE}, {READ, WRITE}),
+        ({READ, WRITE}, None, {READ}, {READ}),
+        ({READ, WRITE}, {READ}, {READ, WRITE}, {READ}),
+        ({READ}, {READ, WRITE}, {READ, WRITE}, {READ}),
+        ({READ, WRITE, FILES}, {READ, FILES}, {READ, WRITE}, {READ}),
+        ({READ}, NOTHING, {READ}, NOTHING),
+    ],
+)
+def test_a_call_may_do_what_person_token_and_operator_allow_together(
+    permitted: set[str], token: set[str] | None, bound: set[str], allowed: set[str]
+) -> None:
+    covered = None if token is None else frozenset(token)
+
+    assert effective(frozenset(permitted), token=covered, bound=frozenset(bound)) == allowed
+
+
+@pytest.mark.parametrize(
+    ("token", "needed", "enough"),
+    [
+        (None, {READ, WRITE}, True),
+        ({READ}, {READ}, True),
+        ({READ}, NOTHING, True),
+        ({READ}, {READ, WRITE}, False),
+        (NOTHING, {READ}, False),
+    ],
+)
+def test_a_token_covers_what_it_names_and_a_call_beyond_that_is_refused_with_the_scopes_to_ask_for(
+    token: set[str] | None,
+    needed: set[str],
+    enough: object,
+) -> None:
+    covered, wanted = None if token is None else frozenset(token), frozenset(needed)
+
+    assert covers(covered, wanted) is enough
+    if enough:
+        require(wanted, token=covered)
+    else:
+        with pytest.raises(TokenTooNarrow, match=f"does not cover.* ask for the scopes: .*{max(needed)}"):
+            require(wanted, token=covered)

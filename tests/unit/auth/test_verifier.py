@@ -58,6 +58,12 @@ async def test_scopes_limit_nothing_where_the_operator_says_so() -> None:
     assert (await verifier(token_scopes="ignore").verify(signed(claims(scope="")))).scopes is None
 
 
+async def test_a_token_that_names_scopes_is_held_to_them_though_the_operator_needs_none() -> None:
+    bearer = await verifier(token_scopes="ignore").verify(signed(claims(scope="openid notes:read")))
+
+    assert bearer.scopes == {"notes:read"}
+
+
 async def test_a_missing_scope_allows_nothing_where_scopes_are_required() -> None:
     assert (await verifier().verify(signed(claims(scope=None)))).scopes == frozenset()
 

@@ -222,6 +222,28 @@ async def test_apps_are_asked_for_again_after_a_while_only_and_with_the_etag(gro
     assert availability.lacks("alice", "notes")
 
 
+async def test_what_one_persons_nextcloud_lacks_hides_nothing_of_another_persons() -> None:
+    availability = made()
+
+    await availability.heard("bob", having())
+
+    assert await shown(availability, {}) == set(TOOLS)
+
+
+async def test_the_apps_of_a_former_account_are_asked_for_again_at_once() -> None:
+    availability, asked = made(), list[str]()
+
+    async def fetch(known: Apps) -> Apps:
+        asked.append(known.account)
+        return replace(having("notes"), account="alice" if len(asked) == 1 else "bob")
+
+    await availability.ask("alice", fetch, account="alice")
+    await availability.ask("alice", fetch, account="alice")
+    await availability.ask("alice", fetch, account="bob")
+
+    assert asked == ["", "alice"]
+
+
 async def test_calls_that_come_together_ask_once() -> None:
     availability, gate, asked = made(), anyio.Event(), list[Apps]()
 

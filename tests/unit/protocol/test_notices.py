@@ -42,3 +42,14 @@ async def test_of_too_many_sessions_the_oldest_are_forgotten() -> None:
 
     assert notices.told(request(session="s0")) is None
     assert notices.told(request(session="s1")) == "one"
+
+
+async def test_a_client_without_a_session_is_known_by_its_stand_in_and_without_one_by_nothing() -> None:
+    notices = Notices(Pending(nothing))
+    modern = request(version="2026-07-28")
+    notices.tell(modern, "one", seconds=60, stand_in="alice")
+    notices.tell(modern, "two", seconds=60)
+
+    assert notices.told(modern, stand_in="alice") == "one"
+    assert notices.told(modern, stand_in="bob") is None
+    assert notices.told(modern) is None

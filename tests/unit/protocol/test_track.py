@@ -92,6 +92,19 @@ async def test_a_visit_that_is_not_the_callers_is_unknown() -> None:
     assert (error.code, error.message) == (-32602, "No such elicitation")
 
 
+@pytest.mark.parametrize(
+    "odd", [ID.upper(), ID.replace("-", ""), f"{{{ID}}}", f"urn:uuid:{ID}", f" {ID}", "x", ""]
+)
+async def test_an_id_in_another_spelling_is_unknown_and_never_looked_up(odd: str) -> None:
+    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Visit | None:
+        raise NotImplementedError
+
+    handler = Track(read_own, Pending(nothing), timeout_seconds=60).methods()[0].handler
+
+    with pytest.raises(MCPError, match="No such elicitation"):
+        await handler(request(), TrackParams.model_validate({"elicitationId": odd}))
+
+
 async def test_a_waiter_reads_its_visit_at_the_start_and_when_it_has_ended_and_not_in_between() -> None:
     """Hundreds wait at once, for minutes; one query for all of them looks for the endings."""
     channel, pending, visit, read = Channel(), Pending(nothing), Visit("pending"), list[str]()

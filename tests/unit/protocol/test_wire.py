@@ -99,6 +99,14 @@ def test_a_2026_client_gets_an_input_request_without_an_id() -> None:
     }
 
 
+@pytest.mark.parametrize("tell", [wire.render, wire.waiting])
+def test_each_answer_counts_one_round_more(tell: Callable[..., object]) -> None:
+    result = tell(NEED, Form.INPUT_REQUIRED, round_=3)
+
+    assert isinstance(result, InputRequiredResult)
+    assert wire.retry(None, result.request_state) == wire.Retry(ID, 4, None)
+
+
 @pytest.mark.parametrize(
     ("form", "code", "message"),
     [

@@ -55,6 +55,32 @@ async def test_a_state_is_taken_once(database: Database, arrival: Arrival) -> No
     assert await database.arrivals.take(STATE, browser=BROWSER) is None
 
 
+async def test_a_trip_that_is_ended_from_another_browser_spends_its_codes(
+    database: Database, arrival: Arrival
+) -> None:
+    await database.arrivals.create(arrival, state=STATE, browser=BROWSER)
+
+    ended = await database.arrivals.end(STATE, codes=["code-of-the-victim"])
+    again = await database.arrivals.end(STATE, codes=["another-code"])
+
+    assert (ended, again) == (True, False)
+    assert await database.spent_codes.is_spent("code-of-the-victim")
+    assert not await database.spent_codes.is_spent("another-code")
+
+
+async def test_what_the_outbox_is_ending_already_is_not_held(database: Database, arrived: Arrived) -> None:
+    assert arrived.tokens
+    note = await database.outbox.add_tokens(
+        principal=arrived.principal, nextcloud_url=URL, provider="nextcloud_oauth2", tokens=arrived.tokens
+    )
+
+    held = await database.arrivals.hold(arrived, browser=BROWSER, note=note)
+
+    assert not held
+    assert await database.arrivals.find(arrived.arrival.id, browser=BROWSER) is None
+    assert await outbox(database) == ["access-1"]
+
+
 async def test_another_browser_gets_nothing_and_ends_nothing(database: Database, arrival: Arrival) -> None:
     await database.arrivals.create(arrival, state=STATE, browser=BROWSER)
 

@@ -56,6 +56,20 @@ async def test_a_state_from_another_browser_is_refused_and_stays(
     assert await database.grant_legs.take("state-1", sign_in="browser-1") == leg
 
 
+async def test_a_leg_that_is_ended_from_another_browser_spends_its_codes(
+    database: Database, ask: Ask, depart: Depart
+) -> None:
+    leg = await depart(await ask())
+
+    ended = await database.grant_legs.end("state-1", codes=["code-of-the-victim"])
+    again = await database.grant_legs.end("state-1", codes=["another-code"])
+
+    assert (ended, again) == (leg, None)
+    assert await database.spent_codes.is_spent("code-of-the-victim")
+    assert not await database.spent_codes.is_spent("another-code")
+    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+
+
 async def test_an_unknown_state_is_refused(database: Database, ask: Ask, depart: Depart) -> None:
     await depart(await ask())
 

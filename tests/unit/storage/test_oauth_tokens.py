@@ -400,6 +400,7 @@ async def test_everything_of_a_person_or_of_one_of_their_clients_ends(
     alice: Principal,
 ) -> None:
     people = {"alice": alice, "bob": bob}
+    await add("alice claude too", grant)
     for name, client_id in (("alice", "claude"), ("alice", "codex"), ("bob", "claude")):
         given = dataclasses.replace(grant, principal=people[name], client_id=client_id)
         code = f"{name} {client_id}"
@@ -410,9 +411,11 @@ async def test_everything_of_a_person_or_of_one_of_their_clients_ends(
     of_codex = await database.oauth_tokens.end(alice, client_id="codex")
     kept = await database.oauth_tokens.find("access alice claude")
     waiting = await redeem("alice codex waiting", client_id="codex")
+    other = await redeem("alice claude too", new=fresh("refresh too", "access too", family="too"))
     rest = await database.oauth_tokens.end(alice)
 
-    assert (of_codex, kept is not None, waiting, rest) == (1, True, Refused("unknown"), 1)
+    assert (of_codex, kept is not None, waiting, rest) == (1, True, Refused("unknown"), 2)
+    assert isinstance(other, Given)
     assert await database.oauth_tokens.end(alice) == 0
     assert await redeem("alice claude waiting") == Refused("unknown")
     assert await database.oauth_tokens.find("access bob claude") is not None

@@ -20,6 +20,17 @@ async def test_failures_are_counted_by_person_by_browser_and_in_total(
     assert await count(since=now(), principal=bob, sign_in="browser-1") == 0
 
 
+async def test_failures_are_counted_by_where_they_came_from(
+    database: Database, alice: Principal, now: Callable[[], datetime]
+) -> None:
+    await database.redemptions.failed(alice, sign_in="browser-1", source="one network")
+    await database.redemptions.failed(alice, sign_in="browser-1")
+
+    count = database.redemptions.count
+    assert await count(since=now(), source="one network") == 1
+    assert await count(since=now(), source="another") == 0
+
+
 async def test_old_failures_do_not_count_and_are_forgotten(
     database: Database, alice: Principal, now: Callable[[], datetime], advance: Callable[[float], None]
 ) -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import Elicitation, GrantLeg, HeldGrant, Principal, SignedIn
@@ -27,6 +28,18 @@ async def test_a_browser_is_known_by_the_value_of_its_cookie(
     assert await database.sign_ins.find("browser-1") == first
     assert await database.sign_ins.find("browser-2") == second
     assert await database.sign_ins.find("browser-3") is None
+
+
+async def test_a_fault_of_the_database_repeats_nothing_of_the_row(
+    database: Database, sign_in: SignIn
+) -> None:
+    await sign_in("browser-1")
+
+    with pytest.raises(StorageError) as caught:
+        await sign_in("browser-1")
+
+    assert caught.value.__cause__ is None
+    assert hash_of("browser-1") not in str(caught.value)
 
 
 async def test_a_sign_in_ends_with_its_time(

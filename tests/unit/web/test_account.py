@@ -397,6 +397,7 @@ async def test_ending_this_browsers_sign_in_signs_out_here(
 
     assert visits.sessions == {}
     assert "Sign in" in (await people.get(ACCOUNT)).text
+    assert not any(name.endswith("session") for name in people.cookies)
 
 
 @pytest.mark.parametrize(("days", "told"), [(1, True), (6, True), (8, False)])

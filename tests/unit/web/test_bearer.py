@@ -95,6 +95,16 @@ async def test_other_paths_are_let_through_as_they_are(app: App, http: httpx2.As
     assert app.asked == []
 
 
+@pytest.mark.parametrize("token", ["al ice", "älice", 'alice"', "alice,", "<alice>", "a" * 16_385])
+async def test_what_cannot_be_a_token_is_refused_before_anybody_is_asked(
+    app: App, http: httpx2.AsyncClient, token: str
+) -> None:
+    answer = await http.get("/mcp", headers=[("Authorization", f"Bearer {token}".encode("latin-1"))])
+
+    assert answer.status_code == 401
+    assert app.asked == []
+
+
 async def test_what_is_no_http_is_let_through(app: App) -> None:
     async def nothing() -> Message:
         raise NotImplementedError

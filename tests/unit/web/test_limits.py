@@ -34,6 +34,7 @@ class Site:
         ]
         self._app = AddressLimits(Starlette(routes=routes), limits, most_tokens=most_tokens)
         self.calls = 0
+        self.statuses = {"good": 200, "odd": 404}
 
     def client(self, address: str = "203.0.113.9") -> httpx2.AsyncClient:
         transport = httpx2.ASGITransport(self._app, client=(address, 1))
@@ -42,7 +43,7 @@ class Site:
     async def _mcp(self, request: Request) -> Response:
         self.calls += 1
         token = request.headers.get("authorization", "")[len("Bearer ") :].partition("-")[0]
-        return PlainTextResponse(status_code={"good": 200, "odd": 404}.get(token, 401))
+        return PlainTextResponse(status_code=self.statuses.get(token, 401))
 
     async def _page(self, _: Request) -> Response:
         return PlainTextResponse("page")
@@ -149,6 +150,18 @@ async def test_a_token_that_worked_goes_on_working_whatever_others_at_the_same_a
         after = await client.post("/mcp", headers=GOOD)
 
     assert (before.status_code, after.status_code) == (200, 200)
+
+
+async def test_a_token_that_was_revoked_has_no_way_past_the_limit_any_more(limits: Limits) -> None:
+    site = Site(limits)
+    async with site.client() as client:
+        await client.post("/mcp", headers=GOOD)
+        site.statuses.clear()
+        refused = await client.post("/mcp", headers=GOOD)
+        await client.post("/mcp", headers=BAD)
+        after = await client.post("/mcp", headers=GOOD)
+
+    assert (refused.status_code, after.status_code) == (401, 429)
 
 
 async def test_failures_that_arrive_at_once_are_all_told_what_is_wrong(limits: Limits) -> None:

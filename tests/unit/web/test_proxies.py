@@ -83,6 +83,17 @@ async def test_of_a_chain_the_first_address_from_the_right_that_is_no_proxy_of_o
     assert found["client"] == client
 
 
+@pytest.mark.parametrize("several", [["evil.example, mcp.example.org"], ["evil.example", "mcp.example.org"]])
+async def test_of_several_names_and_schemes_the_last_counts_which_our_own_proxy_wrote(
+    several: list[str],
+) -> None:
+    hosts = [("X-Forwarded-Host", value) for value in several]
+
+    found = await seen(PROXY, [*hosts, ("X-Forwarded-Proto", "http, https")])
+
+    assert (found["host"], found["scheme"]) == (["mcp.example.org"], "https")
+
+
 async def test_a_scheme_that_is_none_is_left_alone() -> None:
     found = await seen(PROXY, [("X-Forwarded-Proto", "javascript")])
 

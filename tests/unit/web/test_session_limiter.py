@@ -77,6 +77,8 @@ async def test_a_session_that_is_in_use_stays_for_as_long_as_another_one_can_end
     async with anyio.create_task_group() as group:
         group.start_soon(used, transport, "alice/one", "s1", "GET")
         await anyio.wait_all_tasks_blocked()
+        # Used later than the one in use, and idle.
+        await used(transport, "alice/one", "s2")
         await opened(transport, "alice/one")
         one_in_use += transport.open
         group.start_soon(used, transport, "alice/one", "s3", "GET")
@@ -117,6 +119,16 @@ async def test_sessions_that_ended_are_not_counted() -> None:
 
     assert gone == 404
     assert transport.open == ["s3", "s4"]
+
+
+async def test_for_a_session_that_ended_none_that_lives_is_ended() -> None:
+    transport = Transport({"most_of_client": 2})
+    await opened(transport, "alice/one", 2)
+    await used(transport, "alice/one", "s2", "DELETE")
+
+    await opened(transport, "alice/one")
+
+    assert transport.open == ["s1", "s3"]
 
 
 async def test_naming_the_session_of_others_does_not_keep_it_alive() -> None:

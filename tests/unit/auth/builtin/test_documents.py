@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -324,6 +325,13 @@ async def test_many_at_once_ask_once() -> None:
     made = stage()
     found: list[Client] = []
 
+    async def slowly() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        yield json.dumps(DOCUMENT).encode()
+
+    made.outside.answers[APP] = json_said(body=slowly)
+
     async def ask() -> None:
         found.append(await made.documents.get(APP))
 
@@ -352,6 +360,21 @@ async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
     made.clock.go(hours=2)
 
     assert (await refused(made, urls[-1])).error == "invalid_client"
+
+
+async def test_who_is_refused_uses_up_nothing_of_what_others_have() -> None:
+    made = stage()
+    for number in range(MOST_PER_ADDRESS):
+        url = f"https://h{number}.example.net/client.json"
+        made.outside.answers[url] = Said(404)
+        await refused(made, url, sender="198.51.100.1")
+    urls = [f"https://fresh.example.net/{number}.json" for number in range(MOST_PER_HOST)]
+    for url in urls:
+        made.outside.answers[url] = Said(404)
+        with pytest.raises(TooManyRequests):
+            await made.documents.get(url, sender="198.51.100.1")
+
+    assert {(await refused(made, url, sender="198.51.100.2")).error for url in urls} == {"invalid_client"}
 
 
 async def test_a_known_document_is_asked_for_however_many_strangers_come() -> None:

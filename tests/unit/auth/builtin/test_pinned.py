@@ -59,6 +59,17 @@ async def test_one_address_that_is_not_public_spoils_all(addresses: Sequence[str
     assert outside.asked == []
 
 
+async def test_of_a_name_with_many_addresses_few_are_tried() -> None:
+    outside = Outside(names={"app.example.org": [f"93.184.216.{number}" for number in range(100)]})
+    outside.answers[URL] = httpx2.ConnectError("refused")
+
+    async with outside.open() as client:
+        with pytest.raises(httpx2.ConnectError):
+            await client.get(URL)
+
+    assert len(outside.asked) == 3
+
+
 @pytest.mark.parametrize("url", ["http://app.example.org/", "https://app.example.org:8443/"])
 async def test_only_https_on_its_own_port_is_asked(url: str) -> None:
     outside = Outside()

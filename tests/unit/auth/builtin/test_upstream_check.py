@@ -1,12 +1,19 @@
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.builtin.upstream_check import KEEP_SECONDS, PAUSE_SECONDS, UpstreamCheck
+from nextcloud_mcp_server.auth.builtin import upstream_check as module
+from nextcloud_mcp_server.auth.builtin.upstream_check import (
+    ASK_SECONDS,
+    KEEP_SECONDS,
+    PAUSE_SECONDS,
+    UpstreamCheck,
+)
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -31,10 +38,11 @@ def refusal(status: int, message: str = "") -> httpx2.Response:
 class Upstream:
     """A Nextcloud that answers as it is told to, and a watch."""
 
-    def __init__(self, trips: Trips, *groups: str) -> None:
+    def __init__(self, trips: Trips, *groups: str, ask_seconds: float = ASK_SECONDS) -> None:
         self.answers: list[Answer] = []
         self.asked = 0
         self.seconds = 0.0
+        self.is_silent = False
         pool = open_pool(ca_bundle=None, user_agent="test", transport=httpx2.MockTransport(self._answer))
         nextcloud = Nextcloud(NextcloudUrl.parse(NEXTCLOUD), pool)
         provider = NextcloudOAuth2(
@@ -50,6 +58,7 @@ class Upstream:
             Broker(trips.database, {provider.name: provider}, clock=trips.clock),
             groups=frozenset(groups),
             monotonic=lambda: self.seconds,
+            ask_seconds=ask_seconds,
         )
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -57,6 +66,8 @@ class Upstream:
             tokens = {"access_token": "new", "refresh_token": "newer", "expires_in": 3600, "user_id": "alice"}
             return httpx2.Response(200, json={**tokens, "token_type": "Bearer"})
         self.asked += 1
+        if self.is_silent:
+            await anyio.sleep_forever()
         return (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])()
 
     async def says(self, *answers: Answer) -> str | None:
@@ -81,6 +92,27 @@ async def test_a_yes_counts_for_five_minutes(trips: Trips) -> None:
 
     assert told == [None, None]
     assert late == "the Nextcloud account is disabled"
+    assert upstream.asked == 2
+
+
+async def test_a_nextcloud_that_does_not_answer_is_not_waited_for(trips: Trips) -> None:
+    upstream = Upstream(trips, ask_seconds=0.05)
+    upstream.is_silent = True
+
+    # The client for Nextcloud gives up by itself, but only after half a minute.
+    with anyio.fail_after(20):
+        assert await upstream.says(user) is None
+
+
+async def test_of_too_many_people_the_first_are_forgotten(
+    trips: Trips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_KEPT", 0)
+    upstream = Upstream(trips)
+
+    told = [await upstream.says(user) for _ in range(2)]
+
+    assert told == [None, None]
     assert upstream.asked == 2
 
 

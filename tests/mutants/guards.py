@@ -1,0 +1,106 @@
+"""The table of guards: what each one prevents, its code, the code without it, and the tests that must notice."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TABLES = Path(__file__).parent / "guards"
+PACKAGE = "nextcloud_mcp_server"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One row. `path` is below the package, `tests` are files or `file::test` below the root.
+
+    `survives` says why no test notices that the guard is gone; None where one must.
+    """
+
+    prevents: str
+    path: str
+    code: str
+    mutated: str
+    tests: tuple[str, ...]
+    survives: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The file below the root."""
+        return f"{PACKAGE}/{self.path}"
+
+    def faults(self, root: Path = ROOT) -> list[str]:
+        """List what is wrong with the row, since the code or the tests have changed."""
+        source = root / self.file
+        text = source.read_text(encoding="utf-8") if source.is_file() else ""
+        found = [f"the code is in {self.file} {text.count(self.code)} times"] * (text.count(self.code) != 1)
+        if not found and not _parses(self.apply(text)):
+            found.append("the mutated code is no Python")
+        found += ["the mutated code is the same"] * (self.code == self.mutated)
+        found += ["no test is named"] * (not self.tests)
+        return found + [f"there is no {test}" for test in self.tests if not _is_there(root, test)]
+
+    def apply(self, text: str) -> str:
+        """Take the guard out of its file's text."""
+        return text.replace(self.code, self.mutated, 1)
+
+    def function(self, root: Path = ROOT) -> str:
+        """Name the function that the guard is in, with its class; empty outside of one."""
+        text = (root / self.file).read_text(encoding="utf-8")
+        line = text[: text.index(self.code)].count("\n") + 1 + _blank_lines(self.code)
+        names = [
+            (node.lineno, node.name)
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            <= line
+            <= (node.end_lineno or 0)
+        ]
+        return ".".join(name for _, name in sorted(names))
+
+
+def read_guards(tables: Path = TABLES) -> list[Guard]:
+    """Read all tables, by package."""
+    return [
+        Guard(
+            prevents=row["prevents"],
+            path=row["file"],
+            code=row["code"],
+            mutated=row["mutated"],
+            tests=tuple(row["tests"]),
+            survives=row.get("survives"),
+        )
+        for table in sorted(tables.glob("*.toml"))
+        for row in tomllib.loads(table.read_text(encoding="utf-8"))["guard"]
+    ]
+
+
+def chosen(guards: Sequence[Guard], pattern: str) -> list[Guard]:
+    """Choose the guards whose sentence or file fits a pattern."""
+    wanted = re.compile(pattern, re.IGNORECASE)
+    return [guard for guard in guards if wanted.search(guard.prevents) or wanted.search(guard.path)]
+
+
+def _blank_lines(code: str) -> int:
+    return len(code) - len(code.lstrip("\n"))
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _is_there(root: Path, test: str) -> bool:
+    file, _, name = test.partition("::")
+    path = root / file
+    if not path.is_file():
+        return False
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    return not name or name in {
+        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }

@@ -1,0 +1,79 @@
+"""Writes what became of each guard as a page."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.mutants.guards import ROOT, Guard
+from tests.mutants.run import Outcome
+
+PAGE = ROOT / "docs" / "mutants.md"
+PART_KILLED = 0.95
+_ROW = re.compile(r"^\| (?P<guard>.+?) \| .* \| (?P<result>[^|]+) \|$", re.MULTILINE)
+_UNTRIED = "not tried yet"
+_HEAD = """# Guards, and the tests that notice when one is gone
+
+`make mutants` takes each guard out of a copy of the tree, one at a time, and runs the tests that are named for it. A
+guard is *killed* when one of them fails. The first column says what could happen without it. The rows, with the code
+and the changed code, are in `tests/mutants/guards`; a unit test holds that each still fits the code.
+`make mutants ARGS="--only auth/jwt"` tries those whose sentence or file fits. This page is written by it.
+
+"""
+
+
+def sentence(outcome: Outcome) -> str:
+    """Say in a few words what became of a guard."""
+    if outcome.ending == "timed out":
+        return "killed (time limit)"
+    if outcome.ending == "survived" and outcome.guard.survives is not None:
+        return f"survives: {outcome.guard.survives}"
+    return outcome.ending
+
+
+def read_results(text: str) -> dict[str, str]:
+    """Read what a page says of each guard."""
+    return {
+        row["guard"]: row["result"] for row in _ROW.finditer(text) if row["guard"] not in ("Guard", "---")
+    }
+
+
+def page(guards: Sequence[Guard], results: dict[str, str]) -> str:
+    """Write the page: guards that were not tried yet say so."""
+    known = {cell(guard.prevents): results.get(cell(guard.prevents), _UNTRIED) for guard in guards}
+    killed = sum(result.startswith("killed") for result in known.values())
+    tried = sum(result != _UNTRIED for result in known.values())
+    parts = [
+        _HEAD,
+        f"{len(guards)} guards, {tried} tried, {killed} of these killed ({killed / max(1, tried):.1%}).\n",
+    ]
+    for package in sorted({guard.path.partition("/")[0] for guard in guards}):
+        parts.append(f"\n## {package}\n\n| Guard | Code | Tests | Result |\n| --- | --- | --- | --- |\n")
+        parts += [
+            _row(guard, known[cell(guard.prevents)])
+            for guard in guards
+            if guard.path.startswith(f"{package}/")
+        ]
+    return "".join(parts)
+
+
+def rate(outcomes: Sequence[Outcome]) -> float:
+    """Tell which part of the guards tests noticed."""
+    return sum(outcome.noticed for outcome in outcomes) / max(1, len(outcomes))
+
+
+def write(guards: Sequence[Guard], outcomes: Sequence[Outcome], file: Path = PAGE) -> None:
+    """Write the page again; guards that were not tried now keep what it said of them."""
+    before = read_results(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    now = {cell(outcome.guard.prevents): cell(sentence(outcome)) for outcome in outcomes}
+    file.write_text(page(guards, {**before, **now}), encoding="utf-8")
+
+
+def cell(text: str) -> str:
+    """Write a text so that it stays in its cell."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _row(guard: Guard, result: str) -> str:
+    where = f"`{guard.path}`" + (f" `{guard.function()}`" if guard.function() else "")
+    tests = "<br>".join(f"`{test.removeprefix('tests/').replace('::', ' ')}`" for test in guard.tests)
+    return f"| {cell(guard.prevents)} | {where} | {tests} | {result} |\n"
