@@ -122,7 +122,7 @@ class GuardedTool(Tool):
             call = await self._guard.call(context, request_id)
             return await self._guard.through(call, partial(self._execute, call, checked))
         except NextcloudMcpError as error:
-            return answer.failure(str(error))
+            return answer.failure(str(error), error.link)
         except wire.MCPError:
             raise
         except Exception:
@@ -134,7 +134,8 @@ class GuardedTool(Tool):
     async def _execute(self, call: Call, arguments: dict[str, Any]) -> CallToolResult:
         spec = self._spec
         if spec.guarded.scopes is None:
-            access = Access(call.core, call.caller, call.form, self._state, call.context)
+            until = call.started_at + self._state.hold_seconds
+            access = Access(call.core, call.caller, call.form, self._state, call.context, until)
             with remarks.collected() as said:
                 return answer.result(await spec.guarded.body(access, **arguments), remarks=said)
         ours = {name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours}

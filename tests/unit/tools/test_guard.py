@@ -6,7 +6,7 @@ from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools.guard import Call
 
 
-def key(subject: str, client_id: str, name: str) -> str | None:
+def key(subject: str, client_id: str, name: str) -> str:
     """Name a client without a session; nothing else of the call counts."""
     caller = Caller(Principal("https://id.test", subject), client_id, name)
     nothing = cast("Any", None)
