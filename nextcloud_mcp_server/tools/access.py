@@ -24,6 +24,9 @@ from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.guard import DISMISSED, NOT_ASKED, declined, refuse_ended
 from nextcloud_mcp_server.tools.state import Core, State
 
+#: How long a client may take to answer a question, where calls are held for less.
+LEAST_SECONDS = 2.0
+
 #: Why the link goes out in text after all.
 _UNANSWERED = {
     Reply.CANCEL: DISMISSED,
