@@ -1,9 +1,10 @@
 """One Nextcloud, and one person's account on it: where the clients of the apps come together."""
 
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import anyio
@@ -19,13 +20,13 @@ from nextcloud_mcp_server.nextcloud.finder import Finder
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
-from nextcloud_mcp_server.nextcloud.note_texts import NoteTexts, PersonalTexts
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
+from nextcloud_mcp_server.nextcloud.shelves import Shelf, Shelves, Topic
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
-from nextcloud_mcp_server.nextcloud.turns import ALL_SEARCHES_AT_ONCE, PersonTurns, Turns
+from nextcloud_mcp_server.nextcloud.turns import ALL_WIDE_AT_ONCE, PersonTurns, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 _OLDEST = 28
 
 
+def _no_shelf(_: Topic) -> None:
+    """Keep nothing."""
+
+
 class Account:
     """What a tool may do in one person's name."""
 
@@ -60,21 +65,22 @@ class Account:
         self,
         http: NextcloudHttp,
         *,
-        texts: PersonalTexts | None = None,
-        searching: NextcloudHttp | None = None,
+        wide: NextcloudHttp | None = None,
+        shelf: Callable[[Topic], Shelf[Any]] | None = None,
         providers: KnownProviders | None = None,
         cache: PersonCache | None = None,
     ) -> None:
+        self._shelf = shelf or _no_shelf
         self.uid = http.uid
         self.web = str(http.web)
-        self.notes = NotesClient(http, texts)
+        self.notes = NotesClient(http, self._shelf("notes"))
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
         self._cache = cache or PersonCache()
-        self._searching = searching
+        self._wide = wide
         self._providers = providers
 
     @cached_property
@@ -118,7 +124,7 @@ class Account:
     @cached_property
     def search(self) -> SearchClient:
         """What Nextcloud's unified search finds."""
-        return SearchClient(self._http, wide=self._searching, known=self._providers)
+        return SearchClient(self._http, wide=self._wide, known=self._providers)
 
     @cached_property
     def finder(self) -> Finder:
@@ -144,14 +150,14 @@ class Account:
         """The person's calendars."""
         from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
 
-        return CalendarClient(self._http, cache=self._cache)
+        return CalendarClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VEVENT"))
 
     @cached_property
     def tasks(self) -> "TasksClient":
         """The person's tasks."""
         from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
 
-        return TasksClient(self._http, cache=self._cache)
+        return TasksClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VTODO"))
 
     @cached_property
     def contacts(self) -> "ContactsClient":
@@ -265,9 +271,9 @@ class Nextcloud:
         # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
         self._turns = WeakValueDictionary[str, Turns]()
         self._caches = PersonCaches()
-        self._searches = anyio.Semaphore(ALL_SEARCHES_AT_ONCE, fast_acquire=True)
-        #: What searches have read of people's notes.
-        self.texts = NoteTexts()
+        self._many = anyio.Semaphore(ALL_WIDE_AT_ONCE, fast_acquire=True)
+        #: What calls have read of people's notes and calendars.
+        self.shelves = Shelves()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Open one person's account; no request is made."""
@@ -276,15 +282,15 @@ class Nextcloud:
         cache.turns = turns = self._turns.setdefault(uid, Turns())
         return Account(
             self._http(credential, uid=uid, turns=turns.of(credential)),
-            texts=self.texts.of(uid, credential),
-            searching=self._http(credential, uid=uid, turns=turns.searching(credential, self._searches)),
+            wide=self._http(credential, uid=uid, turns=turns.widely(credential, self._many)),
+            shelf=partial(Shelf[Any], self.shelves, uid, credential),
             providers=cache.providers(credential),
             cache=cache,
         )
 
     def forget(self, uid: str) -> None:
         """Drop what was read of a person's account: the access to it ends."""
-        self.texts.drop(uid)
+        self.shelves.drop(uid)
         self._caches.drop(uid)
 
     @property
@@ -326,7 +332,7 @@ class Nextcloud:
         Raises:
             Forbidden: The secret is the account's real password.
         """
-        self.texts.drop_credential(credential)
+        self.shelves.drop_credential(credential)
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})

@@ -1,13 +1,13 @@
 """What takes place in a range, read from the objects of a calendar."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from time import thread_time
 from typing import Final, NamedTuple
 
-from nextcloud_mcp_server.nextcloud import ical
 from nextcloud_mcp_server.nextcloud.caldav import Stored
+from nextcloud_mcp_server.nextcloud.calendar_objects import ReadObject
 from nextcloud_mcp_server.nextcloud.ical import Unreadable
 from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES, Occurrence, Series
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
@@ -48,7 +48,7 @@ class Agenda:
 
 
 def agenda(
-    stored: list[Stored],
+    objects: Sequence[ReadObject],
     low: datetime,
     high: datetime,
     zone: tzinfo,
@@ -62,17 +62,17 @@ def agenda(
     events: list[Event] = []
     unreadable = cut = 0
     begun = clock()
-    for number, one in enumerate(stored):
+    for number, one in enumerate(objects):
         if clock() - begun > _MOST_SECONDS:
-            return Agenda(events, unreadable + len(stored) - number, cut)
+            return Agenda(events, unreadable + len(objects) - number, cut)
         most = MOST_OCCURRENCES if len(events) < MOST_EVENTS else _FEW
         try:
-            series = Series(ical.read(one.text), EVENT)
+            series = one.series(EVENT)
             found = series.between(low, high, zone, most=most)
         except (Unreadable, OverflowError):
             # Also what would end after the last day that there is.
             unreadable += 1
             continue
         cut += len(found) > most
-        events += [Event(one, series, at) for at in found[:most]]
+        events += [Event(one.stored, series, at) for at in found[:most]]
     return Agenda(events, unreadable, cut)

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.refusal import CHANGED
+from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE, WIDE_AT_ONCE
 
 #: What Nextcloud takes unless its administrator says otherwise (`event_size_limit`).
 MAX_OBJECT_BYTES: Final = 10_485_760
@@ -26,7 +27,7 @@ _MAX_RESPONSE_BYTES: Final = 2 * MAX_OBJECT_BYTES
 
 _CALENDAR: Final = (
     "d:displayname", "d:resourcetype", "cal:supported-calendar-component-set", "cal:calendar-description",
-    "oc:owner-principal", "oc:read-only", "d:current-user-privilege-set",
+    "oc:owner-principal", "oc:read-only", "d:current-user-privilege-set", "cs:getctag",
 )  # fmt: skip
 _OBJECT: Final = "<d:getetag/><cal:calendar-data/>"
 #: Shows what is subscribed to as a calendar with its events, not as a mere address (Nextcloud's own header).
@@ -38,7 +39,10 @@ _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """One calendar; `id` is its name in addresses, `owner` somebody else's uid, `kinds` such as VEVENT."""
+    """One calendar; `id` is its name in addresses, `owner` somebody else's uid, `kinds` such as VEVENT.
+
+    `state` changes with every object in it; empty where Nextcloud tells none, as of what is subscribed to.
+    """
 
     id: str
     name: str
@@ -46,6 +50,7 @@ class Calendar:
     owner: str
     writable: bool
     kinds: frozenset[str]
+    state: str = ""
 
     @property
     def app(self) -> str:
@@ -73,14 +78,20 @@ class Stored:
 
 
 class CalDav:
-    """Fetches and stores one person's calendar objects."""
+    """Fetches and stores one person's calendar objects; `wide` has room for many requests at once."""
 
-    def __init__(self, http: NextcloudHttp) -> None:
+    def __init__(self, http: NextcloudHttp, wide: NextcloudHttp | None = None) -> None:
         self._http = http
+        self._wide = wide or http
         # The uid, never the login name: addresses are made of it.
         self._home = dav.Tree.of("calendars", http.uid)
         self._principal = dav.Tree(("principals", *dav.Tree.of("users", http.uid).root))
         self._trash = CalendarTrash(http)
+
+    @property
+    def room(self) -> int:
+        """Count how many requests may be sent now beside another one, most of them `wide`."""
+        return WIDE_AT_ONCE if self._wide.just_accepted else REQUESTS_AT_ONCE - 1
 
     async def calendars(self) -> list[Calendar]:
         """Fetch the calendars: own, shared and subscribed ones; not the trash nor the boxes for invitations."""
@@ -99,16 +110,18 @@ class CalDav:
         low: datetime | None = None,
         high: datetime | None = None,
         uid: str | None = None,
+        wide: bool = False,
     ) -> list[Stored]:
         """Fetch the objects of one kind, those that take place in a range, or the one with a UID.
 
-        What recurs comes unexpanded.
+        What recurs comes unexpanded. `wide` is for one of many at
+        once, with more turns where the credential was just accepted.
 
         Raises:
             NotFound: No such calendar.
         """
         body = _query(kind, low, high, uid)
-        found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1")
+        found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1", wide=wide)
         return [
             Stored("/".join(segments), etags.told(response.text("d:getetag")), text)
             async for segments, response in found
@@ -295,10 +308,10 @@ class CalDav:
         )
 
     async def _ask(
-        self, method: str, segments: dav.Segments, body: bytes, *, depth: str
+        self, method: str, segments: dav.Segments, body: bytes, *, depth: str, wide: bool = False
     ) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
         found = entries.ask(
-            self._http,
+            self._wide if self._wide.just_accepted and wide else self._http,
             method,
             self._home.url(segments),
             tree=self._home,
@@ -353,6 +366,7 @@ def _calendar(name: str, response: DavResponse, uid: str) -> Calendar:
         owner="" if owner == uid else owner,
         writable=writable and response.text("oc:read-only") != "1",
         kinds=frozenset(response.inner_texts("cal:supported-calendar-component-set", "cal:comp")),
+        state=response.text("cs:getctag"),
     )
 
 

@@ -1,6 +1,6 @@
 """The calendars of one person: what takes place when, and changes to it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import chain
@@ -14,7 +14,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import event_edit, ical, moments, parallel, scheduling, zones
 from nextcloud_mcp_server.nextcloud.agenda import EVENT, Agenda, Event, Span, agenda
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
-from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
+from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -22,6 +22,7 @@ from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
+from nextcloud_mcp_server.nextcloud.shelves import Shelf
 
 #: How far from where it was to be an occurrence may have been moved and still be found by its name.
 _FOUND_WITHIN: Final = timedelta(days=2)
@@ -56,11 +57,14 @@ class CalendarClient:
         *,
         clock: Callable[[], datetime] = _clock,
         cache: PersonCache | None = None,
+        wide: NextcloudHttp | None = None,
+        shelf: Shelf[KeptCalendars] | None = None,
     ) -> None:
         self._http = http
-        self._dav = CalDav(http)
+        self._dav = CalDav(http, wide)
         self._clock = clock
         self._cache = cache or PersonCache()
+        self._objects = CalendarObjects(self._dav, EVENT, cache=self._cache, shelf=shelf)
 
     async def calendars(self) -> list[Calendar]:
         """Fetch all calendars and task lists."""
@@ -97,14 +101,16 @@ class CalendarClient:
     ) -> Agenda:
         """List what takes place in the range that `span` gives for a zone: the one that `locate` finds, which may ask.
 
-        A request for each calendar of events, one for their names, one for the zone and one for the person's
-        addresses; all at once, but for calendars that are new. Deck's are left out unless one is named.
+        A request for the names of the calendars, one for each that may hold events and has changed or was not asked
+        for this range before, one for the zone and one for the person's addresses. Deck's are left out unless one
+        is named.
 
         Raises:
             NotFound: No such calendar.
         """
         # All-day events and floating times are at the server's place there, and the reader's own is not known yet.
         first, last = span(UTC)
+        within = _earlier(first), _later(last)
         place: list[tzinfo] = []
         known = anyio.Event()
         names, mine = list[str](), list[str]()
@@ -118,14 +124,13 @@ class CalendarClient:
             if invitations:
                 mine.extend(await self._cache.fact("addresses", self.addresses))
 
-        async def fetch(name: str) -> None:
-            stored = await self._dav.objects(name, EVENT, low=_earlier(first), high=_later(last))
+        async def use(name: str, objects: Sequence[ReadObject]) -> None:
             await known.wait()
             # In a thread, because a full calendar takes a while and others are to be served meanwhile.
-            found[name] = await to_thread.run_sync(partial(agenda, stored, *span(place[0]), place[0]))
+            found[name] = await to_thread.run_sync(partial(agenda, objects, *span(place[0]), place[0]))
 
         async def everything() -> None:
-            names.extend(await self._in_each(calendar, fetch))
+            names.extend((await self._objects.hand(use, calendar=calendar, within=within)).names)
 
         await parallel.together(everything, find, introduce)
         listed = [found[name] for name in names]
@@ -136,18 +141,6 @@ class CalendarClient:
             place[0],
             frozenset(each.lower().rstrip("/") for each in mine),
         )
-
-    async def _in_each(self, calendar: str | None, call: Callable[[str], Awaitable[None]]) -> list[str]:
-        """Make a call for one calendar, or for each that may hold events; for those known at once."""
-        if calendar is not None:
-            await call(calendar)
-            return [calendar]
-        names = await parallel.of_each(self._names, self._cache.names(EVENT), call)
-        self._cache.saw(EVENT, names)
-        return names
-
-    async def _names(self) -> list[str]:
-        return [each.id for each in await self._dav.calendars() if EVENT in each.kinds and each.app != DECK]
 
     async def get(self, event_id: str, occurrence: str | None = None) -> Event:
         """Fetch one event, or one occurrence of it.

@@ -113,8 +113,8 @@ class ContactsClient:
         async def listing() -> list[str]:
             return [each.id for each in await self.list_books()]
 
-        names = await parallel.of_each(listing, self._cache.names("address books"), call)
-        self._cache.saw("address books", names)
+        names = await parallel.of_each(listing, self._cache.states("address books"), call)
+        self._cache.saw("address books", dict.fromkeys(names, ""))
 
     async def list_cards(self, book: str) -> AsyncGenerator[Card]:
         """Fetch a book's cards without their photos; one request, two where a card is broken.

@@ -33,6 +33,7 @@ _NAMESPACES: Final = {
     "oc": "http://owncloud.org/ns",
     "nc": "http://nextcloud.org/ns",
     "cal": "urn:ietf:params:xml:ns:caldav",
+    "cs": "http://calendarserver.org/ns/",
     "card": "urn:ietf:params:xml:ns:carddav",
     "trash": "http://nextcloud.com/ns",
 }

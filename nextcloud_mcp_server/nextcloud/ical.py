@@ -14,7 +14,8 @@ from nextcloud_mcp_server.nextcloud.vcard import fold, unescape
 
 #: Enough of an object to see how its lines end.
 _FIRST_LINE: Final = 75
-_LOGICAL = re.compile(r"[^\n]*(?:\n[ \t][^\n]*)*\n")
+#: A line with its folds, and its name, where that is not folded itself; a full calendar has ten thousand of them.
+_LOGICAL = re.compile(r"((?:([A-Za-z0-9-]+)[;:])?[^\n]*(?:\n[ \t][^\n]*)*\n)")
 _NAME = re.compile(r"\s*([A-Za-z0-9-]+)[;:]")
 _HEAD = re.compile(r'(?:"[^"]*"|[^":])*:')
 _FOLDS = re.compile(r"\r?\n[ \t]")
@@ -34,10 +35,11 @@ class Line:
 
     __slots__ = ("_parts", "name", "raw")
 
-    def __init__(self, raw: str) -> None:
+    def __init__(self, raw: str, name: str = "") -> None:
         self.raw = raw
-        found = _NAME.match(raw)
-        self.name = found[1].upper() if found else ""
+        if not name and (found := _NAME.match(raw)):
+            name = found[1]
+        self.name = name.upper()
         self._parts: tuple[str, str] | None = None
 
     @classmethod
@@ -47,9 +49,14 @@ class Line:
 
     def _split(self) -> tuple[str, str]:
         if self._parts is None:
-            plain = _FOLDS.sub("", self.raw).strip("\r\n")
-            found = _HEAD.match(plain)
-            self._parts = (found[0][:-1], plain[found.end() :]) if found else (plain, "")
+            raw = self.raw
+            plain = (_FOLDS.sub("", raw) if "\n" in raw[:-1] else raw).strip("\r\n")
+            head, _, value = plain.partition(":")
+            if '"' in head and (found := _HEAD.match(plain)):
+                head, value = found[0][:-1], plain[found.end() :]
+            elif '"' in head:
+                head, value = plain, ""
+            self._parts = head, value
         return self._parts
 
     @property
@@ -187,8 +194,8 @@ def read(text: str) -> Component:
         text += newline_of(text)
     root = Component("", [])
     open_ = [root]
-    for raw in _LOGICAL.findall(text):
-        line = Line(raw)
+    for raw, name in _LOGICAL.findall(text):
+        line = Line(raw, name)
         if line.name == "BEGIN":
             below = Component(line.value.strip().upper(), [line])
             open_[-1].items.append(below)

@@ -6,6 +6,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx2
+from anyio import to_thread
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
@@ -14,8 +15,9 @@ from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
-from nextcloud_mcp_server.nextcloud.note_texts import Kept, PersonalTexts, SearchedNote
+from nextcloud_mcp_server.nextcloud.note_texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.nextcloud.refusal import CHANGED
+from nextcloud_mcp_server.nextcloud.shelves import Shelf
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
@@ -23,6 +25,7 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
+_MANY = 10
 _CHANGE_ATTEMPTS = 6
 #: What a lock that stays costs of them.
 _LOCK_ATTEMPTS = 2
@@ -88,7 +91,7 @@ _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 class NotesClient:
     """Reads and writes one person's notes."""
 
-    def __init__(self, http: NextcloudHttp, texts: PersonalTexts | None = None) -> None:
+    def __init__(self, http: NextcloudHttp, texts: Shelf[KeptNotes] | None = None) -> None:
         self._http = http
         self._texts = texts
 
@@ -167,16 +170,16 @@ class NotesClient:
         async for page in self._read_pages():
             # The later chunks repeat when the first was asked for; what changes meanwhile comes once more.
             listed_at = listed_at or page.listed_at
-            notes += map(SearchedNote.of, page.notes[: MOST_SEARCHED - len(notes)])
+            notes += await _prepared(page.notes[: MOST_SEARCHED - len(notes)])
             if len(notes) == MOST_SEARCHED:
                 complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
                 break
-        kept = Kept.of(notes, listed_at or 0)
+        kept = KeptNotes.of(notes, listed_at or 0)
         if self._texts is not None:
             self._texts.keep(kept if listed_at is not None and complete else None)
         return Texts(_without_internal(kept), complete=complete)
 
-    async def _renewed(self, kept: Kept) -> Kept | None:
+    async def _renewed(self, kept: KeptNotes) -> KeptNotes | None:
         """Ask in one request what has changed since; None where everything has to be read anew.
 
         This is how the app's own clients follow it: notes whose etag is older come as a bare id
@@ -191,16 +194,15 @@ class NotesClient:
         if listed_at is None or listed_at < kept.listed_at:
             # The clock was set back, so what has changed since looks older than it is.
             return None
+        listed = decoded(response, _NOTES)
+        new = {one.note.id: one for one in await _prepared(_notes(listed))}
         notes: list[SearchedNote] = []
-        for one in decoded(response, _NOTES):
-            known = kept.notes.get(one.id)
-            if isinstance(one, Note):
-                notes.append(SearchedNote.of(one))
-            elif known is None or known.note.error:
+        for one in listed:
+            found = new.get(one.id) or kept.notes.get(one.id)
+            if found is None or (found.note.error and one.id not in new):
                 return None
-            else:
-                notes.append(known)
-        return Kept.of(notes, listed_at)
+            notes.append(found)
+        return KeptNotes.of(notes, listed_at)
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
         """Fetch every note with its text: one request for each 500, more where they are long."""
@@ -337,12 +339,19 @@ def _notes(listed: list[Note | _BareId]) -> list[Note]:
     return [one for one in listed if isinstance(one, Note)]
 
 
+async def _prepared(notes: list[Note]) -> list[SearchedNote]:
+    """Prepare notes to be searched, in a thread where they are many: their texts may be long."""
+    if len(notes) < _MANY:
+        return [SearchedNote.of(one) for one in notes]
+    return await to_thread.run_sync(lambda: [SearchedNote.of(one) for one in notes])
+
+
 def _visible(notes: list[Note]) -> list[Note]:
     """Leave out what an app keeps for itself."""
     return [one for one in notes if not one.is_internal]
 
 
-def _without_internal(kept: Kept) -> list[SearchedNote]:
+def _without_internal(kept: KeptNotes) -> list[SearchedNote]:
     return [one for one in kept.notes.values() if not one.note.is_internal]
 
 

@@ -1,10 +1,12 @@
 """What was seen of a person's account a short while ago, so that a call need not ask for it one thing after another.
 
-Nothing that a person wrote is kept: only names of calendars and address books, the person's zone and addresses.
+Nothing that a person wrote is kept: only names and states of calendars and address books, the person's zone and
+addresses.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
 from time import monotonic
 from typing import Final, Literal, TypeVar, cast
 
@@ -31,7 +33,7 @@ class PersonCache:
         self._clock = clock
         self.turns: Turns | None = None
         self._searched: tuple[NextcloudCredential, KnownProviders] | None = None
-        self._names: dict[Kind, tuple[str, ...]] = {}
+        self._states: dict[Kind, Mapping[str, str]] = {}
         self._facts: dict[Fact, tuple[float, object]] = {}
 
     def providers(self, credential: NextcloudCredential) -> KnownProviders:
@@ -40,13 +42,13 @@ class PersonCache:
             self._searched = credential, KnownProviders()
         return self._searched[1]
 
-    def names(self, kind: Kind) -> tuple[str, ...]:
-        """Give the collections of a kind that were there last time; they are to be asked for anew."""
-        return self._names.get(kind, ())
+    def states(self, kind: Kind) -> Mapping[str, str]:
+        """Give the collections of a kind that were there last time, with their states; to be asked for anew."""
+        return self._states.get(kind, {})
 
-    def saw(self, kind: Kind, names: Sequence[str]) -> None:
-        """Keep which collections of a kind there are."""
-        self._names[kind] = tuple(names[:_MOST_NAMES])
+    def saw(self, kind: Kind, states: Mapping[str, str]) -> None:
+        """Keep which collections of a kind there are, each with its state, or an empty one."""
+        self._states[kind] = dict(islice(states.items(), _MOST_NAMES))
 
     async def fact(self, name: Fact, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Give a fact that was asked for lately, else ask; always with the same type for a name."""

@@ -9,7 +9,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
+
+from anyio import to_thread
 
 from nextcloud_mcp_server.nextcloud.stop_words import STOP_WORDS
 
@@ -172,6 +175,13 @@ class Ranking:
 
     hits: list[Ranked]
     missing: list[str]
+
+
+async def rank_aside(
+    documents: Sequence[Document], terms: Sequence[Term], *, phrase: str = "", enough: float | None = None
+) -> Ranking:
+    """Rank as `rank`, in a thread: thousands of texts take a while, and others are to be served meanwhile."""
+    return await to_thread.run_sync(partial(rank, documents, terms, phrase=phrase, enough=enough))
 
 
 class _Match(NamedTuple):

@@ -18,8 +18,6 @@ from nextcloud_mcp_server.nextcloud.window import cut
 _PROVIDERS: Final = "/search/providers"
 #: How long one of several providers is waited for; the others have long been there then.
 PATIENCE_SECONDS: Final = 8.0
-#: For how long an answer shows that the next request will not be refused.
-ACCEPTED_SECONDS: Final = 10.0
 _KNOWN_SECONDS: Final = 300.0
 
 Cursor = int | str
@@ -104,32 +102,21 @@ _FOUND = TypeAdapter(ocs.Envelope[_Page])
 
 
 class KnownProviders:
-    """What can be searched with one credential, known for a moment.
-
-    All providers are asked at once. With a credential that is not accepted any more that would be twenty refusals, and
-    after ten Nextcloud refuses everybody behind our address. So one request goes before them, for the providers
-    there are, unless Nextcloud has just answered one with that credential.
-    """
+    """What can be searched with one credential, known for a while."""
 
     def __init__(self, *, monotonic: Callable[[], float] = anyio.current_time) -> None:
         self._monotonic = monotonic
         self._providers: list[Provider] | None = None
-        self._fetched_at = self._accepted_at = 0.0
+        self._fetched_at = 0.0
 
     def get(self) -> list[Provider] | None:
-        """Give them, if that was a moment ago."""
-        now = self._monotonic()
-        fresh = now - self._accepted_at < ACCEPTED_SECONDS and now - self._fetched_at < _KNOWN_SECONDS
-        return self._providers if fresh else None
+        """Give them, if that was not long ago."""
+        return self._providers if self._monotonic() - self._fetched_at < _KNOWN_SECONDS else None
 
     def keep(self, providers: list[Provider]) -> None:
         """Keep what was just answered."""
         self._providers = providers
-        self._fetched_at = self._accepted_at = self._monotonic()
-
-    def confirm(self) -> None:
-        """Note that Nextcloud has just answered something else."""
-        self._accepted_at = self._monotonic()
+        self._fetched_at = self._monotonic()
 
 
 class SearchClient:
@@ -149,8 +136,12 @@ class SearchClient:
         self._patience = patience
 
     async def providers(self, *, known: bool = False) -> list[Provider]:
-        """Fetch what can be searched, in Nextcloud's order; `known` takes what was answered a moment ago."""
-        kept = self._known.get() if known else None
+        """Fetch what can be searched, in Nextcloud's order; `known` takes what was answered a while ago.
+
+        All providers are asked at once, so one request goes before them, for the providers there are, unless
+        Nextcloud has just accepted the credential.
+        """
+        kept = self._known.get() if known and self._wide.just_accepted else None
         if kept is not None:
             return kept
         data, _ = await ocs.get(self._http, _PROVIDERS, _LIST)
@@ -197,7 +188,6 @@ class SearchClient:
             asked["cursor"] = begin.cursor
         path = f"{_PROVIDERS}/{quote(provider.id, safe='')}/search"
         page, _ = await ocs.get(self._wide, path, _FOUND, params=asked, timeout_seconds=seconds)
-        self._known.confirm()
         hits = [_hit(one) for one in page.entries]
         first = _first(hits, begin)
         shown = cut(hits[first:], limit)

@@ -1,6 +1,6 @@
 """The tasks of one person, which are calendar objects too."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -12,12 +12,13 @@ from anyio import to_thread
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ical, parallel, task_edit, zones
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
-from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
+from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.recurrence import Series
+from nextcloud_mcp_server.nextcloud.shelves import Shelf
 from nextcloud_mcp_server.nextcloud.task_edit import TASK, TaskChanges
 
 _NO_LIST: Final = (
@@ -62,45 +63,40 @@ class TasksClient:
         *,
         clock: Callable[[], datetime] = _clock,
         cache: PersonCache | None = None,
+        wide: NextcloudHttp | None = None,
+        shelf: Shelf[KeptCalendars] | None = None,
     ) -> None:
         self._http = http
-        self._dav = CalDav(http)
+        self._dav = CalDav(http, wide)
         self._clock = clock
         self._cache = cache or PersonCache()
+        self._objects = CalendarObjects(self._dav, TASK, cache=self._cache, shelf=shelf)
 
     async def zone(self) -> tzinfo:
         """Ask where the person is; UTC where Nextcloud does not know."""
         return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
     async def tasks(self, calendar: str | None = None, *, locate: bool = False) -> TaskLists:
-        """Fetch all tasks of a list, or of all; a request each, one for their names, and one for the zone.
+        """Fetch all tasks of a list, or of all.
 
-        All are made at once, but for lists that were not there last time. What Deck shows as tasks is left out
-        unless its list is named. `locate` asks for the person's zone.
+        A request for the names of the lists, one for each that has changed, and one for the zone. What Deck shows
+        as tasks is left out unless its list is named. `locate` asks for the person's zone.
 
         Raises:
             NotFound: No such list.
         """
         found: dict[str, TaskLists] = {}
         place: list[tzinfo] = []
-        boards: list[str] = []
+        boards = 0
 
-        async def fetch(name: str) -> None:
-            stored = await self._dav.objects(name, TASK)
-            found[name] = await to_thread.run_sync(partial(_read_all, stored))
-
-        async def listing() -> list[str]:
-            lists = [each for each in await self._dav.calendars() if TASK in each.kinds]
-            boards.extend(each.id for each in lists if each.app == DECK)
-            return [each.id for each in lists if each.app != DECK]
+        async def use(name: str, objects: Sequence[ReadObject]) -> None:
+            found[name] = await to_thread.run_sync(partial(_read_all, objects))
 
         async def everything() -> None:
-            if calendar is not None:
-                await fetch(calendar)
-                return
-            names = await parallel.of_each(listing, self._cache.names(TASK), fetch)
-            self._cache.saw(TASK, names)
-            for gone in found.keys() - set(names):
+            nonlocal boards
+            listed = await self._objects.hand(use, calendar=calendar)
+            boards = listed.boards
+            for gone in found.keys() - set(listed.names):
                 del found[gone]
 
         async def find_zone() -> None:
@@ -112,7 +108,7 @@ class TasksClient:
             _with_parents([task for each in found.values() for task in each.tasks]),
             sum(each.unreadable for each in found.values()),
             place[0] if place else UTC,
-            len(boards),
+            boards,
         )
 
     async def get(self, task_id: str) -> Task:
@@ -197,17 +193,17 @@ def _component(series: Series) -> Component:
     return series.core or series.exceptions()[0]
 
 
-def _read_all(stored: list[Stored]) -> TaskLists:
+def _read_all(objects: Sequence[ReadObject]) -> TaskLists:
     tasks: list[Task] = []
     unreadable = 0
-    for one in stored:
+    for one in objects:
         try:
-            series = Series(ical.read(one.text), TASK)
+            series = one.series(TASK)
             component = _component(series)
             # What it says of times is read now, so that a broken one hides no other.
             for name in ("DTSTART", "DUE", "COMPLETED"):
                 series.time(component, name)
-            tasks.append(Task(one, series, component))
+            tasks.append(Task(one.stored, series, component))
         except Unreadable:
             unreadable += 1
     return TaskLists(tasks, unreadable)

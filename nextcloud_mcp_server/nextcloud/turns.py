@@ -1,6 +1,6 @@
 """Whose turn it is: how many requests a person may have under way, and that none is sent with what was refused."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -18,11 +18,15 @@ from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 REQUESTS_AT_ONCE = 4
 
 
-#: How many providers of the unified search one person may have under way, and all people. Nextcloud's own search page
-#: asks all of them at once, about twenty, and most answer in a moment; by fours, the slowest one would begin last. More
-#: than these would leave too few of the pool's hundred connections to everything else.
-SEARCHES_AT_ONCE = 20
-ALL_SEARCHES_AT_ONCE = 60
+#: How many providers of the unified search, or calendars, one person may have under way, and all people. Nextcloud's
+#: own search page asks all providers at once, about twenty, and its Calendar app all calendars (`eventSource.js`); most
+#: answer in a moment, and by fours the slowest one would begin last. More than these would leave too few of the pool's
+#: hundred connections to everything else.
+WIDE_AT_ONCE = 20
+#: For how long an answer shows that the next requests will not be refused. With a credential that is accepted no more,
+#: many at once would be as many refusals, and after ten Nextcloud refuses everybody behind our address.
+ACCEPTED_SECONDS = 10.0
+ALL_WIDE_AT_ONCE = 60
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +35,7 @@ class _Doubt:
 
     credential: NextcloudCredential
     settled: anyio.Event = field(default_factory=anyio.Event)
-    dead: bool | None = None
+    dead: doubt.Known = None
 
 
 class Turns:
@@ -43,10 +47,12 @@ class Turns:
     confirmed no other is sent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, monotonic: Callable[[], float] = anyio.current_time) -> None:
+        self._monotonic = monotonic
+        self._accepted_at = 0.0
         # Sending is what lets the others go on; who need not wait need not let them before that, too.
         self.semaphore = anyio.Semaphore(REQUESTS_AT_ONCE, fast_acquire=True)
-        self.searches = anyio.Semaphore(SEARCHES_AT_ONCE, fast_acquire=True)
+        self.wide = anyio.Semaphore(WIDE_AT_ONCE, fast_acquire=True)
         self.refused: NextcloudCredential | None = None
         self.proven: NextcloudCredential | None = None
         self.doubt: _Doubt | None = None
@@ -55,12 +61,20 @@ class Turns:
         """Take turns with one of the person's credentials."""
         return PersonTurns(self, credential, (self.semaphore,))
 
-    def searching(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "PersonTurns":
-        """Take turns for a search, among one's own and those of everybody.
+    def widely(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "PersonTurns":
+        """Take turns for many requests of one call, among one's own and those of everybody.
 
         More at once than else, so only with a credential that Nextcloud has just accepted.
         """
-        return PersonTurns(self, credential, (self.searches, everybody))
+        return PersonTurns(self, credential, (self.wide, everybody))
+
+    def accept(self, credential: NextcloudCredential) -> None:
+        """Note that Nextcloud has just taken a credential."""
+        self.proven, self._accepted_at = credential, self._monotonic()
+
+    def has_just_accepted(self, credential: NextcloudCredential) -> bool:
+        """Tell whether that was a moment ago."""
+        return self.proven == credential and self._monotonic() - self._accepted_at < ACCEPTED_SECONDS
 
     def forgive(self, credential: NextcloudCredential) -> None:
         """Let a credential be sent again that Nextcloud takes by now."""
@@ -77,6 +91,11 @@ class PersonTurns:
         self._turns = turns
         self._credential = credential
         self._semaphores = semaphores
+
+    @property
+    def just_accepted(self) -> bool:
+        """See `doubt.Turns`."""
+        return self._turns.has_just_accepted(self._credential)
 
     def next(self) -> "PersonTurn":
         """Begin a request."""
@@ -124,7 +143,7 @@ class PersonTurn:
 
     def accepted(self) -> None:
         """See `doubt.Turn`."""
-        self._turns.proven = self._credential
+        self._turns.accept(self._credential)
         self._settle()
 
     async def settled(self, probe: doubt.Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
@@ -139,10 +158,10 @@ class PersonTurn:
         mine = self._doubt = self._doubt or _Doubt(self._credential)
         turns.doubt, turns.proven = mine, None
         mine.dead = await doubt.is_dead(probe)
-        if mine.dead:
+        if mine.dead is True:
             turns.refused = self._credential
         elif mine.dead is False:
-            turns.proven = self._credential
+            turns.accept(self._credential)
         self._settle()
         return doubt.said(mine.dead, error)
 

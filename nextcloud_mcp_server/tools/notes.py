@@ -11,7 +11,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
-from nextcloud_mcp_server.nextcloud.ranking import rank, terms_of
+from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, moment, note_edit, note_pictures, note_result
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut, folded
@@ -81,7 +81,7 @@ async def nc_notes_search_notes(
         raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
     texts = await nc.notes.texts()
     listed = by_preference(texts.notes)
-    ranking = rank([one.folded for one in listed], terms, phrase=query)
+    ranking = await rank_aside([one.folded for one in listed], terms, phrase=query)
     return NoteHits(
         notes=[note_result.hit(listed[hit.number], hit.at) for hit in ranking.hits[:limit]],
         total=len(ranking.hits),

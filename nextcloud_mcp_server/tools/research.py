@@ -19,7 +19,7 @@ from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
-from nextcloud_mcp_server.nextcloud.ranking import Document, Term, fold, rank, terms_of
+from nextcloud_mcp_server.nextcloud.ranking import Document, Term, fold, rank_aside, terms_of
 from nextcloud_mcp_server.nextcloud.visible import quoted, sent_bytes
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
@@ -86,7 +86,8 @@ async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_leng
     documents = [*(one.folded for one in notes), *map(_name, files)]
     found: dict[bool, list[Source]] = {True: [], False: []}
     ranked: list[Source] = []
-    for hit in rank(documents, terms, phrase=query, enough=_SHARE).hits:
+    ranking = await rank_aside(documents, terms, phrase=query, enough=_SHARE)
+    for hit in ranking.hits:
         is_note = hit.number < len(notes)
         if len(found[is_note]) < _MOST:
             source = (

@@ -6,14 +6,15 @@ from itertools import count
 
 from nextcloud_mcp_server.nextcloud.agenda import MOST_EVENTS, agenda
 from nextcloud_mcp_server.nextcloud.caldav import Stored
+from nextcloud_mcp_server.nextcloud.calendar_objects import ReadObject
 from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES
 
 LOW, HIGH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
 
 
-def stored(number: int, event: str, zone: str = "") -> Stored:
+def stored(number: int, event: str, zone: str = "") -> ReadObject:
     text = f"BEGIN:VCALENDAR\n{zone}BEGIN:VEVENT\nUID:{number}\n{event}\nEND:VEVENT\nEND:VCALENDAR\n"
-    return Stored(f"shared/{number}.ics", "e", text)
+    return ReadObject(Stored(f"shared/{number}.ics", "e", text))
 
 
 def test_thousands_of_series_do_not_fill_the_memory() -> None:
@@ -23,7 +24,7 @@ def test_thousands_of_series_do_not_fill_the_memory() -> None:
 
     assert MOST_EVENTS <= len(found.events) < MOST_EVENTS + MOST_OCCURRENCES + 60 * 10
     assert (found.cut, found.unreadable) == (60, 0)
-    assert {event.stored.id for event in found.events} == {one.id for one in hourly}
+    assert {event.stored.id for event in found.events} == {one.stored.id for one in hourly}
 
 
 def test_what_takes_too_long_is_left_and_counted() -> None:

@@ -1,4 +1,8 @@
+import re
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ical
@@ -23,6 +27,26 @@ def test_what_is_read_is_written_as_it_was() -> None:
     assert ical.read(EVENT.rstrip().replace("\r", "")).written == EVENT.replace("\r", "")
     assert (one.text("SUMMARY"), one.text("NOTHING")) == ("Old, title", "")
     assert [ical.texts(line) for line in one.every("CATEGORIES")] == [["a, b", "c"]]
+
+
+_PIECES = st.sampled_from(["A", "b-", ";", ":", '"', "\n", "\r\n", " ", "\t", "\r\n ", "X=", "9", "é", ","])
+
+
+@settings(max_examples=300)
+@given(st.lists(_PIECES, max_size=14))
+def test_a_line_is_taken_apart_as_its_grammar_says_however_it_is_folded(pieces: list[str]) -> None:
+    """RFC 5545 §3.1: unfolded first, then a name, parameters whose quoted values may hold a colon, and the value."""
+    raw = "".join(pieces)
+
+    line = Line(raw)
+
+    plain = re.sub(r"\r?\n[ \t]", "", raw).strip("\r\n")
+    head = re.match(r'((?:"[^"]*"|[^":])*):', plain)
+    name = re.match(r"\s*([A-Za-z0-9-]+)[;:]", raw)
+    assert line.name == (name[1].upper() if name else "")
+    assert (line.head, line.value) == (
+        (head[1].strip(), plain[head.end() :]) if head else (plain.strip(), "")
+    )
 
 
 def test_a_change_leaves_every_other_line_alone() -> None:

@@ -11,15 +11,16 @@ from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.note import Note
-from nextcloud_mcp_server.nextcloud.note_texts import Kept, NoteTexts, SearchedNote
+from nextcloud_mcp_server.nextcloud.note_texts import KeptNotes, SearchedNote
+from nextcloud_mcp_server.nextcloud.shelves import Shelves
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 
 ALICE = BasicCredential("alice", SecretStr("alice"))
 
 
-def kept(size: int = 10) -> Kept:
-    return Kept.of([SearchedNote.of(Note(id="1", title="a", content="x" * size))], 1)
+def kept(size: int = 10) -> KeptNotes:
+    return KeptNotes.of([SearchedNote.of(Note(id="1", title="a", content="x" * size))], 1)
 
 
 class Clock:
@@ -30,15 +31,15 @@ class Clock:
 
 
 def test_only_so_many_people_and_bytes_are_kept_the_longest_unused_go_first() -> None:
-    texts = NoteTexts(monotonic=Clock(), max_people=2, max_bytes=40_000, max_person_bytes=30_000)
+    texts = Shelves(monotonic=Clock(), max_people=2, max_bytes=40_000, max_person_bytes=30_000)
 
     for uid in ("a", "b", "c"):
-        texts.keep(uid, ALICE, kept())
-    texts.take("b", ALICE)
-    texts.keep("d", ALICE, kept(8000))
+        texts.keep(uid, ALICE, "notes", kept())
+    texts.take("b", ALICE, "notes")
+    texts.keep("d", ALICE, "notes", kept(8000))
     people = texts.people
-    texts.keep("e", ALICE, kept(12_000))
-    texts.keep("b", ALICE, kept(20_000))
+    texts.keep("e", ALICE, "notes", kept(12_000))
+    texts.keep("b", ALICE, "notes", kept(20_000))
 
     assert people == ["b", "d"]
     assert texts.people == ["e"]
@@ -47,12 +48,12 @@ def test_only_so_many_people_and_bytes_are_kept_the_longest_unused_go_first() ->
 
 def test_what_was_not_used_for_long_is_dropped_when_another_person_searches() -> None:
     clock = Clock()
-    texts = NoteTexts(monotonic=clock, idle_seconds=60)
-    texts.keep("alice", ALICE, kept())
+    texts = Shelves(monotonic=clock, idle_seconds=60)
+    texts.keep("alice", ALICE, "notes", kept())
 
     clock.now = 61
 
-    assert texts.take("bob", ALICE) is None
+    assert texts.take("bob", ALICE, "notes") is None
     assert texts.people == []
 
 

@@ -1,10 +1,20 @@
 import unicodedata
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextcloud_mcp_server.nextcloud.ranking import Document, fold, rank, terms_of, unfolded_place
+from nextcloud_mcp_server.nextcloud.ranking import (
+    Document,
+    Ranking,
+    fold,
+    rank,
+    rank_aside,
+    terms_of,
+    unfolded_place,
+)
 
 #: What a person may have noted, by a short name: title and text.
 NOTES = {
@@ -120,3 +130,25 @@ def test_a_whole_word_is_found_wherever_it_stands(word: str, other: str) -> None
 
     assert hit.at is not None
     assert document.body[hit.at :].startswith(fold(word))
+
+
+async def test_others_are_served_while_thousands_of_texts_are_ranked() -> None:
+    """Rank in a thread: what runs on the event loop meanwhile gets its turns."""
+    documents = [Document(f"note {number}", "a plan of tulips " * 40) for number in range(4000)]
+    turns = 0
+    found: list[Ranking] = []
+
+    async def ranked() -> None:
+        found.append(await rank_aside(documents, terms_of("tulips plan 17")))
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ranked)
+        while True:
+            await checkpoint()
+            turns += 1
+
+    assert len(found) == 1
+    # Ranked on the event loop itself, there would be one.
+    assert turns > 10
+    assert found[0] == rank(documents, terms_of("tulips plan 17"))

@@ -10,12 +10,13 @@ from anyio.lowlevel import checkpoint
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import turns
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.parallel import of_each
 from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
+from nextcloud_mcp_server.nextcloud.turns import ACCEPTED_SECONDS, REQUESTS_AT_ONCE, WIDE_AT_ONCE, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.address_book import StoredBook
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -112,7 +113,7 @@ def _titles(found: Any) -> list[str]:  # noqa: ANN401 - each tool's own result
     return sorted(each.title for each in found.events)
 
 
-async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one(world: World) -> None:
+async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(world: World) -> None:
     first, cold = await world.call("nc_calendar_list_events", **MONTH)
     second, warm = await world.call("nc_calendar_list_events", **MONTH)
 
@@ -120,23 +121,55 @@ async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one(world: W
     assert all(each.awaits_answer for each in second.events)
     # The zone, the addresses and the list; then the calendars.
     assert len(cold[0]) == 3
-    assert sorted({each.partition(" ")[0] for one in cold[1:] for each in one}) == ["REPORT"]
-    # All that is asked again, at once: the list, and the four calendars that may hold events, by turns of four.
-    asked = sorted(each for one in warm for each in one)
-    assert asked[0].startswith("PROPFIND calendars/alice")
-    assert [each.rpartition("/")[2] for each in asked[1:]] == [
-        "club",
-        "contact_birthdays",
-        "personal",
-        "work",
+    assert [sorted(each.rpartition("/")[2] for each in one) for one in cold[1:]] == [
+        ["club", "contact_birthdays", "personal", "work"]
     ]
-    assert world.transport.most <= REQUESTS_AT_ONCE
-    del world.calendars["contact_birthdays"]
-    third, fewer = await world.call("nc_calendar_list_events", **MONTH)
-    assert _titles(third) == ["club", "personal", "work"]
+    # Nothing has changed, as the list says.
+    assert warm == [["PROPFIND calendars/alice"]]
+
+
+@pytest.mark.parametrize(
+    ("calendars", "seconds", "expected"),
+    [
+        (0, ACCEPTED_SECONDS, [5]),
+        (12, ACCEPTED_SECONDS, [17]),
+        # Nobody knows whether the credential still works: beside the list as many as there are turns.
+        (0, 0.0, [REQUESTS_AT_ONCE, 1]),
+        (12, 0.0, [REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, 1]),
+    ],
+)
+async def test_other_dates_take_one_round_where_nextcloud_has_just_accepted_the_credential(
+    world: World, monkeypatch: pytest.MonkeyPatch, calendars: int, seconds: float, expected: list[int]
+) -> None:
+    for number in range(calendars):
+        world.calendars[f"c{number}"] = StoredCalendar(f"C{number}")
     await world.call("nc_calendar_list_events", **MONTH)
-    assert len(world.transport.rounds) == 1
-    assert sum(map(len, fewer)) == 5
+    monkeypatch.setattr(turns, "ACCEPTED_SECONDS", seconds)
+
+    _, rounds = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
+
+    assert [len(each) for each in rounds] == expected
+    assert world.transport.most <= WIDE_AT_ONCE
+
+
+async def test_one_calendar_that_has_changed_is_the_only_one_that_is_fetched_again(world: World) -> None:
+    await world.call("nc_calendar_list_events", **MONTH)
+    world.calendars["club"].put("new.ics", EVENT.format("new"), 0)
+
+    found, rounds = await world.call("nc_calendar_list_events", **MONTH)
+
+    assert _titles(found) == ["club", "new", "personal", "work"]
+    assert rounds == [["PROPFIND calendars/alice"], ["REPORT calendars/alice/club"]]
+
+
+async def test_a_week_of_a_month_that_was_listed_takes_one_request(world: World) -> None:
+    await world.call("nc_calendar_list_events", **MONTH)
+
+    week, first = await world.call("nc_calendar_list_events", start="2026-12-03", end="2026-12-06")
+    empty, second = await world.call("nc_calendar_list_events", start="2026-12-07", end="2026-12-13")
+
+    assert (_titles(week), _titles(empty)) == (["club", "personal", "work"], [])
+    assert first == second == [["PROPFIND calendars/alice"]]
 
 
 async def test_one_calendar_takes_one_round(world: World) -> None:
@@ -154,12 +187,13 @@ async def test_free_time_takes_as_many_rounds_as_the_events(world: World) -> Non
     assert len(warm) == 1
 
 
-async def test_tasks_of_all_lists_take_two_rounds_and_then_one(world: World) -> None:
+async def test_tasks_of_all_lists_take_two_rounds_and_then_one_request(world: World) -> None:
     _, cold = await world.call("nc_tasks_list_tasks", due_before="2026-12-31")
     found, warm = await world.call("nc_tasks_list_tasks")
 
     assert sorted(each.title for each in found.tasks) == ["later", "todo"]
-    assert (len(cold), len(warm)) == (2, 1)
+    assert len(cold) == 2
+    assert warm == [["PROPFIND calendars/alice"]]
 
 
 async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(world: World) -> None:
@@ -205,6 +239,20 @@ async def _nothing(name: str) -> None:
         raise errors.NotFound(name)
 
 
+def test_an_accepted_credential_is_known_to_work_for_a_moment_and_no_other_is() -> None:
+    now = [100.0]
+    mine, other = (BasicCredential("alice", SecretStr(secret)) for secret in ("a", "b"))
+    shared = Turns(monotonic=lambda: now[0])
+    nothing = shared.of(mine).just_accepted
+
+    shared.accept(mine)
+    at_once = [shared.of(each).just_accepted for each in (mine, other)]
+    now[0] += ACCEPTED_SECONDS
+    later = shared.of(mine).just_accepted
+
+    assert (nothing, at_once, later) == (False, [True, False], False)
+
+
 async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
     now = [0.0]
     asked: list[int] = []
@@ -224,10 +272,10 @@ async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
 
 def test_each_person_has_a_cache_and_the_oldest_go() -> None:
     caches = PersonCaches(most=2)
-    caches.of("alice").saw("VEVENT", ["a"])
-    caches.of("bob").saw("VEVENT", ["b"])
+    caches.of("alice").saw("VEVENT", {"a": "1"})
+    caches.of("bob").saw("VEVENT", {"b": "1"})
 
-    assert caches.of("alice").names("VEVENT") == ("a",)
+    assert caches.of("alice").states("VEVENT") == {"a": "1"}
     caches.of("carol")
-    assert caches.of("alice").names("VEVENT") == ("a",)
-    assert caches.of("bob").names("VEVENT") == ()
+    assert caches.of("alice").states("VEVENT") == {"a": "1"}
+    assert caches.of("bob").states("VEVENT") == {}
