@@ -203,7 +203,9 @@ async def open_core(
         )
         work = (poller.run, outbox.run, audit.run, *listening(database, pending))
         if settings.operator_credential is None:
-            accounts = GrantedAccounts(database, nextcloud, provisioning, outbox, audit)
+            accounts = GrantedAccounts(
+                database, nextcloud, provisioning, outbox, audit, poll_now=poller.poll_now
+            )
             yield Core(database, nextcloud, accounts, provisioning, audit, policy.bound, work)
         else:
             login_name, secret = settings.operator_credential

@@ -66,9 +66,34 @@ secret, a header, or a URL that grants something.
             └── AccountTaken
 """
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A page that the user can open, and the sentence that follows it in an answer."""
+
+    url: str
+    then: str
+
+
+def with_link(sentence: str, link: Link) -> str:
+    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
+
+    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
+    """
+    return f"{sentence}\n\n{link.url}\n\n{link.then}"
+
 
 class NextcloudMcpError(Exception):
-    """Base of everything raised on purpose; `str()` is a sentence that may be shown."""
+    """Base of everything raised on purpose; `str()` is a sentence that may be shown, without a link.
+
+    `link` is a page of this server that helps the user, where there is one.
+    """
+
+    def __init__(self, *args: object, link: Link | None = None) -> None:
+        super().__init__(*args)
+        self.link = link
 
 
 class ConfigurationError(NextcloudMcpError):
@@ -88,14 +113,19 @@ class ElicitationRequired(NextcloudMcpError):
 
     The exception's code is the one of SEP-1036's draft. `protocol/wire.py` alone decides which
     wire form a client gets.
+
+    `reused` says that the consent request was open before this call. `unanswered` is a sentence that
+    says why the client's own way of asking did not reach the user, so that the link goes out in text.
     """
 
     code = -32000
 
-    def __init__(self, message: str, *, url: str, elicitation_id: str) -> None:
+    def __init__(self, message: str, *, url: str, elicitation_id: str, reused: bool = False) -> None:
         super().__init__(message)
         self.url = url
         self.elicitation_id = elicitation_id
+        self.reused = reused
+        self.unanswered = ""
 
 
 class ElicitationUnknown(NextcloudMcpError):

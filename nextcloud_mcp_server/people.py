@@ -131,12 +131,19 @@ def _ground(
     outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
     audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
     url = f"{settings.server_url}/account"
-    accounts = SharedAccounts(
-        database, nextcloud, provisioning, outbox, audit, broker=broker, account_url=url
-    )
     # Also where the settings name another way now: a flow of before them is taken to its end.
     wake = app_passwords.next_start
     poller = Poller(database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None)
+    accounts = SharedAccounts(
+        database,
+        nextcloud,
+        provisioning,
+        outbox,
+        audit,
+        broker=broker,
+        account_url=url,
+        poll_now=poller.poll_now,
+    )
     return Ground(
         settings=settings,
         clock=clock,

@@ -41,6 +41,7 @@ def request(
     method: str = "tools/call",
     params: Mapping[str, Any] | None = None,
     channel: Channel | None = None,
+    meta: Mapping[str, object] | None = None,
 ) -> ServerRequestContext[Any, Any]:
     """Make one request; `session` is the id of an HTTP session, without it the request is over stdio."""
     channel = channel or Channel()
@@ -58,5 +59,6 @@ def request(
         method=method,
         params=params,
         request_id=1,
+        meta=cast("Any", meta),
         request=http,
     )

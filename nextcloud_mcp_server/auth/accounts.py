@@ -1,6 +1,6 @@
 """From a caller to the Nextcloud account a tool may use, or to the visit that is needed first."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.token_scopes import effective, require
-from nextcloud_mcp_server.errors import MissingScope
+from nextcloud_mcp_server.errors import ElicitationRequired, Link, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential, NextcloudCredential
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Principal
@@ -70,8 +70,21 @@ class Disconnected:
     account_url: str = ""
 
 
+#: Polls the flow of a consent request out of turn; True when it has ended.
+PollNow = Callable[[str], Awaitable[bool]]
+
+
+async def _nothing_to_poll(elicitation_id: str) -> bool:  # noqa: ARG001 - see `PollNow`
+    return False
+
+
 class Accounts(Protocol):
     """What tools need of accounts."""
+
+    @property
+    def account_url(self) -> str:
+        """The page on which users see and change what they allowed; empty where there is none."""
+        ...
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """Find what the call needs.
@@ -133,6 +146,7 @@ class GrantedAccounts:
         *,
         broker: Broker | None = None,
         account_url: str = "",
+        poll_now: PollNow = _nothing_to_poll,
         monotonic: Callable[[], float] = anyio.current_time,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
@@ -143,6 +157,7 @@ class GrantedAccounts:
         self._audit = audit
         self._broker = broker
         self._account_url = account_url
+        self._poll_now = poll_now
         self._monotonic = monotonic
         self._revoke_seconds = revoke_seconds
         self._cache: dict[tuple[Principal, str], tuple[float, Opened]] = {}
@@ -150,12 +165,30 @@ class GrantedAccounts:
         self._renewed: dict[str, tuple[float, int]] = {}
         self._refused: dict[str, int] = {}
 
+    @property
+    def account_url(self) -> str:
+        """See `Accounts.account_url`."""
+        return self._account_url
+
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
         """See `Accounts.open`. An account opened seconds ago is opened again without a query."""
         require(scopes, token=caller.token_scopes)
+        need = await self._open_or_ask(caller, scopes)
+        if (
+            isinstance(need, ElicitationRequired)
+            and need.reused
+            and await self._poll_now(need.elicitation_id)
+        ):
+            # Its link was used: it must not be given again.
+            need = await self._open_or_ask(caller, scopes)
+        if isinstance(need, ElicitationRequired):
+            raise need
+        return need
+
+    async def _open_or_ask(self, caller: Caller, scopes: frozenset[str]) -> Opened | ElicitationRequired:
         opened, grant = await self._open(caller, scopes)
         if opened is None or not scopes <= opened.scopes:
-            raise await self._provisioning.ask(caller, scopes, grant=grant)
+            return await self._provisioning.ask(caller, scopes, grant=grant)
         return opened
 
     async def find(self, caller: Caller) -> Opened | None:
@@ -201,8 +234,8 @@ class GrantedAccounts:
             return grant
         if grant.permission.paused:
             raise MissingScope(
-                "The person has paused this assistant's access to Nextcloud; only they can let it go on, "
-                f"at {self._account_url}. Do not retry before they say so."
+                "The user has paused this client's access to Nextcloud; only they can let it go on, here:",
+                link=Link(self._account_url, "Do not retry before the user says that it goes on."),
             )
         if self._broker is None:
             return grant

@@ -5,6 +5,7 @@ the person is sent anywhere, the answer is stored before anything is done with i
 nobody waits for any more is polled on and its app password deleted at Nextcloud.
 """
 
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from nextcloud_mcp_server.errors import (
     NextcloudError,
     StorageError,
     Throttled,
+    Unsealable,
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -44,6 +46,15 @@ FIRST_POLL_SECONDS = 1.0
 SLOWEST_POLL_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 THROTTLED_SECONDS = 60.0
+
+#: How long a call waits for a poll out of turn, and for the end of the consent once Nextcloud has granted.
+POLL_NOW_SECONDS, SETTLE_SECONDS = 1.0, 2.5
+
+#: The waits for another process to give back a flow; one that keeps it longer is probably dead.
+TAKE_OVER_AFTER = (0.05, 0.15, 0.3)
+
+#: How long a server that is told to stop still takes to give back a flow.
+GIVE_BACK_SECONDS = 2.0
 
 #: A poll is carried to its end, even by a server that is told to stop: Nextcloud answers only once.
 ANSWER_SECONDS = 15.0
@@ -140,9 +151,70 @@ class Poller:
         self._within = within
         self._answer_seconds = answer_seconds
         self._owner = str(uuid4())
+        #: The flows that this process is at, by their elicitations; each event says that it is done.
+        self._steps: dict[str, anyio.Event] = {}
+        self._asked: dict[str, anyio.Event] = {}
+        self._hurry = anyio.Event()
 
     async def run(self) -> None:
         """Poll for as long as the server runs."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._in_turn)
+            while True:
+                await self._hurry.wait()
+                self._hurry = anyio.Event()
+                asked, self._asked = self._asked, {}
+                for elicitation_id, done in asked.items():
+                    group.start_soon(self._out_of_turn, elicitation_id, done)
+
+    async def poll_now(self, elicitation_id: str) -> bool:
+        """Poll one flow out of turn, waiting a moment for the answer; True when the flow has ended.
+
+        A process that is started for one call, or whose next poll is seconds away, would give the
+        client a link that was used meanwhile.
+        """
+        if await self._find(elicitation_id) is None:
+            # The user has not been sent to Nextcloud yet.
+            return False
+        done = self._asked.setdefault(elicitation_id, anyio.Event())
+        self._hurry.set()
+        for seconds in (POLL_NOW_SECONDS, SETTLE_SECONDS):
+            with anyio.move_on_after(seconds):
+                await done.wait()
+            flow = await self._find(elicitation_id)
+            if flow is None or done.is_set() or flow.result is None:
+                return flow is None
+        return False
+
+    async def _find(self, elicitation_id: str) -> LoginFlow | None:
+        """Read a flow; one whose key is missing counts as none."""
+        with contextlib.suppress(Unsealable):
+            return await self._database.login_flows.find(elicitation_id)
+        return None
+
+    async def _out_of_turn(self, elicitation_id: str, done: anyio.Event) -> None:
+        try:
+            flow = await self._take(elicitation_id)
+            if flow is not None:
+                await self._supervised(flow)
+            elif elicitation_id in self._steps:
+                await self._steps[elicitation_id].wait()
+        except Exception:  # a supervisor: a database that is busy once must not end the polling
+            logger.exception("a login flow could not be polled out of turn")
+        finally:
+            done.set()
+
+    async def _take(self, elicitation_id: str) -> LoginFlow | None:
+        """Lease a flow, soon also from a process that does not give it back; None when there is nothing to do."""
+        flows = self._database.login_flows
+        for pause in TAKE_OVER_AFTER:
+            flow = await flows.lease_one(elicitation_id, owner=self._owner, lease=LEASE, from_others=False)
+            if flow is not None or elicitation_id in self._steps:
+                return flow
+            await anyio.sleep(pause)
+        return await flows.lease_one(elicitation_id, owner=self._owner, lease=LEASE, from_others=True)
+
+    async def _in_turn(self) -> None:
         while True:
             wake = self._wake()
             try:
@@ -166,11 +238,16 @@ class Poller:
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
 
     async def _supervised(self, flow: LoginFlow) -> None:
+        done = self._steps[flow.elicitation_id] = anyio.Event()
         try:
             await self._step(flow)
         except Exception:  # a supervisor: one bad flow must not cut off the answers to the others
             # Its lease keeps it away for a minute.
             logger.exception("a login flow could not be taken further; trying again")
+        finally:
+            if self._steps.get(flow.elicitation_id) is done:
+                del self._steps[flow.elicitation_id]
+            done.set()
 
     async def _step(self, flow: LoginFlow) -> None:
         try:
@@ -240,7 +317,9 @@ class Poller:
 
     async def _postpone(self, flow: LoginFlow, seconds: float) -> None:
         next_poll_at = self._clock() + timedelta(seconds=seconds)
-        await self._database.login_flows.postpone(flow.id, owner=self._owner, next_poll_at=next_poll_at)
+        # Also by a server that is told to stop: the next one is to find the flow free.
+        with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
+            await self._database.login_flows.postpone(flow.id, owner=self._owner, next_poll_at=next_poll_at)
 
     def _pause_after(self, error: NextcloudError, flow: LoginFlow) -> float:
         if isinstance(error, Throttled):

@@ -43,6 +43,11 @@ class OperatorAccounts:
         self._pause = 0.0
         self._opening = anyio.Lock()
 
+    @property
+    def account_url(self) -> str:
+        """See `Accounts.account_url`; the operator's account has no such page."""
+        return ""
+
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
         """See `Accounts.open`; there is nobody to ask, so nothing elicits."""
         if missing := scopes - self._bound:

@@ -118,7 +118,7 @@ class Provisioning:
                 f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
             )
         page_url = self._policy.page_url
-        elicitation, _ = await self._database.elicitations.open(
+        elicitation, made = await self._database.elicitations.open(
             principal=caller.principal,
             client_id=caller.client_id,
             client_name=caller.client_name,
@@ -132,7 +132,9 @@ class Provisioning:
             secret = await self._provider.authorize_url(elicitation, self._policy.bound)
             url = secret.get_secret_value()
             await self._database.elicitations.set_url(elicitation.id, url)
-        return ElicitationRequired(self._message(grant), url=url, elicitation_id=elicitation.id)
+        return ElicitationRequired(
+            self._message(grant), url=url, elicitation_id=elicitation.id, reused=not made
+        )
 
     def _message(self, grant: Grant | None) -> str:
         message = ASK

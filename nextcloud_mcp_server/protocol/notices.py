@@ -15,10 +15,14 @@ MAX_TOLD = 1000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Who was given a link, and which one. A client of 2026-07-28 has no session to send a notice to."""
+    """Who was given a link, and which one. A client of 2026-07-28 has no session to send a notice to.
+
+    `in_text` says that the client's own form brought no answer from the user.
+    """
 
     session: ServerSession | None
     elicitation_id: str
+    in_text: bool = False
 
 
 class Notices:
@@ -40,25 +44,26 @@ class Notices:
         *,
         seconds: float,
         stand_in: str | None = None,
+        in_text: bool = False,
     ) -> None:
         """Remember that the session of this request was given the link, for at most `seconds`.
 
         `stand_in` names the client where there are no sessions; without either nothing is remembered.
+        `in_text` gives it this link in text from now on.
         """
         session = wire.session_key(ctx)
         key = session or stand_in
         if key is None:
             return
         self._told.pop(key, None)
-        self._told[key] = Told(ctx.session if session else None, elicitation_id)
+        self._told[key] = Told(ctx.session if session else None, elicitation_id, in_text)
         while len(self._told) > MAX_TOLD:
             del self._told[next(iter(self._told))]
         self._pending.watch(elicitation_id, seconds=seconds)
 
-    def told(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> str | None:
+    def told(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> Told | None:
         """Tell which link the session of this request was given last."""
-        told = self._told.get(wire.session_key(ctx) or stand_in or "")
-        return told.elicitation_id if told else None
+        return self._told.get(wire.session_key(ctx) or stand_in or "")
 
     def forget(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> None:
         """The session knows how it ended."""

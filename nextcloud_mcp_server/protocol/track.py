@@ -10,6 +10,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, RequestParams
 
+from nextcloud_mcp_server.protocol.hold import WAITING
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 
@@ -18,7 +19,6 @@ TIMED_OUT = -32000
 #: How often a waiting client hears that we are still there.
 PROGRESS_SECONDS = 5.0
 
-WAITING = "Waiting for you to open the link and finish in the browser"
 _OPEN = frozenset({"pending", "opened"})
 
 

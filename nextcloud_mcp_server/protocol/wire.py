@@ -4,16 +4,19 @@
 |---|---|
 | 2026-07-28 with `elicitation.url` | INPUT_REQUIRED: an `input_required` result; its retry is held |
 | handshake era with our extension, or `draft` forced | DRAFT: error -32000, then `elicitation/track` |
-| handshake era with `elicitation.url`, or `2025-11-25` forced | URL_ERROR: error -32042, then a notice |
+| 2025-11-25 with `elicitation.url`, or forced for it | URL_ERROR: error -32042, then a notice |
 | everyone else, or `text` forced | TEXT: a tool error whose text holds the link |
 
-A forced dialect binds handshake-era clients only: 2026-07-28 forbids -32042 and discourages -32000.
+A forced dialect binds handshake-era clients only: 2026-07-28 forbids -32042 and discourages -32000. Versions
+before 2025-11-25 have neither URL mode nor -32042, whatever a client declares.
+A client whose own form brought no answer from the user gets TEXT for that consent request from then on.
 Sources: SEP-1036 (draft of November 2025), MCP 2025-11-25 and 2026-07-28, client/elicitation.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
@@ -30,7 +33,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from nextcloud_mcp_server.errors import ElicitationRequired
+from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
 
 EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
 
@@ -42,11 +45,21 @@ INPUT_KEY = "provision"
 #: The SDK's client gives up after ten rounds; the answer before that must be one a model can use.
 LAST_ROUND = 9
 
-#: Clients that are told in text are held for a shorter time: some time out a call after ten seconds.
-TEXT_HOLD_SECONDS = 8.0
+#: Clients that are told in text are held for a shorter time: some end a call after five seconds. Those that ask for
+#: progress are held as long as the others.
+TEXT_HOLD_SECONDS = 4.0
+
+#: A decline that comes sooner is the client's own: no user reads the question and decides in less.
+INSTANT_SECONDS = 2.0
+
+#: The versions of the handshake era that have URL mode and -32042.
+URL_MODE_VERSIONS = frozenset({"2025-11-25"})
 
 #: How long a told session is remembered: a little longer than a visit can last.
 TOLD_SECONDS = 615.0
+
+#: The sentence behind each link to a consent request.
+THEN = "When that is done, call the tool again."
 
 #: The one session there is over stdio.
 STDIO = "stdio"
@@ -65,11 +78,19 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What an `input_required` retry brings back. `action` is None for a state-only round."""
+    """What an `input_required` retry brings back. `action` is None for a state-only round.
+
+    `asked_at` is when the URL went out; None in a state of an earlier release.
+    """
 
     elicitation_id: str
     round: int
     action: str | None
+    asked_at: datetime | None = None
+
+    def declined(self, now: datetime) -> bool:
+        """Tell whether the user declined: neither the client by itself, nor by closing the question."""
+        return self.action == "decline" and (self.asked_at is None or not is_instant(self.asked_at, now))
 
 
 def form(ctx: ServerRequestContext[Any, Any], dialect: Dialect) -> Form:
@@ -80,11 +101,19 @@ def form(ctx: ServerRequestContext[Any, Any], dialect: Dialect) -> Form:
     url_mode = elicitation is not None and elicitation.url is not None
     if is_modern(ctx):
         return Form.INPUT_REQUIRED if url_mode else Form.TEXT
+    asked = Form.URL_ERROR if url_mode else Form.TEXT
     if dialect != "auto":
-        return Form(dialect)
-    if _advertises_track(capabilities):
-        return Form.DRAFT
-    return Form.URL_ERROR if url_mode else Form.TEXT
+        asked = Form(dialect)
+    elif _advertises_track(capabilities):
+        asked = Form.DRAFT
+    if asked is Form.URL_ERROR and ctx.protocol_version not in URL_MODE_VERSIONS:
+        return Form.TEXT
+    return asked
+
+
+def is_instant(asked_at: datetime, now: datetime) -> bool:
+    """Tell whether an answer came sooner than a user can give one."""
+    return (now - asked_at).total_seconds() < INSTANT_SECONDS
 
 
 def is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -130,14 +159,15 @@ def retry(input_responses: Mapping[str, object] | None, request_state: str | Non
     try:
         state = json.loads(request_state)
         elicitation_id, rounds = str(state["e"]), int(state["r"])
-    except (ValueError, KeyError, TypeError):
+        asked_at = datetime.fromtimestamp(state["t"] / 1000, UTC) if "t" in state else None
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
         return None
     answer = input_responses.get(INPUT_KEY) if input_responses else None
-    return Retry(elicitation_id, rounds, getattr(answer, "action", None))
+    return Retry(elicitation_id, rounds, getattr(answer, "action", None), asked_at)
 
 
 def render(
-    need: ElicitationRequired, form_: Form, *, round_: int = 0
+    need: ElicitationRequired, form_: Form, *, round_: int = 0, now: datetime
 ) -> CallToolResult | InputRequiredResult:
     """Tell a client for the first time that a browser visit is needed.
 
@@ -148,7 +178,7 @@ def render(
         params = ElicitRequestURLParams(message=str(need), url=need.url)
         return InputRequiredResult(
             input_requests={INPUT_KEY: ElicitRequest(params=params)},
-            request_state=_state(need.elicitation_id, round_ + 1),
+            request_state=_state(need.elicitation_id, round_ + 1, now),
         )
     if form_ is Form.TEXT:
         return text(need)
@@ -160,19 +190,17 @@ def waiting(
 ) -> CallToolResult | InputRequiredResult:
     """Tell a client that was told already, and held, that the visit is still not finished.
 
-    Raises:
-        MCPError: As in `render`, with the same URL and id.
+    An error that brought no answer is not repeated: the model of such a client may never have seen the link.
     """
     if form_ is Form.INPUT_REQUIRED and round_ + 1 < LAST_ROUND:
         return InputRequiredResult(request_state=_state(need.elicitation_id, round_ + 1))
-    if form_ in (Form.INPUT_REQUIRED, Form.TEXT):
-        return text(need)
-    raise _error(need, form_)
+    return text(need)
 
 
 def text(need: ElicitationRequired) -> CallToolResult:
-    """Say it in words, for clients that cannot open a page themselves."""
-    sentence = f"{need} Open this link in a browser, then call the tool again: {need.url}"
+    """Say it in words, for clients that cannot open a page themselves, or did not show it to the user."""
+    said = f"{need.unanswered} {need}".strip()
+    sentence = with_link(f"{said} The user opens this link in a browser:", Link(need.url, THEN))
     return CallToolResult(content=[TextContent(type="text", text=sentence)], is_error=True)
 
 
@@ -197,8 +225,11 @@ def _advertises_track(capabilities: ClientCapabilities | None) -> bool:
     return bool(capabilities and capabilities.extensions and EXTENSION_ID in capabilities.extensions)
 
 
-def _state(elicitation_id: str, round_: int) -> str:
-    return json.dumps({"e": elicitation_id, "r": round_}, separators=(",", ":"))
+def _state(elicitation_id: str, round_: int, asked_at: datetime | None = None) -> str:
+    state: dict[str, object] = {"e": elicitation_id, "r": round_}
+    if asked_at is not None:
+        state["t"] = round(asked_at.timestamp() * 1000)
+    return json.dumps(state, separators=(",", ":"))
 
 
 def _error(need: ElicitationRequired, form_: Form) -> MCPError:
@@ -207,4 +238,5 @@ def _error(need: ElicitationRequired, form_: Form) -> MCPError:
     if form_ is Form.DRAFT:
         return MCPError(need.code, "Nextcloud access provisioning required", data)
     # Some clients show the message and not the data, so the link stands in both.
-    return MCPError(URL_ELICITATION_REQUIRED, f"{need} Open: {need.url}", data)
+    message = with_link(f"{need} The user opens this link in a browser:", Link(need.url, THEN))
+    return MCPError(URL_ELICITATION_REQUIRED, message, data)

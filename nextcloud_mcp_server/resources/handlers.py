@@ -39,7 +39,7 @@ from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
-from nextcloud_mcp_server.tools.answer import defang, safe
+from nextcloud_mcp_server.tools.answer import defang, refusal, safe
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
 
@@ -114,7 +114,7 @@ class Resources:
                 answer = await self._guard.through(call, partial(self._guard.run, call, job))
         except NextcloudMcpError as error:
             code = INVALID_PARAMS if isinstance(error, (NotFound, InvalidInput)) else INTERNAL_ERROR
-            raise MCPError(code, visible(defang(str(error))), {"uri": uri}) from None
+            raise MCPError(code, _reading(refusal(str(error), error.link)), {"uri": uri}) from None
         except MCPError:
             raise
         except Exception:
@@ -201,7 +201,10 @@ def _contents(uri: str, found: Contents, said: Sequence[str]) -> ReadResourceRes
 
 
 def _words(answer: CallToolResult) -> str:
-    said = "".join(block.text for block in answer.content if isinstance(block, TextContent))
+    return _reading("".join(block.text for block in answer.content if isinstance(block, TextContent)))
+
+
+def _reading(said: str) -> str:
     # Nobody called a tool here.
     return said.replace("call the tool again", "read this again")
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import Row, and_, delete, insert, select, update
+from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError, Unsealable
@@ -121,6 +121,27 @@ class LoginFlowRepository:
             with contextlib.suppress(Unsealable):
                 flows.append(_flow(self._transactions.keys, row))
         return flows
+
+    async def lease_one(
+        self, elicitation_id: str, *, owner: str, lease: timedelta, from_others: bool
+    ) -> LoginFlow | None:
+        """Take the flow of an elicitation out of turn; None when there is none, or it is taken already.
+
+        `from_others` takes it from another owner too, whose process may be dead.
+        """
+        columns, now = login_flows.c, self._transactions.now()
+        free = [columns.lease_until.is_(None), columns.lease_until <= now]
+        if from_others:
+            free.append(columns.lease_owner != owner)
+        taking = (
+            update(login_flows)
+            .where(columns.elicitation_hash == hash_of(elicitation_id), or_(*free))
+            .values(lease_owner=owner, lease_until=now + lease)
+            .returning(login_flows)
+        )
+        async with self._transactions.writing() as connection:
+            row = (await connection.execute(taking)).one_or_none()
+        return None if row is None else _flow(self._transactions.keys, row)
 
     async def postpone(self, flow_id: str, *, owner: str, next_poll_at: datetime) -> None:
         """Count an attempt and give the flow back until then; without effect when the lease was lost."""

@@ -1,19 +1,15 @@
 """What the connection tools get instead of an account: the way to consent itself."""
 
-import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-import anyio
 from mcp.server.mcpserver import Context
-from mcp.shared.exceptions import NoBackChannelError
-from pydantic import ValidationError
 
 from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, Opened
 from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.token_scopes import effective
 from nextcloud_mcp_server.errors import (
-    ConsentDeclined,
     CredentialRejected,
     ElicitationRequired,
     NextcloudError,
@@ -22,13 +18,22 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, Told
+from nextcloud_mcp_server.protocol.client_request import Reply, show_page
+from nextcloud_mcp_server.protocol.hold import hold
 from nextcloud_mcp_server.tools.apps import menu_of, stop
+from nextcloud_mcp_server.tools.guard import DISMISSED, NOT_ASKED, declined, refuse_ended
 from nextcloud_mcp_server.tools.state import Core, State
 
-logger = logging.getLogger(__name__)
+#: How long a client may take to answer a question, where calls are held for less.
+LEAST_SECONDS = 2.0
 
-#: How long a client may take to say that it shows a page, where calls are held for less.
-_LEAST_SECONDS = 2.0
+#: Why the link goes out in text after all.
+_UNANSWERED = {
+    Reply.CANCEL: DISMISSED,
+    Reply.DECLINE: NOT_ASKED,
+    Reply.NONE: "The client did not show the question, or not in time.",
+}
+_UNFINISHED = "The user has not finished in the browser yet, and the link still works."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Access:
     form: wire.Form
     state: State
     context: Context[Any, Any]
+    #: A time of the event loop, at which every wait of this call is over.
+    until: float
 
     @property
     def bound(self) -> frozenset[str]:
@@ -94,43 +101,40 @@ class Access:
     async def request(self, scopes: frozenset[str]) -> Opened:
         """Open the account; where the client can show a page during the call, ask and wait for it.
 
+        All of it ends within the hold.
+
         Raises:
             ElicitationRequired: The client cannot show a page during a call, or its answer or the visit took
-                longer than the wait; the boundary tells it in its own form, which has the link.
-            ConsentDeclined: The person said no in the client.
+                longer than the wait; the guard tells it in its own form or in text, with the link.
+            ConsentDeclined: The user said no in the client.
         """
         try:
             return await self.open(scopes)
         except ElicitationRequired as need:
-            if self.form is not wire.Form.URL_ERROR:
+            provisioning, ctx = self.core.provisioning, self.context.request_context
+            noted = self.state.notices.told(ctx)
+            in_text = noted is not None and noted.in_text and noted.elicitation_id == need.elicitation_id
+            if self.form is not wire.Form.URL_ERROR or in_text or provisioning is None:
                 raise
-            until = anyio.current_time() + max(self.state.hold_seconds, _LEAST_SECONDS)
-            if not await self._shown(need, until):
+            asked_at = provisioning.now()
+            reply = await show_page(ctx, need, until=self.until)
+            if reply is Reply.DECLINE and not wire.is_instant(asked_at, provisioning.now()):
+                await self.core.accounts.decline(need.elicitation_id)
+                raise declined(self.core) from None
+            if reply is not Reply.ACCEPT:
+                need.unanswered = _UNANSWERED[reply]
                 raise
-            seconds = min(until - anyio.current_time(), self.state.hold_seconds)
-            await self.state.pending.wait(need.elicitation_id, seconds=seconds)
-            return await self.open(scopes)
+            return await self._finished(need, provisioning, scopes)
 
-    async def _shown(self, need: ElicitationRequired, until: float) -> bool:
-        """Have the client show the page; False where it cannot, or does not say in time that it did."""
-        ctx, reply, reason = self.context.request_context, None, "no answer came in time"
-        try:
-            with anyio.CancelScope(deadline=until):
-                reply = await ctx.session.elicit_url(
-                    str(need), need.url, need.elicitation_id, related_request_id=ctx.request_id
-                )
-        except (NoBackChannelError, wire.MCPError, ValidationError) as error:
-            # What it says may be anything, its name for the failure not.
-            reason = type(error).__name__
-        if reply is None:
-            # "Could not be shown" is not "declined": the client's own form of the question follows.
-            logger.warning(
-                "a client did not show the consent page (%s), so the link is in the answer", reason
-            )
-            return False
-        if reply.action != "accept":
-            await self.core.accounts.decline(need.elicitation_id)
-            raise ConsentDeclined("Not connected: you declined. Ask again if you change your mind.")
+    async def _finished(
+        self, need: ElicitationRequired, provisioning: Provisioning, scopes: frozenset[str]
+    ) -> Opened:
+        """Wait until the user has finished in the browser, and open the account."""
+        ctx, elicitation_id = self.context.request_context, need.elicitation_id
         # A client that shows "waiting for the browser" takes that down when the notice comes.
-        self.state.notices.tell(ctx, need.elicitation_id, seconds=wire.TOLD_SECONDS)
-        return True
+        self.state.notices.tell(ctx, elicitation_id, seconds=wire.TOLD_SECONDS)
+        if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
+            refuse_ended(self.core, await provisioning.find(elicitation_id, self.caller.principal))
+            return await self.open(scopes)
+        need.unanswered = _UNFINISHED
+        raise need

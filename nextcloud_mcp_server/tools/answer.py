@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
-from nextcloud_mcp_server.errors import TooLarge
+from nextcloud_mcp_server.errors import Link, TooLarge, with_link
 from nextcloud_mcp_server.nextcloud.visible import may_hide, meant, shown, visible
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
@@ -141,12 +141,17 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
     return CallToolResult(content=content, structured_content=data, is_error=False)
 
 
-def failure(sentence: str) -> CallToolResult:
-    """Shape an error the model can act on: one line, whatever the names have in them that it repeats."""
+def failure(sentence: str, link: Link | None = None) -> CallToolResult:
+    """Shape an error the model can act on; see `refusal`."""
+    return CallToolResult(content=[TextContent(type="text", text=refusal(sentence, link))], is_error=True)
+
+
+def refusal(sentence: str, link: Link | None = None) -> str:
+    """Write an error in one line, whatever the names have in them that it repeats; a link of ours stands below."""
     safe = visible(defang(sentence))
     if len(safe) > _MAX_SENTENCE:
         safe = f"{safe[: _MAX_SENTENCE - 1]}…"
-    return CallToolResult(content=[TextContent(type="text", text=safe)], is_error=True)
+    return with_link(safe, link) if link else safe
 
 
 def compact(data: object) -> str:

@@ -19,7 +19,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer, output_schema
-from nextcloud_mcp_server.tools.access import Access
+from nextcloud_mcp_server.tools.access import LEAST_SECONDS, Access
 from nextcloud_mcp_server.tools.arguments import PROGRESS
 from nextcloud_mcp_server.tools.guard import Asked, Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
@@ -125,7 +125,7 @@ class GuardedTool(Tool):
             never_asks = self._spec.guarded.never_asks
             return await (execute() if never_asks else self._guard.through(call, execute))
         except NextcloudMcpError as error:
-            return answer.failure(str(error))
+            return answer.failure(str(error), error.link)
         except wire.MCPError:
             raise
         except Exception:
@@ -137,7 +137,8 @@ class GuardedTool(Tool):
     async def _execute(self, call: Call, arguments: dict[str, Any]) -> CallToolResult:
         spec = self._spec
         if spec.guarded.scopes is None:
-            access = Access(call.core, call.caller, call.form, self._state, call.context)
+            until = call.started_at + max(self._state.hold_seconds, LEAST_SECONDS)
+            access = Access(call.core, call.caller, call.form, self._state, call.context, until)
             with remarks.collected() as said:
                 return answer.result(await spec.guarded.body(access, **arguments), remarks=said)
         ours = {name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours}

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, Link, with_link
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, without_asking, without_provisioning
@@ -69,10 +69,8 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
     ended = await access.disconnect()
     if ended.account_url:
         did = "This app's access has ended." if ended.was_connected else "This app had no access."
-        return Revoked(
-            message=f"{did} Other apps stay connected; to end all of it, the person opens {ended.account_url} "
-            "in a browser."
-        )
+        told = f"{did} Other apps stay connected; to end all of it, the user opens this page in a browser:"
+        return Revoked(message=with_link(told, Link(ended.account_url, "Nothing else is to be done here.")))
     if not ended.was_connected:
         return Revoked(message="Nothing was connected.")
     if ended.at_nextcloud:

@@ -6,9 +6,10 @@ account, one 401, the audit, and the visit that is still needed.
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import anyio
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult, InputRequiredResult
 
@@ -18,6 +19,7 @@ from nextcloud_mcp_server.errors import (
     ConsentDeclined,
     CredentialRejected,
     ElicitationRequired,
+    Link,
     NextcloudMcpError,
     NotConnected,
     NotFound,
@@ -27,11 +29,22 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import FetchApps
+from nextcloud_mcp_server.protocol.hold import hold, wants_progress
+from nextcloud_mcp_server.storage.records import Elicitation
 from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.state import Core, State
 
 T = TypeVar("T")
+
+#: Why a client's own form brought no answer from the user.
+DISMISSED = "The question was closed without an answer, so nothing is decided, and the link still works."
+NOT_ASKED = (
+    "The client declined at once, before the user can have read the question, so nothing is decided, and the link "
+    "still works."
+)
+#: Where the user can still act after a consent request has ended.
+NEW_LINK = "If the user wants to allow it after all, call the tool again for a new link."
 
 #: What a client is answered instead of what it asked for, when its person has to say yes first.
 Asked = CallToolResult | InputRequiredResult
@@ -47,6 +60,8 @@ class Call:
     retry: wire.Retry | None
     request_id: str
     context: Context[Any, Any]
+    #: A time of the event loop: every wait of the request counts from here.
+    started_at: float = field(default_factory=anyio.current_time)
 
     @property
     def round(self) -> int:
@@ -59,15 +74,15 @@ class Call:
         return Progress(self.context)
 
     @property
-    def stand_in(self) -> str | None:
-        """Name the client in the place of a session, when it is told in words and so brings nothing back."""
-        if self.form is not wire.Form.TEXT:
-            return None
+    def stand_in(self) -> str:
+        """Name the client in the place of a session, for those that are told in text and so bring nothing back.
+
+        A client that shows pages and one of the same name that does not are two.
+        """
         caller = self.caller
         # As a list: a subject may hold whatever would stand between the parts.
-        return json.dumps(
-            [caller.principal.issuer, caller.principal.subject, caller.client_id, caller.client_name]
-        )
+        parts = [caller.principal.issuer, caller.principal.subject, caller.client_id, caller.client_name]
+        return json.dumps([*parts, self.form.value])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +122,29 @@ class Guard:
             NotConnected: The visit this client was sent on has ended without access.
             MCPError: The handshake-era forms of the question.
         """
-        told = (
-            call.retry.elicitation_id
-            if call.retry
-            else self._state.notices.told(call.context.request_context, stand_in=call.stand_in)
-        )
-        if told is not None:
-            await self._refuse_ended(call, told)
+        notices, ctx = self._state.notices, call.context.request_context
+        noted = notices.told(ctx, stand_in=call.stand_in)
+        told = call.retry.elicitation_id if call.retry else noted and noted.elicitation_id
+        in_text = call.retry is None and noted is not None and noted.in_text
+        form = wire.Form.TEXT if in_text else call.form
+        dismissed = await self._refuse_ended(call, told)
         try:
             return await execute()
         except ElicitationRequired as need:
-            if told != need.elicitation_id:
+            if told is not None and told != need.elicitation_id:
+                # It ended while the account was looked for.
+                await self._refuse_ended(call, told)
+            need.unanswered = need.unanswered or dismissed
+            if told != need.elicitation_id or need.unanswered:
                 return self._tell(need, call)
             asked = need
-        ended = await self._state.pending.wait(asked.elicitation_id, seconds=self._hold(call.form))
-        return (
-            await self._after_visit(call, asked.elicitation_id, execute)
-            if ended
-            else wire.waiting(asked, call.form, round_=call.round)
-        )
+        until = call.started_at + self._hold(call, form)
+        if await hold(ctx, self._state.pending, asked.elicitation_id, until=until):
+            return await self._after_visit(call, asked.elicitation_id, execute)
+        answer = wire.waiting(asked, form, round_=call.round)
+        if isinstance(answer, CallToolResult):
+            self._note(asked, call, in_text=True)
+        return answer
 
     async def run(self, call: Call, job: Job[T]) -> T:
         """Run a job on the caller's account.
@@ -213,35 +232,79 @@ class Guard:
         return apps_of(call.core, call.caller, opened, in_menu=self._state.availability.in_menu)
 
     def _tell(self, need: ElicitationRequired, call: Call) -> Asked:
+        """Give a client a link that it was not given yet, or did not show to the user."""
+        provisioning = call.core.provisioning
+        if need.unanswered or provisioning is None:
+            self._note(need, call, in_text=True)
+            return wire.text(need)
+        # A client of 2026-07-28 that shows pages brings back what it was told.
+        if call.form is not wire.Form.INPUT_REQUIRED:
+            self._note(need, call, in_text=False)
+        return wire.render(need, call.form, round_=call.round, now=provisioning.now())
+
+    def _note(self, need: ElicitationRequired, call: Call, *, in_text: bool) -> None:
         self._state.notices.tell(
             call.context.request_context,
             need.elicitation_id,
             seconds=wire.TOLD_SECONDS,
             stand_in=call.stand_in,
+            in_text=in_text,
         )
-        return wire.render(need, call.form, round_=call.round)
 
-    async def _refuse_ended(self, call: Call, told: str) -> None:
-        """Say so when the visit this client was sent on has ended without access."""
-        provisioning = call.core.provisioning
-        visit = await provisioning.find(told, call.caller.principal) if provisioning else None
-        if provisioning is not None and visit is not None and not visit.state.final:
-            if call.retry is None or call.retry.action not in ("decline", "cancel"):
-                return
-            await provisioning.decline(told)
-            raise _declined()
-        self._state.notices.forget(call.context.request_context, stand_in=call.stand_in)
-        if visit is None or visit.state == "complete":
-            return
-        if visit.state == "declined":
-            raise _declined()
-        reason = visit.error or "The link expired before it was used."
-        raise NotConnected(f"Not connected: {reason} Call the tool again for a new link.")
+    async def _refuse_ended(self, call: Call, told: str | None) -> str:
+        """Refuse where the consent request this client was given has ended without access.
 
-    def _hold(self, form: wire.Form) -> float:
+        Return why the client's own form brought no answer from the user; empty where it did, or none is due.
+
+        Raises:
+            ConsentDeclined: The user declined.
+            NotConnected: It ended in another way.
+        """
+        provisioning, retry = call.core.provisioning, call.retry
+        if told is None or provisioning is None:
+            return ""
+        request = await provisioning.find(told, call.caller.principal)
+        if request is None or request.state.final:
+            self._state.notices.forget(call.context.request_context, stand_in=call.stand_in)
+            refuse_ended(call.core, request)
+            return ""
+        if retry is None or retry.action not in ("decline", "cancel"):
+            return ""
+        if not retry.declined(provisioning.now()):
+            return DISMISSED if retry.action == "cancel" else NOT_ASKED
+        await provisioning.decline(told)
+        raise declined(call.core)
+
+    def _hold(self, call: Call, form: wire.Form) -> float:
         seconds = self._state.hold_seconds
-        return min(seconds, wire.TEXT_HOLD_SECONDS) if form is wire.Form.TEXT else seconds
+        if form is wire.Form.TEXT and not wants_progress(call.context.request_context):
+            return min(seconds, wire.TEXT_HOLD_SECONDS)
+        return seconds
 
 
-def _declined() -> ConsentDeclined:
-    return ConsentDeclined("Not connected: you declined. Call the tool again if you change your mind.")
+def refuse_ended(core: Core, request: Elicitation | None) -> None:
+    """Refuse to go on after a consent request that has ended without access: that would start another one.
+
+    Raises:
+        ConsentDeclined: The user declined.
+        NotConnected: It ended in another way.
+    """
+    if request is None or not request.state.final or request.state == "complete":
+        return
+    if request.state == "declined":
+        raise declined(core)
+    reason = request.error or "The link expired before it was used."
+    raise NotConnected(f"Not connected: {reason} {NEW_LINK}", link=account_link(core))
+
+
+def declined(core: Core) -> ConsentDeclined:
+    """Say that the user declined, and where they can still allow it."""
+    return ConsentDeclined(
+        f"Not connected: the user declined, and the link no longer works. {NEW_LINK}", link=account_link(core)
+    )
+
+
+def account_link(core: Core) -> Link | None:
+    """Lead to the page on which users change what their clients may do; None where there is none."""
+    url = core.accounts.account_url
+    return Link(url, "There the user sees and changes what is allowed already.") if url else None

@@ -8,7 +8,7 @@ import pytest
 from nextcloud_mcp_server.sandbox.person import Person
 from tests.conformance.mcpdo import Mcpdo
 from tests.integration.computer import Computer
-from tests.integration.world import World
+from tests.integration.world import World, link_in
 
 LIST = "nc_notes_list_notes"
 HERE = ("--connection", "here")
@@ -91,7 +91,7 @@ async def test_inspector_without_elicitation_is_told_in_words(mcpdo: Mcpdo, worl
     await mcpdo("connect", *HERE, *target, *secret, "--era", era, "--elicit", "off")
     told = await mcpdo("tools/call", *HERE, LIST)
     async with world.person() as alice:
-        await alice.allow(told["content"][0]["text"].split()[-1])
+        await alice.allow(link_in(told["content"][0]["text"]))
     result = await mcpdo("tools/call", *HERE, LIST)
 
     assert told["isError"] is True

@@ -162,7 +162,7 @@ async def test_who_came_with_the_wrong_account_is_asked_again_who_they_are(
         await heading(page, "Nothing was connected.")
         answer = await call.text()
 
-    assert answer == "Not connected: you declined. Call the tool again if you change your mind."
+    assert answer.startswith("Not connected: the user declined, and the link no longer works.")
 
 
 async def test_bobs_nextcloud_in_alices_browser_is_not_hers_unless_she_says_so(

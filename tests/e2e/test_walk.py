@@ -96,7 +96,7 @@ async def test_a_person_declines_and_the_call_that_waited_says_so(
         await eyes.on(page)
         answer = await call.text()
 
-    assert answer == "Not connected: you declined. Call the tool again if you change your mind."
+    assert answer.startswith("Not connected: the user declined, and the link no longer works.")
     assert not world.sandbox.state.app_passwords
 
 

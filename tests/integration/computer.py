@@ -20,7 +20,7 @@ from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.settings_names import known_variables
-from tests.integration.world import People
+from tests.integration.world import People, link_in
 
 LIST = "nc_notes_list_notes"
 URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
@@ -43,9 +43,9 @@ class Lines:
         self._next = 0
         self.notices: list[dict[str, Any]] = []
 
-    async def open(self, capabilities: dict[str, Any]) -> dict[str, Any]:
+    async def open(self, capabilities: dict[str, Any], *, version: str = "2025-11-25") -> dict[str, Any]:
         """Shake hands; the answer is the initialize result."""
-        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": CLIENT_INFO}
+        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
         answer = await self.request("initialize", params)
         await self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer["result"]
@@ -151,13 +151,17 @@ class Computer(People):
 
     @asynccontextmanager
     async def lines(
-        self, capabilities: dict[str, Any] | None = None, *, modern: bool = False
+        self,
+        capabilities: dict[str, Any] | None = None,
+        *,
+        modern: bool = False,
+        version: str = "2025-11-25",
     ) -> AsyncGenerator[Lines]:
         """Start a server over stdio and connect a client that speaks JSON-RPC itself."""
         async with self.process("serve", "--transport", "stdio") as process:
             client = Lines(process, modern=(capabilities or {}) if modern else None)
             if not modern:
-                await client.open(capabilities or {})
+                await client.open(capabilities or {}, version=version)
             yield client
 
     @asynccontextmanager
@@ -184,7 +188,7 @@ def link(answer: dict[str, Any]) -> str:
         return answer["error"]["data"]["elicitations"][0]["url"]
     if answer["result"].get("resultType") == "input_required":
         return answer["result"]["inputRequests"]["provision"]["params"]["url"]
-    return answer["result"]["content"][0]["text"].split()[-1]
+    return link_in(answer["result"]["content"][0]["text"])
 
 
 def shows_notes(answer: dict[str, Any]) -> bool:
@@ -192,7 +196,7 @@ def shows_notes(answer: dict[str, Any]) -> bool:
 
 
 async def call_until_connected(client: Lines) -> dict[str, Any]:
-    """Call as a patient person would: clients told in words are held for 8 s, a dead process's lease is 15 s."""
+    """Call as a patient person would: clients told in text are held for 4 s, a dead process's lease is 15 s."""
     with anyio.fail_after(120):
         while not shows_notes(answer := await client.call(LIST)):  # noqa: ASYNC110 - another process gives no event
             # Clients that are told in an error are told at once.

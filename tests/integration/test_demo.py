@@ -22,7 +22,7 @@ ON_THE_WIRE = {
     "draft": ['"code": -32000', "notifications/progress", '"status": "complete"'],
     "2025-11-25": ['"code": -32042', '"method": "notifications/elicitation/complete"'],
     "2026-07-28": ['"resultType": "input_required"', '"requestState": "', "The call was held for"],
-    "text": ['"isError": true', "Open this link in a browser", "The repeated call goes through"],
+    "text": ['"isError": true', "The user opens this link in a browser", "The repeated call goes through"],
 }
 IN_EVERY_FORM = [
     "24 tools in ",

@@ -14,9 +14,15 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from nextcloud_mcp_server.sandbox.document import Document
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.profile import NAMES
-from tests.integration.world import Action, Asked, World, until
+from tests.integration.world import Asked, World, link_in, until
 
 LIST = "nc_notes_list_notes"
+OPENS = "The user opens this link in a browser:"
+DECLINED = (
+    "Not connected: the user declined, and the link no longer works. "
+    "If the user wants to allow it after all, call the tool again for a new link."
+)
+THEN = "When that is done, call the tool again."
 ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
 
 
@@ -99,12 +105,12 @@ async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
 ) -> None:
     async with world.person() as alice, world.client(mode=mode) as client:
         told = await client.call_tool(LIST, {})
-        url = text(told).split()[-1]
+        url = link_in(text(told))
         await alice.allow(url)
         result = await client.call_tool(LIST, {})
 
     assert told.is_error
-    assert text(told) == f"{ASK} Open this link in a browser, then call the tool again: {url}"
+    assert text(told) == f"{ASK} {OPENS}\n\n{url}\n\n{THEN}"
     assert "Shopping list" in titles(result)
 
 
@@ -112,7 +118,7 @@ async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
 async def test_a_client_with_forms_only_is_told_in_words(world: World, elicitation: dict[str, Any]) -> None:
     async with world.person() as alice, world.raw(capabilities={"elicitation": elicitation}) as client:
         told = await client.request("tools/call", {"name": LIST, "arguments": {}})
-        await alice.allow(told["result"]["content"][0]["text"].split()[-1])
+        await alice.allow(link_in(told["result"]["content"][0]["text"]))
         result = await client.request("tools/call", {"name": LIST, "arguments": {}})
 
     assert told["result"]["isError"] is True
@@ -122,7 +128,7 @@ async def test_a_client_with_forms_only_is_told_in_words(world: World, elicitati
 async def test_a_2026_client_that_is_told_in_words_is_held_when_it_calls_again(world: World) -> None:
     async with world.person() as alice, world.client() as client:
         told = await client.call_tool(LIST, {})
-        world.visit(alice.allow, text(told).split()[-1])
+        world.visit(alice.allow, link_in(text(told)))
         result = await client.call_tool(LIST, {})
 
     assert "Shopping list" in titles(result)
@@ -187,35 +193,24 @@ async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> Non
     assert all("Shopping list" in titles(result) for result in results)
 
 
-async def test_parallel_calls_that_were_told_the_same_link_all_go_through_and_a_later_question_is_new(
+async def test_calls_that_were_told_the_same_link_all_go_through_and_a_later_question_is_new(
     world: World,
 ) -> None:
     """N09: a client that meets the same link again after it was used takes it for a loop."""
-    first: list[ElicitRequestURLParams] = []
-    results: list[CallToolResult] = []
-
-    async def ask(client: Client) -> None:
-        first.append(await asked_of(client))
-
-    async def retry(client: Client) -> None:
-        results.append(await client.call_tool(LIST, {}))
-
+    await world.stop()
+    await world.start(hold_seconds=0)
     async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
-        with anyio.fail_after(50):
-            for step in (ask, retry):
-                async with anyio.create_task_group() as group:
-                    for _ in range(3):
-                        group.start_soon(step, client)
-                if step is ask:
-                    await alice.allow(first[0].url)
-            await client.call_tool("revoke_nextcloud_access", {})
-            after = await asked_of(client)
+        first = await asked_of(client)
+        again = [await client.call_tool(LIST, {}) for _ in range(2)]
+        await alice.allow(first.url)
+        results = [await client.call_tool(LIST, {}) for _ in range(3)]
+        await client.call_tool("revoke_nextcloud_access", {})
+        after = await asked_of(client)
 
-    assert len(first) == len(results) == 3
-    assert len({one.elicitation_id for one in first}) == 1
+    assert {link_in(text(one)) for one in again} == {first.url}
     assert all("Shopping list" in titles(result) for result in results)
-    assert after.elicitation_id != first[0].elicitation_id
-    assert after.url != first[0].url
+    assert after.elicitation_id != first.elicitation_id
+    assert after.url != first.url
 
 
 async def asked_of(client: Client) -> ElicitRequestURLParams:
@@ -257,15 +252,14 @@ async def sent(browser: httpx2.AsyncClient, link: str, page: str) -> httpx2.Resp
     return await browser.post(urljoin(link, form.action), data=fields, headers=headers)
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_declining_in_the_client_ends_the_call_and_the_visit(
-    world: World, asked: Asked, action: Action
+async def test_declining_in_the_client_ends_the_call_and_the_consent_request(
+    world: World, asked: Asked
 ) -> None:
-    async with world.client(elicitation_callback=asked.by(None, action=action)) as client:
+    async with world.client(elicitation_callback=asked.by(None, action="decline", after=3)) as client:
         result = await client.call_tool(LIST, {})
 
     assert result.is_error
-    assert text(result) == "Not connected: you declined. Call the tool again if you change your mind."
+    assert text(result) == DECLINED
     async with httpx2.AsyncClient() as browser:
         assert (await browser.get(asked.urls[0])).status_code == 404
 
@@ -279,7 +273,7 @@ async def test_declining_on_the_page_ends_the_waiting_call(world: World, asked: 
 
     assert nothing_left
     assert len(set(asked.urls)) == 2
-    assert text(result) == "Not connected: you declined. Call the tool again if you change your mind."
+    assert text(result) == DECLINED
     assert "Nothing was connected" in alice.seen[-1].text
 
 
@@ -291,7 +285,7 @@ async def test_saying_accept_without_visiting_gives_no_access(world: World, aske
 
     assert result.is_error
     assert len(asked.urls) == 1
-    assert "Open this link in a browser" in text(result)
+    assert OPENS in text(result)
 
 
 async def test_a_missing_permission_is_asked_for_without_another_sign_in(world: World, asked: Asked) -> None:

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.demo.wire_client import (
     WireClient,
 )
 from tests.integration.crowd import Crowd
+from tests.integration.world import link_in
 
 LIST: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
 DRAFT: dict[str, Any] = {"extensions": {DRAFT_EXTENSION: {}}}
@@ -27,7 +28,7 @@ async def test_a_client_that_shows_no_links_is_told_in_words(
         client = kind(http, f"{crowd.url}/mcp", capabilities=capabilities)
         await client.open()
         told = (await client.request("tools/call", LIST))["result"]
-        link = told["content"][0]["text"].split()[-1]
+        link = link_in(told["content"][0]["text"])
         page = await alice.consent(link)
         result = (await client.request("tools/call", LIST))["result"]
 

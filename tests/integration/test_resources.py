@@ -97,7 +97,7 @@ async def test_a_client_that_can_show_no_page_finds_the_link_in_the_error(world:
             await client.read_resource("nc://notes/1")
 
     assert caught.value.error.code == -32603
-    assert "then read this again: " in caught.value.error.message
+    assert caught.value.error.message.endswith("\n\nWhen that is done, read this again.")
     assert "/oauth/provision?elicitationId=" in caught.value.error.message
 
 
@@ -123,7 +123,7 @@ async def test_what_was_not_allowed_is_not_listed_and_reading_it_asks(world: Wor
     await connected(world, asked, ["notes:read"])
     async with world.client() as client:
         found = await listed(client)
-        with pytest.raises(MCPError, match="Open this link"):
+        with pytest.raises(MCPError, match="opens this link"):
             await client.read_resource("nc://files/Readme.md")
 
     assert found

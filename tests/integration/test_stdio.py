@@ -16,7 +16,7 @@ from mcp_types import (
 
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from tests.integration.computer import DRAFT, LIST, URL, Computer, link, shows_notes
-from tests.integration.world import Asked, until
+from tests.integration.world import Asked, link_in, until
 
 COMPLETE = "notifications/elicitation/complete"
 
@@ -73,11 +73,11 @@ async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
 ) -> None:
     async with computer.person() as alice, computer.client(mode=mode) as client:
         told = await client.call_tool(LIST, {})
-        await alice.allow(text(told).split()[-1])
+        await alice.allow(link_in(text(told)))
         result = await client.call_tool(LIST, {})
 
     assert told.is_error
-    assert "Open this link in a browser, then call the tool again:" in text(told)
+    assert text(told).endswith("\n\nWhen that is done, call the tool again.")
     assert "Shopping list" in str(result.structured_content)
 
 

@@ -1,5 +1,6 @@
 """A sandbox Nextcloud, our server and the people and clients around them, for the integration tests."""
 
+import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -42,6 +43,13 @@ class Clock:
         return datetime.now(UTC) + self.ahead
 
 
+def link_in(text: str) -> str:
+    """Find the link in a text: it stands on a line of its own, and text follows it."""
+    found = re.search(r"^(https?://\S+)$(?=\n\n\S)", text, re.MULTILINE)
+    assert found is not None, text
+    return found[1]
+
+
 async def until(holds: Callable[[], bool], *, seconds: float = 50) -> None:
     """Wait for something that another program does and gives no event for."""
     with anyio.fail_after(seconds):
@@ -56,12 +64,15 @@ class Asked:
         self._people = people
         self._action: Action = "accept"
         self._once = False
+        self._after = 0.0
         self.go: Go | None = None
         self.urls: list[str] = []
 
-    def by(self, go: Go | None, *, action: Action = "accept", once: bool = False) -> "Asked":
-        """Say what the person does with a link; `once` opens each link once, as clients do."""
-        self.go, self._action, self._once = go, action, once
+    def by(
+        self, go: Go | None, *, action: Action = "accept", once: bool = False, after: float = 0.0
+    ) -> "Asked":
+        """Say what the person does with a link, and after how many seconds; `once` opens each link once."""
+        self.go, self._action, self._once, self._after = go, action, once, after
         return self
 
     async def __call__(self, _: object, params: ElicitRequestParams) -> ElicitResult:
@@ -69,6 +80,7 @@ class Asked:
         if self.go is not None and not (self._once and url in self.urls):
             self._people.visit(self.go, url)
         self.urls.append(url)
+        self._people.pass_seconds(self._after)
         return ElicitResult(action=self._action)
 
 
@@ -91,6 +103,10 @@ class People:
             await until(lambda: self._visits == 0, seconds=50)
         if self._troubles:
             raise self._troubles[0]
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Put our server's clock forward, where it is one of ours."""
+        assert seconds == 0, "the clock of another process stays as it is"
 
     def visit(self, go: Go, url: str) -> None:
         """Send somebody to a page while the test goes on."""
@@ -140,6 +156,9 @@ class World(People):
     _stop: Callable[[], Any] | None = None
     _port: int = 0
     overrides: dict[str, object] = field(default_factory=dict[str, object])
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.clock.ahead += timedelta(seconds=seconds)
 
     async def start(self, **overrides: object) -> None:
         """Start our server, on the same port and data as before, if there was one."""

@@ -157,7 +157,7 @@ async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: Sta
         asked = request.url.path.endswith("/navigation/apps")
         return httpx2.Response(200, headers=named, json=body) if asked else None
 
-    access = Access(await stage.state.core(), CALLER, wire.Form.TEXT, stage.state, Context())
+    access = Access(await stage.state.core(), CALLER, wire.Form.TEXT, stage.state, Context(), 0.0)
     stage.network.instead = menu
 
     with pytest.raises(WrongAccount):

@@ -8,6 +8,7 @@ address to which the person came back from standard input.
 """
 
 import json
+import re
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -115,7 +116,7 @@ async def call(session: ClientSession, tool: str, arguments: dict[str, Any]) -> 
         return False
     text = "".join(getattr(block, "text", "") for block in result.content)
     if result.isError:
-        say(event="asked", how="text", url=text.split()[-1])
+        say(event="asked", how="text", url=re.findall(r"^https?://\S+$", text, re.MULTILINE)[0])
         return False
     say(event="result", text=text)
     return True

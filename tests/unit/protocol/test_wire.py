@@ -1,10 +1,12 @@
 import json
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult, InputRequiredResult, TextContent
+from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, TextContent
 
 from nextcloud_mcp_server.errors import ElicitationRequired
 from nextcloud_mcp_server.protocol import wire
@@ -19,6 +21,16 @@ URL_MODE: dict[str, Any] = {"elicitation": {"url": {}}}
 FORM_MODE: dict[str, Any] = {"elicitation": {"form": {}}}
 EMPTY_MODE: dict[str, Any] = {"elicitation": {}}
 TRACK: dict[str, Any] = {"extensions": {wire.EXTENSION_ID: {}}}
+IN_TEXT = (
+    f"Please allow it. The user opens this link in a browser:\n\n{NEED.url}\n\n"
+    "When that is done, call the tool again."
+)
+NOW = datetime(2025, 11, 29, tzinfo=UTC)
+
+
+def words(result: CallToolResult | InputRequiredResult) -> str:
+    assert isinstance(result, CallToolResult)
+    return "".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
 @pytest.mark.parametrize(
@@ -35,6 +47,7 @@ TRACK: dict[str, Any] = {"extensions": {wire.EXTENSION_ID: {}}}
         ("2025-11-25", EMPTY_MODE, "auto", Form.TEXT),
         ("2025-11-25", {}, "auto", Form.TEXT),
         ("2025-06-18", None, "auto", Form.TEXT),
+        ("2025-06-18", TRACK, "auto", Form.DRAFT),
         ("2025-11-25", {}, "draft", Form.DRAFT),
         ("2025-11-25", {}, "2025-11-25", Form.URL_ERROR),
         ("2025-11-25", URL_MODE, "text", Form.TEXT),
@@ -44,6 +57,14 @@ def test_version_and_capability_decide_the_form(
     version: str, capabilities: dict[str, Any] | None, dialect: Dialect, form: Form
 ) -> None:
     assert wire.form(request(version=version, capabilities=capabilities), dialect) is form
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
+@pytest.mark.parametrize("dialect", ["auto", "2025-11-25"])
+def test_a_version_without_url_mode_gets_text_whatever_the_client_declares(
+    version: str, dialect: Dialect
+) -> None:
+    assert wire.form(request(version=version, capabilities=URL_MODE), dialect) is Form.TEXT
 
 
 @pytest.mark.parametrize(
@@ -76,15 +97,50 @@ def test_a_retry_brings_back_id_round_and_answer() -> None:
     assert wire.retry(answer, None) is None
 
 
+def test_a_retry_knows_when_its_question_went_out() -> None:
+    asked = wire.render(NEED, Form.INPUT_REQUIRED, now=NOW)
+    assert isinstance(asked, InputRequiredResult)
+
+    brought = wire.retry({wire.INPUT_KEY: ElicitResult(action="decline")}, asked.request_state)
+
+    assert brought == wire.Retry(ID, 1, "decline", NOW)
+
+
+@given(seconds=st.floats(min_value=-3600, max_value=3600, allow_nan=False))
+def test_only_a_decline_that_a_user_had_time_for_is_one(seconds: float) -> None:
+    later = NOW + timedelta(seconds=seconds)
+
+    declined = {
+        action: wire.Retry(ID, 1, action, NOW).declined(later) for action in ("decline", "cancel", None)
+    }
+
+    assert declined == {"decline": (later - NOW).total_seconds() >= 2, "cancel": False, None: False}
+
+
+def test_a_decline_of_a_question_of_an_earlier_release_counts() -> None:
+    assert wire.Retry(ID, 1, "decline").declined(NOW)
+
+
 @pytest.mark.parametrize(
-    "state", ["no json", "[]", "{}", '{"e": 1}', '"text"', '{"e": "x", "r": "y"}', "null"]
+    "state",
+    [
+        '{"e": "x", "r": 1, "t": "y"}',
+        '{"e": "x", "r": 1, "t": 1e30}',
+        "no json",
+        "[]",
+        "{}",
+        '{"e": 1}',
+        '"text"',
+        '{"e": "x", "r": "y"}',
+        "null",
+    ],
 )
 def test_a_state_that_is_not_ours_is_no_retry(state: str) -> None:
     assert wire.retry(None, state) is None
 
 
 def test_a_2026_client_gets_an_input_request_without_an_id() -> None:
-    result = wire.render(NEED, Form.INPUT_REQUIRED)
+    result = wire.render(NEED, Form.INPUT_REQUIRED, now=NOW)
 
     assert isinstance(result, InputRequiredResult)
     assert result.model_dump(by_alias=True, mode="json", exclude_none=True) == {
@@ -95,7 +151,7 @@ def test_a_2026_client_gets_an_input_request_without_an_id() -> None:
                 "params": {"mode": "url", "message": "Please allow it.", "url": NEED.url},
             }
         },
-        "requestState": json.dumps({"e": ID, "r": 1}, separators=(",", ":")),
+        "requestState": json.dumps({"e": ID, "r": 1, "t": 1764374400000}, separators=(",", ":")),
     }
 
 
@@ -111,16 +167,15 @@ def test_each_answer_counts_one_round_more(tell: Callable[..., object]) -> None:
     ("form", "code", "message"),
     [
         (Form.DRAFT, -32000, "Nextcloud access provisioning required"),
-        (Form.URL_ERROR, -32042, f"Please allow it. Open: {NEED.url}"),
+        (Form.URL_ERROR, -32042, IN_TEXT),
     ],
 )
-@pytest.mark.parametrize("tell", [wire.render, wire.waiting])
 def test_handshake_clients_get_an_error_with_the_elicitation_as_data(
-    tell: Callable[[ElicitationRequired, Form], object], form: Form, code: int, message: str
+    form: Form, code: int, message: str
 ) -> None:
     """N07: the id is always there."""
     with pytest.raises(MCPError) as told:
-        tell(NEED, form)
+        wire.render(NEED, form, now=NOW)
 
     assert (told.value.code, told.value.message) == (code, message)
     assert told.value.data == {
@@ -128,14 +183,24 @@ def test_handshake_clients_get_an_error_with_the_elicitation_as_data(
     }
 
 
+@pytest.mark.parametrize("form", [Form.TEXT, Form.URL_ERROR, Form.DRAFT])
+def test_an_error_that_brought_no_answer_is_followed_by_text(form: Form) -> None:
+    assert words(wire.waiting(NEED, form)) == IN_TEXT
+
+
 def test_the_others_get_a_sentence_with_the_link() -> None:
-    result = wire.render(NEED, Form.TEXT)
+    result = wire.render(NEED, Form.TEXT, now=NOW)
 
     assert not isinstance(result, InputRequiredResult)
     assert result.is_error
-    assert [block.text for block in result.content if isinstance(block, TextContent)] == [
-        f"Please allow it. Open this link in a browser, then call the tool again: {NEED.url}"
-    ]
+    assert words(result) == IN_TEXT
+
+
+def test_the_text_says_first_why_the_question_was_not_answered() -> None:
+    need = ElicitationRequired(str(NEED), url=NEED.url, elicitation_id=ID)
+    need.unanswered = "It was closed."
+
+    assert words(wire.text(need)) == f"It was closed. {IN_TEXT}"
 
 
 def test_a_held_2026_client_gets_a_state_only_answer_and_text_before_it_gives_up() -> None:

@@ -247,3 +247,26 @@ async def test_throwing_a_flow_away_forgets_it_and_has_its_result_deleted_at_nex
     assert [(item.login_name, item.nextcloud_url) for item in items] == [
         ("alice", "https://cloud.example.org")
     ]
+
+
+async def test_one_flow_is_taken_out_of_turn_and_from_another_only_on_demand(
+    database: Database, ask: Ask, start: Start, now: Callable[[], datetime]
+) -> None:
+    started = await start(await ask())
+    flows, id_ = database.login_flows, started.elicitation_id
+
+    await flows.lease_due(owner="one", lease=LEASE)
+    await flows.postpone(started.id, owner="one", next_poll_at=now() + timedelta(minutes=1))
+    first = await flows.lease_one(id_, owner="one", lease=LEASE, from_others=False)
+    taken = [
+        await flows.lease_one(id_, owner=owner, lease=LEASE, from_others=False) for owner in ("one", "two")
+    ]
+    forced = await flows.lease_one(id_, owner="two", lease=LEASE, from_others=True)
+    own = await flows.lease_one(id_, owner="two", lease=LEASE, from_others=True)
+    unknown = await flows.lease_one("other", owner="two", lease=LEASE, from_others=True)
+
+    assert first is not None
+    assert forced is not None
+    assert (first.id, forced.id) == (started.id, started.id)
+    assert taken == [None, None]
+    assert own is unknown is None

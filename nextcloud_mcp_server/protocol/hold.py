@@ -1,0 +1,44 @@
+"""Holds a request while its consent request is open, and says so to a client that asks for progress."""
+
+from typing import Any
+
+import anyio
+from mcp.server.context import ServerRequestContext
+
+from nextcloud_mcp_server.protocol.pending import Pending
+
+#: How often a waiting client hears that the server is still there.
+PROGRESS_SECONDS = 3.0
+
+WAITING = "Waiting for you to open the link and finish in the browser"
+
+#: The work that follows reports how far it is from 1 on, and progress must increase with every notification
+#: (MCP, basic/utilities/progress): what is reported here stays below 1.
+_STEP = 0.001
+
+
+def wants_progress(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Tell whether the client sent a progress token with this request."""
+    return bool(ctx.meta and ctx.meta.get("progress_token") is not None)
+
+
+async def hold(
+    ctx: ServerRequestContext[Any, Any],
+    pending: Pending,
+    elicitation_id: str,
+    *,
+    until: float,
+    progress_seconds: float = PROGRESS_SECONDS,
+) -> bool:
+    """Wait until a consent request has ended, at most until a time of the event loop; tell whether it has."""
+    told = 0
+    while True:
+        left = max(until - anyio.current_time(), 0.0)
+        if wants_progress(ctx):
+            told += 1
+            await ctx.session.report_progress(told * _STEP, message=WAITING)
+        seconds = min(left, progress_seconds)
+        if await pending.wait(elicitation_id, seconds=seconds):
+            return True
+        if left <= progress_seconds:
+            return False

@@ -1,0 +1,234 @@
+"""A call that finds an open consent request polls it before it gives its link again."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth import login_flow as module
+from nextcloud_mcp_server.auth.accounts import GrantedAccounts
+from nextcloud_mcp_server.auth.login_flow import LEASE, Poller
+from nextcloud_mcp_server.errors import ElicitationRequired
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from tests.auth_stage import READ, Process, Stage
+
+POLL = "/login/v2/poll"
+
+
+@asynccontextmanager
+async def running(
+    stage: Stage, process: Process, *, seconds: float = 15.0
+) -> AsyncGenerator[GrantedAccounts]:
+    """Run the poller of a process, and lend accounts that use it."""
+    poller = Poller(
+        process.database,
+        process.provider,
+        process.provisioning,
+        clock=stage.clock,
+        wake=process.provider.next_start,
+        outbox=process.outbox,
+        within=stage.caller.principal,
+        answer_seconds=seconds,
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(poller.run)
+        yield GrantedAccounts(
+            process.database,
+            process.nextcloud,
+            process.provisioning,
+            process.outbox,
+            process.audit,
+            monotonic=stage.clock.seconds,
+            poll_now=poller.poll_now,
+        )
+        group.cancel_scope.cancel()
+
+
+async def uid(stage: Stage, accounts: GrantedAccounts) -> str:
+    with anyio.fail_after(20):
+        return (await accounts.open(stage.caller, READ)).account.uid
+
+
+async def asked(stage: Stage, accounts: GrantedAccounts) -> ElicitationRequired:
+    with anyio.fail_after(20), pytest.raises(ElicitationRequired) as caught:
+        await accounts.open(stage.caller, READ)
+    return caught.value
+
+
+async def begun(stage: Stage) -> Process:
+    """Ask for consent as a process does that is started for one call and ends after it."""
+    process = await stage.process(direct=True)
+    await process.ask(stage.caller)
+    return process
+
+
+async def later(stage: Stage) -> Process:
+    return await stage.process(direct=True)
+
+
+async def test_what_was_granted_while_no_process_ran_is_found_out_by_the_next_call(stage: Stage) -> None:
+    await begun(stage)
+    stage.confirm()
+
+    async with running(stage, await later(stage)) as accounts:
+        found = await uid(stage, accounts)
+
+    assert found == "alice"
+
+
+async def test_a_flow_is_polled_though_it_is_not_due_for_a_while(stage: Stage) -> None:
+    process = await begun(stage)
+    await process.poller.turn()
+    stage.confirm()
+
+    async with running(stage, process) as accounts:
+        found = await uid(stage, accounts)
+
+    assert found == "alice"
+
+
+async def test_the_same_link_is_given_while_it_is_pending_and_the_poll_counts_as_one_in_turn(
+    stage: Stage,
+) -> None:
+    process = await begun(stage)
+    first = await process.ask(stage.caller)
+    # Not due yet, so that only a poll out of turn is made.
+    await process.poller.turn()
+
+    async with running(stage, process) as accounts:
+        again = await asked(stage, accounts)
+
+    flow = await process.database.login_flows.find(first.id)
+    assert (again.url, again.elicitation_id) == (first.url, first.id)
+    assert again.reused
+    assert flow is not None
+    assert flow.attempts == len(stage.network.to(POLL)) == 2
+
+
+async def test_a_request_that_was_just_made_is_not_polled_for_its_own_call(stage: Stage) -> None:
+    process = await stage.process()
+
+    async with running(stage, process) as accounts:
+        first, second = await asked(stage, accounts), await asked(stage, accounts)
+
+    assert (first.reused, second.reused) == (False, True)
+    # Through our own page nothing is at Nextcloud before the user allows it there.
+    assert stage.network.to(POLL) == []
+
+
+async def test_a_flow_that_a_dead_process_holds_is_taken_after_a_moment(stage: Stage) -> None:
+    process = await begun(stage)
+    await process.database.login_flows.lease_due(owner="dead", lease=LEASE)
+    stage.confirm()
+
+    async with running(stage, await later(stage)) as accounts:
+        found = await uid(stage, accounts)
+
+    assert found == "alice"
+
+
+async def test_calls_that_come_while_a_flow_is_polled_wait_for_that_poll(stage: Stage) -> None:
+    process = await begun(stage)
+    polled, go_on = anyio.Event(), anyio.Event()
+
+    async def slowly(request: httpx2.Request) -> None:
+        if request.url.path.endswith(POLL):
+            polled.set()
+            await go_on.wait()
+
+    stage.network.before = slowly
+    stage.confirm()
+    found: list[str] = []
+
+    async def call(accounts: GrantedAccounts) -> None:
+        found.append(await uid(stage, accounts))
+
+    async with running(stage, process) as accounts, anyio.create_task_group() as group:
+        await polled.wait()
+        for _ in range(3):
+            group.start_soon(call, accounts)
+        await anyio.sleep(0.1)
+        go_on.set()
+
+    assert found == ["alice"] * 3
+    assert len(stage.network.to(POLL)) == 1
+
+
+async def test_a_nextcloud_that_does_not_answer_delays_a_call_by_no_more_than_the_bound(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_NOW_SECONDS", 0.05)
+    process = await begun(stage)
+
+    async def never(request: httpx2.Request) -> None:
+        if request.url.path.endswith(POLL):
+            await anyio.sleep_forever()
+
+    stage.network.before = never
+    async with running(stage, process, seconds=0.5) as accounts:
+        started_at = anyio.current_time()
+        await asked(stage, accounts)
+        took = anyio.current_time() - started_at
+
+    assert took < 0.5
+
+
+@pytest.mark.parametrize("settle_seconds", [0.05, 10.0])
+async def test_a_flow_that_was_granted_is_waited_for_a_little_longer(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, settle_seconds: float
+) -> None:
+    monkeypatch.setattr(module, "POLL_NOW_SECONDS", 0.2)
+    monkeypatch.setattr(module, "SETTLE_SECONDS", settle_seconds)
+    process = await begun(stage)
+
+    async def slowly(request: httpx2.Request) -> None:
+        if request.url.path.endswith("/cloud/user"):
+            await anyio.sleep(1)
+
+    stage.network.before = slowly
+    stage.confirm()
+    async with running(stage, process) as accounts:
+        if settle_seconds < 1:
+            await asked(stage, accounts)
+        else:
+            assert await uid(stage, accounts) == "alice"
+
+
+async def test_a_link_that_ended_without_access_is_followed_by_a_new_one(stage: Stage) -> None:
+    connected = await stage.process()
+    await stage.connect(connected)
+    # Connected as alice, whose access no longer works; bob grants it this time.
+    stage.sql("UPDATE credentials SET needs_reauth = 1")
+    process = await begun(stage)
+    before = await process.ask(stage.caller)
+    stage.confirm("bob")
+
+    async with running(stage, process) as accounts:
+        after = await asked(stage, accounts)
+
+    assert after.url != before.url
+    assert not after.reused
+
+
+async def test_a_database_that_fails_leaves_the_link_and_is_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await begun(stage)
+
+    async with running(stage, process) as accounts:
+        with stage.failing("UPDATE ON login_flows"):
+            again = await asked(stage, accounts)
+
+    assert again.reused
+    assert "a login flow could not be polled out of turn" in caplog.text
+
+
+async def test_a_flow_whose_key_is_missing_counts_as_none(stage: Stage) -> None:
+    visit = await (await begun(stage)).ask(stage.caller)
+    other = await stage.process(direct=True, keys=KeyRing.parse([SecretStr(new_key())]))
+
+    with anyio.fail_after(5):
+        assert not await other.poller.poll_now(visit.id)
