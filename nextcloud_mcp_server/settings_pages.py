@@ -107,6 +107,16 @@ Nextcloud has no app for is not offered to them, as far as Nextcloud tells which
 
 A client over HTTP can ask for fewer with the headers `X-MCP-Toolsets: notes,calendar` and
 `X-MCP-Readonly: true`; `config … --http --toolsets …` writes the first one.
+
+An optional argument can be left out, be null, or be `""`: all three are the same to a tool, so a client that has to
+send every argument can call each of them. In the arguments of the last table on this page, `""` says something.
+"""
+
+_EMPTY_HEAD = """
+## Where an empty text says something
+
+| tool | argument | what `""` does |
+|---|---|---|
 """
 
 
@@ -178,6 +188,11 @@ def tools_page() -> str:
             )
             needs = ", ".join(f"`{scope}`" for scope in sorted(spec.scopes))
             parts.append(f"| `{spec.name}` | {described} | {needs} |\n")
+    parts.append(_EMPTY_HEAD)
+    for name in TOOLSETS:
+        for spec in load(name).tools:
+            for argument, means in spec.arguments.meaningful_when_empty.items():
+                parts.append(f"| `{spec.name}` | `{argument}` | {means} |\n")
     return "".join(parts)
 
 

@@ -203,7 +203,8 @@ def _write_cursor(name: str, inner: str | None) -> str:
 
 
 def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
-    if cursor is None:
+    if not cursor:
+        # Some clients send "" for the first page.
         return None, None
     try:
         name, inner = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))

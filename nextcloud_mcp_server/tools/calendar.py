@@ -16,6 +16,7 @@ from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import calendar_results, event_time, file_page, free_time
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.calendar_results import (
     CalendarList,
     EventDeleted,
@@ -35,6 +36,7 @@ _IN_TRASH: Final = (
     "It is in the calendar's trash, for 30 days unless the administrator set another time: nc_calendar_update_event "
     "with this event_id and etag and restore=true brings it back."
 )
+_TAKEN_OFF: Final = Empty("takes it off")
 _BOARDS: Final = (
     "What has the app “deck” are Deck's boards, shown as lists of tasks: "
     "change their cards with nc_deck_update_card."
@@ -149,9 +151,11 @@ async def nc_calendar_update_event(
     start: str | None = None,
     end: Annotated[str | None, Field(description="All-day: the last day.")] = None,
     timezone: Annotated[str | None, Field(description="Of start and end; default: the event's.")] = None,
-    location: str | None = None,
-    description: str | None = None,
-    rrule: Annotated[str | None, Field(description='"" ends the recurrence.')] = None,
+    location: Annotated[str | None, _TAKEN_OFF] = None,
+    description: Annotated[str | None, _TAKEN_OFF] = None,
+    rrule: Annotated[
+        str | None, Field(description='"" ends the recurrence.'), Empty("ends the recurrence")
+    ] = None,
     attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
     categories: list[str] | None = None,
     answer: Literal["accepted", "declined", "tentative"] | None = None,

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.sharing import Kind, May, Share, shared_at
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import file_page, file_words
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -34,6 +35,7 @@ _UNLIKE: Final = (
 
 Day = Annotated[str | None, Field(description="Last day, such as 2027-01-31.")]
 Short = Annotated[str | None, Field(max_length=250)]
+_TAKEN_OFF: Final = Empty("takes it off")
 
 sharing = Toolset("sharing")
 
@@ -185,10 +187,10 @@ async def nc_sharing_update_share(
     etag: str,
     access: Access | None = None,
     reshare: bool | None = None,
-    password: Short = None,
-    expires: Day = None,
-    note: Short = None,
-    label: Short = None,
+    password: Annotated[Short, _TAKEN_OFF] = None,
+    expires: Annotated[Day, _TAKEN_OFF] = None,
+    note: Annotated[Short, _TAKEN_OFF] = None,
+    label: Annotated[Short, _TAKEN_OFF] = None,
 ) -> ShareRow:
     """Change what is given of a share, whose etag was listed; an empty text takes off password, date, note or label."""
     given = _fields(expireDate=_day(expires), password=password, note=note, label=label)
