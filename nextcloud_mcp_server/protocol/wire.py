@@ -21,6 +21,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    SERVER_INFO_META_KEY,
     CallToolResult,
     ClientCapabilities,
     ElicitRequest,
@@ -31,6 +32,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from nextcloud_mcp_server.errors import ElicitationRequired
+from nextcloud_mcp_server.protocol import icons
 
 EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
 
@@ -47,6 +49,8 @@ TEXT_HOLD_SECONDS = 8.0
 
 #: How long a told session is remembered: a little longer than a visit can last.
 TOLD_SECONDS = 615.0
+
+_FIRST_WITH_ICONS = "2025-11-25"
 
 #: The one session there is over stdio.
 STDIO = "stdio"
@@ -99,6 +103,12 @@ def keeps_scopes(protocol_version: str | None) -> bool:
     basic/authorization), and a client gave up what it was not told.
     """
     return protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def takes_icons(protocol_version: str | None) -> bool:
+    """Tell whether icons exist in a version: since 2025-11-25."""
+    # Versions are dates, and compare as texts.
+    return (protocol_version or "") >= _FIRST_WITH_ICONS
 
 
 def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
@@ -190,7 +200,20 @@ def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
     for listed in ("tools", "prompts", "resources"):
         capabilities[listed] = {**(capabilities.get(listed) or {}), "listChanged": True}
     capabilities["extensions"] = {**(capabilities.get("extensions") or {}), EXTENSION_ID: {}}
-    return {**result, "capabilities": capabilities}
+    return {**_named(method, result), "capabilities": capabilities}
+
+
+def _named(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Add icons to what the server is called; 2026-07-28 has that among the answer's metadata."""
+    if method == "server/discover":
+        meta = result["_meta"]
+        return {
+            **result,
+            "_meta": {**meta, SERVER_INFO_META_KEY: icons.with_icons(meta[SERVER_INFO_META_KEY])},
+        }
+    if not takes_icons(result["protocolVersion"]):
+        return result
+    return {**result, "serverInfo": icons.with_icons(result["serverInfo"])}
 
 
 def _advertises_track(capabilities: ClientCapabilities | None) -> bool:

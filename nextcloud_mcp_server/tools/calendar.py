@@ -51,7 +51,7 @@ EventZone = Annotated[
     str | None,
     Field(description="IANA name; default: the person's; floating: none, the same on every clock."),
 ]
-Occurrence = Annotated[str | None, Field(description="As listed; without it: the whole series.")]
+Occurrence = Annotated[str | None, Field(description="As listed; else the whole series.")]
 
 
 @calendar.tool("List calendars", read_only=True)
@@ -105,7 +105,7 @@ async def nc_calendar_get_event(nc: Account, event_id: TextId, occurrence: Occur
     return calendar_results.details(await nc.calendar.get(event_id, occurrence))
 
 
-@calendar.tool("Create an event", open_world=True)
+@calendar.tool("Create an event")
 @require_provisioning("calendar:write")
 async def nc_calendar_create_event(
     nc: Account,
@@ -139,7 +139,7 @@ async def nc_calendar_create_event(
     return _written(await nc.calendar.create(calendar, changes, reminder=reminder_minutes))
 
 
-@calendar.tool("Change an event", destructive=True, open_world=True)
+@calendar.tool("Change an event", destructive=True)
 @require_provisioning("calendar:write")
 async def nc_calendar_update_event(
     nc: Account,
@@ -150,7 +150,7 @@ async def nc_calendar_update_event(
     title: str | None = None,
     start: str | None = None,
     end: Annotated[str | None, Field(description="All-day: the last day.")] = None,
-    timezone: Annotated[str | None, Field(description="Of start and end; default: the event's.")] = None,
+    timezone: Annotated[str | None, Field(description="Default: the event's.")] = None,
     location: Annotated[str | None, _TAKEN_OFF] = None,
     description: Annotated[str | None, _TAKEN_OFF] = None,
     rrule: Annotated[
@@ -163,7 +163,7 @@ async def nc_calendar_update_event(
 ) -> EventWritten:
     """Change the given fields of an event, a series or one occurrence, answer its invitation, or restore it.
 
-    Nextcloud tells the others who are invited.
+    Nextcloud tells the others invited.
     """
 
     async def make(event: Event) -> Changes:
@@ -194,7 +194,7 @@ async def nc_calendar_update_event(
     )
 
 
-@calendar.tool("Delete an event", destructive=True, open_world=True)
+@calendar.tool("Delete an event", destructive=True)
 @require_provisioning("calendar:write")
 async def nc_calendar_delete_event(
     nc: Account, event_id: TextId, etag: str, occurrence: Occurrence = None

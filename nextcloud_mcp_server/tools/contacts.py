@@ -135,7 +135,7 @@ async def nc_contacts_create_contact(
     return contact_result.written(await nc.contacts.create(book, card))
 
 
-@contacts.tool("Change a contact", destructive=True, idempotent=True)
+@contacts.tool("Change a contact", destructive=True)
 @require_provisioning("contacts:write")
 async def nc_contacts_update_contact(
     nc: Account,

@@ -116,7 +116,8 @@ async def nc_deck_create_card(
     return deck_result.written(made.card, made.note)
 
 
-@deck.tool("Change a card", destructive=True)
+# A comment leaves the etag as it is, so repeating one would add another.
+@deck.tool("Change a card", destructive=True, repeatable=False)
 @require_provisioning("deck:write")
 async def nc_deck_update_card(
     nc: Account,
@@ -156,7 +157,7 @@ async def nc_deck_update_card(
     return deck_result.written(changed.card, changed.note)
 
 
-@deck.tool("Move a card", destructive=True, idempotent=True)
+@deck.tool("Move a card", destructive=True)
 @require_provisioning("deck:write")
 async def nc_deck_move_card(
     nc: Account,

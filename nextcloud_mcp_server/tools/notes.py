@@ -121,7 +121,7 @@ async def nc_notes_create_note(
     return note_result.written(note, title=title, category=category)
 
 
-@notes.tool("Change a note", destructive=True, idempotent=True)
+@notes.tool("Change a note", destructive=True, repeatable=True)
 @require_provisioning("notes:write")
 async def nc_notes_update_note(
     nc: Account,

@@ -132,7 +132,7 @@ def _newest_first(share: Share) -> Position:
     return Position.of(-share.shared_at, share.id)
 
 
-@sharing.tool("Share with a person or group", open_world=True)
+@sharing.tool("Share with a person or group")
 @require_provisioning("sharing:write")
 async def nc_sharing_share_item(
     nc: Account,
@@ -159,7 +159,7 @@ async def nc_sharing_share_item(
     return ShareRow.of(share, nc.uid, hint=hint)
 
 
-@sharing.tool("Make a public link", open_world=True)
+@sharing.tool("Make a public link")
 @require_provisioning("sharing:write")
 async def nc_sharing_create_link(
     nc: Account,
@@ -178,7 +178,7 @@ async def nc_sharing_create_link(
     return ShareRow.of(share, nc.uid)
 
 
-@sharing.tool("Change a share", destructive=True, open_world=True)
+@sharing.tool("Change a share", destructive=True)
 @require_provisioning("sharing:write")
 async def nc_sharing_update_share(
     nc: Account,
@@ -209,7 +209,7 @@ async def nc_sharing_update_share(
     return ShareRow.of(await nc.sharing.update(share, changed), nc.uid)
 
 
-@sharing.tool("End a share", destructive=True, open_world=True)
+@sharing.tool("End a share", destructive=True)
 @require_provisioning("sharing:write")
 async def nc_sharing_delete_share(nc: Account, share_id: TextId, *, etag: str) -> Ended:
     """End a share of the person's, or let go of one that was received; the file itself stays."""

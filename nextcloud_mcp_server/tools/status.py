@@ -74,7 +74,7 @@ def _shown(person: str, found: Status) -> PersonShown:
     return PersonShown(person=person, **Shown.of(found).model_dump())
 
 
-@status.tool("Set the own status", destructive=True, open_world=True)
+@status.tool("Set the own status", destructive=True, repeatable=True)
 @require_provisioning("status:write")
 async def nc_status_set_status(
     nc: Account,

@@ -17,7 +17,7 @@ from nextcloud_mcp_server.nextcloud.tasks import Task, TaskLists
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import event_time, file_page
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 tasks = Toolset("tasks")
@@ -50,7 +50,7 @@ class TaskRow(Result):
     rrule: str | None = None
     parent: str | None = None
     categories: list[str] | None = None
-    description: str | None = None
+    description: LongText | None = None
     app: str | None = None
 
 

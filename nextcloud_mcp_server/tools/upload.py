@@ -190,7 +190,7 @@ async def _local(
         return Uploaded.by_writing(written)
 
 
-@upload.tool("Download to this computer", local=True)
+@upload.tool("Download to this computer", local=True, repeatable=True)
 @require_provisioning("files:read")
 async def nc_files_download_file(
     nc: Account,
