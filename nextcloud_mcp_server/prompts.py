@@ -25,6 +25,7 @@ from mcp_types import (
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, is_writing
 from nextcloud_mcp_server.nextcloud.visible import meant, shown
+from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Typed
@@ -116,7 +117,7 @@ class Prompts:
 
     async def listed(self, ctx: Ctx, _: PaginatedRequestParams) -> ListPromptsResult:
         """List those whose tools are there."""
-        return ListPromptsResult(prompts=[_listed(one) for one in self._shown(ctx)])
+        return ListPromptsResult(prompts=[_listed(ctx, one) for one in self._shown(ctx)])
 
     async def get(self, ctx: Ctx, params: GetPromptRequestParams) -> GetPromptResult:
         """Write the instructions.
@@ -173,11 +174,12 @@ def _facts(starter: Starter) -> Facts:
     )
 
 
-def _listed(starter: Starter) -> Prompt:
+def _listed(ctx: Ctx, starter: Starter) -> Prompt:
     arguments = [PromptArgument(name=starter.argument, description=starter.about_argument, required=True)]
     return Prompt(
         name=starter.name,
         title=starter.title,
         description=starter.description,
         arguments=arguments if starter.argument else [],
+        icons=icons.of(starter.toolset) if wire.takes_icons(ctx.protocol_version) else None,
     )

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.settings_names import (
     env_name,
 )
 from nextcloud_mcp_server.tools import schemas
+from nextcloud_mcp_server.tools.toolset import ToolSpec
 from nextcloud_mcp_server.toolsets import TOOLSETS, load
 
 _WIDTH = 96
@@ -107,6 +108,33 @@ Nextcloud has no app for is not offered to them, as far as Nextcloud tells which
 
 A client over HTTP can ask for fewer with the headers `X-MCP-Toolsets: notes,calendar` and
 `X-MCP-Readonly: true`; `config … --http --toolsets …` writes the first one.
+
+An optional argument can be left out, be null, or be `""`: all three are the same to a tool, so a client that has to
+send every argument can call each of them. In the arguments of the last table on this page, `""` says something.
+"""
+
+_HINTS_HEAD = """
+## What the annotations promise
+
+One rule for all tools:
+
+- `readOnlyHint`: it changes nothing, and needs no permission that ends in `:write`.
+- `destructiveHint`: it can change or delete what is there, and does not only add.
+- `idempotentHint`: repeating the same call changes nothing more. So it is with all that reads, with all that
+  deletes, with every change that needs the `etag` of what was read (the second call is refused, as there is another
+  one), and with what sets a state or makes what must not be there yet. It is not set where each call adds something.
+- `openWorldHint`: it reaches other people. Nextcloud notifies or invites them, or shows it to them: all that changes
+  shares, events, Deck, Talk, the status or a collective, and comments on files.
+
+| tool | title | hints |
+|---|---|---|
+"""
+
+_EMPTY_HEAD = """
+## Where an empty text says something
+
+| tool | argument | what `""` does |
+|---|---|---|
 """
 
 
@@ -178,7 +206,24 @@ def tools_page() -> str:
             )
             needs = ", ".join(f"`{scope}`" for scope in sorted(spec.scopes))
             parts.append(f"| `{spec.name}` | {described} | {needs} |\n")
+    specs = [spec for name in TOOLSETS for spec in load(name).tools]
+    parts.append(_HINTS_HEAD)
+    parts.extend(f"| `{spec.name}` | {spec.title} | {_hints(spec)} |\n" for spec in specs)
+    parts.append(_EMPTY_HEAD)
+    for spec in specs:
+        for argument, means in spec.arguments.meaningful_when_empty.items():
+            parts.append(f"| `{spec.name}` | `{argument}` | {means} |\n")
     return "".join(parts)
+
+
+def _hints(spec: ToolSpec) -> str:
+    hints = {
+        "read-only": spec.read_only,
+        "destructive": spec.destructive,
+        "idempotent": spec.idempotent and not spec.read_only,
+        "open world": spec.open_world,
+    }
+    return ", ".join(name for name, holds in hints.items() if holds)
 
 
 def _row(field: str) -> str:

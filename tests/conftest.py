@@ -11,6 +11,7 @@ import stamina
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.oauth_stage import Office, Replica, office_of
+from tests.result_schemas import check_every_call
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,12 @@ def no_pauses() -> Iterator[None]:
     """Requests are repeated as often as they would be, and without the pauses in between."""
     with stamina.set_testing(True, attempts=20, cap=True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def results_meet_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a tool answers in a test is what its output schema says; see `result_schemas`."""
+    check_every_call(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset
 from nextcloud_mcp_server.toolsets import TOOLSETS, load
+from tests.result_schemas import assert_result_meets
 
 RECORDINGS = Path(__file__).parent / "contract" / "recordings"
 MOMENT = "Fri, 27 Nov 2026 21:03:53 GMT"
@@ -144,6 +145,7 @@ async def call_with(
     result: Result = await spec.guarded.body(
         account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.ours}
     )
+    assert_result_meets(spec, result)
     return result
 
 

@@ -30,6 +30,12 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
 SCOPES = tuple(dict.fromkeys(scope for scopes in TOOLSET_SCOPES.values() for scope in scopes))
 
 
+#: What a tool with one of these does reaches other people: Nextcloud notifies or invites them, or shows it to them.
+OUTWARD = frozenset(
+    {"sharing:write", "calendar:write", "deck:write", "talk:write", "status:write", "collectives:write"}
+)
+
+
 def is_writing(scope: str) -> bool:
     """Tell whether a scope allows changes."""
     return scope.endswith(":write")

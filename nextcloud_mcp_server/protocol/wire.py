@@ -24,6 +24,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    SERVER_INFO_META_KEY,
     CallToolResult,
     ClientCapabilities,
     ElicitRequest,
@@ -34,6 +35,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
+from nextcloud_mcp_server.protocol import icons
 
 EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
 
@@ -60,6 +62,8 @@ TOLD_SECONDS = 615.0
 
 #: The sentence behind each link to a consent request.
 THEN = "When that is done, call the tool again."
+
+_FIRST_WITH_ICONS = "2025-11-25"
 
 #: The one session there is over stdio.
 STDIO = "stdio"
@@ -128,6 +132,12 @@ def keeps_scopes(protocol_version: str | None) -> bool:
     basic/authorization), and a client gave up what it was not told.
     """
     return protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def takes_icons(protocol_version: str | None) -> bool:
+    """Tell whether icons exist in a version: since 2025-11-25."""
+    # Versions are dates, and compare as texts.
+    return (protocol_version or "") >= _FIRST_WITH_ICONS
 
 
 def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
@@ -218,7 +228,20 @@ def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
     for listed in ("tools", "prompts", "resources"):
         capabilities[listed] = {**(capabilities.get(listed) or {}), "listChanged": True}
     capabilities["extensions"] = {**(capabilities.get("extensions") or {}), EXTENSION_ID: {}}
-    return {**result, "capabilities": capabilities}
+    return {**_named(method, result), "capabilities": capabilities}
+
+
+def _named(method: str, result: dict[str, Any]) -> dict[str, Any]:
+    """Add icons to what the server is called; 2026-07-28 has that among the answer's metadata."""
+    if method == "server/discover":
+        meta = result["_meta"]
+        return {
+            **result,
+            "_meta": {**meta, SERVER_INFO_META_KEY: icons.with_icons(meta[SERVER_INFO_META_KEY])},
+        }
+    if not takes_icons(result["protocolVersion"]):
+        return result
+    return {**result, "serverInfo": icons.with_icons(result["serverInfo"])}
 
 
 def _advertises_track(capabilities: ClientCapabilities | None) -> bool:

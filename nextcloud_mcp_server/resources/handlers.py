@@ -37,6 +37,7 @@ from mcp_types import (
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
 from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
 from nextcloud_mcp_server.tools.answer import defang, refusal, safe
@@ -71,6 +72,7 @@ class Resources:
                     title=kind.about.title,
                     description=kind.about.description,
                     mime_type=kind.about.mime_type,
+                    icons=icons.of(kind.about.toolset) if wire.takes_icons(ctx.protocol_version) else None,
                 )
                 for kind in self._catalogue.shown(ctx)
                 if kind.about.argument
@@ -176,9 +178,11 @@ class Resources:
 def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
     # What somebody called an event or a person may be a link that grants something.
+    name = visible(defang(one.name))
     return Resource(
         uri=one.uri,
-        name=visible(defang(one.name)),
+        name=name,
+        title=name,
         mime_type=one.mime_type,
         size=one.size,
         annotations=modified,
@@ -214,7 +218,8 @@ def _write_cursor(name: str, inner: str | None) -> str:
 
 
 def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
-    if cursor is None:
+    if not cursor:
+        # Some clients send "" for the first page.
         return None, None
     try:
         name, inner = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))

@@ -127,7 +127,8 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         data = cast("dict[str, Any]", _clean(data))
         written = compact(data)
     if remarks:
-        data["remarks"] = [visible(defang(remark)) for remark in remarks]
+        # In front, because clients cut off the end.
+        data = {"remarks": [visible(defang(remark)) for remark in remarks], **data}
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
@@ -41,6 +42,16 @@ _SENTENCES = {
 _TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
 
 
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Declares what "" says in an optional argument; without this, "" counts as leaving the argument out.
+
+    due: Annotated[str | None, Empty("takes the date off")] = None
+    """
+
+    means: str
+
+
 class Arguments:
     """The arguments of one tool, taken from the signature of its body after the first parameter."""
 
@@ -53,10 +64,14 @@ class Arguments:
         }
         config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
         self._model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)
+        self._keeps_empty = frozenset(self.meaningful_when_empty)
         self.schema = _slim(self._model.model_json_schema())
 
     def validate(self, given: Mapping[str, object]) -> dict[str, Any]:
         """Check what the model sent.
+
+        Several frameworks fill in "" for what a model leaves out, and the strict mode of OpenAI has it send null for
+        that: where neither says anything, the default stands.
 
         Raises:
             InvalidInput: One sentence that names what is wrong and lists the arguments there are.
@@ -64,11 +79,28 @@ class Arguments:
         for name, value in given.items():
             _refuse_unusable(name, value)
         fields = self._model.model_fields
+        present = {k: v for k, v in given.items() if not self._is_absent(k, v)}
         try:
-            checked = self._model.model_validate({k: _integral(v, fields.get(k)) for k, v in given.items()})
+            checked = self._model.model_validate({k: _integral(v, fields.get(k)) for k, v in present.items()})
         except ValidationError as error:
             raise InvalidInput(self._explain(error)) from None
         return {name: getattr(checked, name) for name in fields}
+
+    @property
+    def meaningful_when_empty(self) -> dict[str, str]:
+        """What "" says, by the name of each optional argument for which it says something."""
+        return {
+            name: declared.means
+            for name, field in self._model.model_fields.items()
+            for declared in field.metadata
+            if isinstance(declared, Empty)
+        }
+
+    def _is_absent(self, name: str, value: object) -> bool:
+        field = self._model.model_fields.get(name)
+        if field is None or field.is_required():
+            return False
+        return value is None or (value == "" and name not in self._keeps_empty)
 
     def _explain(self, error: ValidationError) -> str:
         wrong = error.errors(include_url=False, include_context=True, include_input=False)

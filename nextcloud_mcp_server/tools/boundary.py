@@ -91,7 +91,7 @@ class GuardedTool(Tool):
         tool = cls(
             fn=_nothing,
             name=spec.name,
-            title=None,
+            title=spec.title,
             description=spec.description,
             parameters=spec.schema,
             fn_metadata=metadata,
@@ -107,6 +107,11 @@ class GuardedTool(Tool):
         )
         tool._spec, tool._state, tool._guard = spec, state, Guard(state)
         return tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What is declared of the tool."""
+        return self._spec
 
     async def run(
         self,

@@ -16,6 +16,7 @@ from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import calendar_results, event_time, file_page, free_time
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.calendar_results import (
     CalendarList,
     EventDeleted,
@@ -35,6 +36,7 @@ _IN_TRASH: Final = (
     "It is in the calendar's trash, for 30 days unless the administrator set another time: nc_calendar_update_event "
     "with this event_id and etag and restore=true brings it back."
 )
+_TAKEN_OFF: Final = Empty("takes it off")
 _BOARDS: Final = (
     "What has the app “deck” are Deck's boards, shown as lists of tasks: "
     "change their cards with nc_deck_update_card."
@@ -49,7 +51,7 @@ EventZone = Annotated[
     str | None,
     Field(description="IANA name; default: the person's; floating: none, the same on every clock."),
 ]
-Occurrence = Annotated[str | None, Field(description="As listed; without it: the whole series.")]
+Occurrence = Annotated[str | None, Field(description="As listed; else the whole series.")]
 
 
 @calendar.tool("List calendars", read_only=True)
@@ -103,7 +105,7 @@ async def nc_calendar_get_event(nc: Account, event_id: TextId, occurrence: Occur
     return calendar_results.details(await nc.calendar.get(event_id, occurrence))
 
 
-@calendar.tool("Create an event", open_world=True)
+@calendar.tool("Create an event")
 @require_provisioning("calendar:write")
 async def nc_calendar_create_event(
     nc: Account,
@@ -137,7 +139,7 @@ async def nc_calendar_create_event(
     return _written(await nc.calendar.create(calendar, changes, reminder=reminder_minutes))
 
 
-@calendar.tool("Change an event", destructive=True, open_world=True)
+@calendar.tool("Change an event", destructive=True)
 @require_provisioning("calendar:write")
 async def nc_calendar_update_event(
     nc: Account,
@@ -148,10 +150,12 @@ async def nc_calendar_update_event(
     title: str | None = None,
     start: str | None = None,
     end: Annotated[str | None, Field(description="All-day: the last day.")] = None,
-    timezone: Annotated[str | None, Field(description="Of start and end; default: the event's.")] = None,
-    location: str | None = None,
-    description: str | None = None,
-    rrule: Annotated[str | None, Field(description='"" ends the recurrence.')] = None,
+    timezone: Annotated[str | None, Field(description="Default: the event's.")] = None,
+    location: Annotated[str | None, _TAKEN_OFF] = None,
+    description: Annotated[str | None, _TAKEN_OFF] = None,
+    rrule: Annotated[
+        str | None, Field(description='"" ends the recurrence.'), Empty("ends the recurrence")
+    ] = None,
     attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
     categories: list[str] | None = None,
     answer: Literal["accepted", "declined", "tentative"] | None = None,
@@ -159,7 +163,7 @@ async def nc_calendar_update_event(
 ) -> EventWritten:
     """Change the given fields of an event, a series or one occurrence, answer its invitation, or restore it.
 
-    Nextcloud tells the others who are invited.
+    Nextcloud tells the others invited.
     """
 
     async def make(event: Event) -> Changes:
@@ -190,7 +194,7 @@ async def nc_calendar_update_event(
     )
 
 
-@calendar.tool("Delete an event", destructive=True, open_world=True)
+@calendar.tool("Delete an event", destructive=True)
 @require_provisioning("calendar:write")
 async def nc_calendar_delete_event(
     nc: Account, event_id: TextId, etag: str, occurrence: Occurrence = None

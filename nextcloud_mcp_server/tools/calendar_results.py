@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
 from nextcloud_mcp_server.tools import event_time
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 
 #: The longest description that is told whole.
 MAX_TEXT: Final = 20_000
@@ -99,7 +99,7 @@ class EventDetails(Times):
     changed_occurrences: list[str] | None = None
     deleted_occurrences: list[str] | None = None
     location: str | None = None
-    description: str | None = None
+    description: LongText | None = None
     truncated: bool | None = None
     url: str | None = None
     status: str | None = None

@@ -32,7 +32,7 @@ class Revoked(Result):
     message: str
 
 
-@connection.tool("Connect Nextcloud", idempotent=True)
+@connection.tool("Connect Nextcloud", repeatable=True)
 @without_provisioning
 async def request_nextcloud_access(
     access: Access,
@@ -62,7 +62,7 @@ async def check_provisioning_status(access: Access) -> Status:
     return await _status(access)
 
 
-@connection.tool("Disconnect Nextcloud", destructive=True, idempotent=True)
+@connection.tool("Disconnect Nextcloud", destructive=True, repeatable=True)
 @without_asking
 async def revoke_nextcloud_access(access: Access) -> Revoked:
     """End this app's access to Nextcloud, when the person asks for it. The next use asks again."""

@@ -2,7 +2,7 @@
 
 from nextcloud_mcp_server.nextcloud.contacts import AddressBook, Card
 from nextcloud_mcp_server.nextcloud.vcard import Line
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 
 _MAX_NOTE = 20_000
 _MAX_TEXT = 300
@@ -71,7 +71,7 @@ class ContactInfo(Result):
     addresses: list[str] | None = None
     urls: list[str] | None = None
     birthday: str | None = None
-    note: str | None = None
+    note: LongText | None = None
     note_truncated: bool | None = None
     categories: list[str] | None = None
     kind: str | None = None
@@ -97,7 +97,7 @@ class ContactDeleted(Result):
 
     deleted: str
     undo: str
-    vcard: str | None = None
+    vcard: LongText | None = None
 
 
 def book_row(book: AddressBook) -> BookRow:

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import contact_result, file_page
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.contact_result import (
     Books,
     ContactDeleted,
@@ -33,6 +34,7 @@ _BIRTHDAY = re.compile(r"(\d{4}|-)-(\d\d-\d\d)")
 _LEAP_YEAR = "2000"
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_ENTRIES = 50
+_TAKEN_OFF = Empty("takes it off")
 _FIRST_CONTROL = " "
 
 # Changing a contact takes them without these words, for want of room.
@@ -133,7 +135,7 @@ async def nc_contacts_create_contact(
     return contact_result.written(await nc.contacts.create(book, card))
 
 
-@contacts.tool("Change a contact", destructive=True, idempotent=True)
+@contacts.tool("Change a contact", destructive=True)
 @require_provisioning("contacts:write")
 async def nc_contacts_update_contact(
     nc: Account,
@@ -142,16 +144,16 @@ async def nc_contacts_update_contact(
     *,
     etag: str,
     name: str | None = None,
-    given_name: str | None = None,
-    family_name: str | None = None,
-    org: str | None = None,
-    title: str | None = None,
+    given_name: Annotated[str | None, _TAKEN_OFF] = None,
+    family_name: Annotated[str | None, _TAKEN_OFF] = None,
+    org: Annotated[str | None, _TAKEN_OFF] = None,
+    title: Annotated[str | None, _TAKEN_OFF] = None,
     emails: Emails = None,
     phones: Phones = None,
     addresses: Addresses = None,
     urls: list[str] | None = None,
-    birthday: Birthday = None,
-    note: str | None = None,
+    birthday: Annotated[Birthday, _TAKEN_OFF] = None,
+    note: Annotated[str | None, _TAKEN_OFF] = None,
     categories: list[str] | None = None,
 ) -> ContactWritten:
     """Change only the given fields of a contact and keep all else, photo included; "" or [] clears one."""

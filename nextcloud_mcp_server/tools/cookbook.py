@@ -11,6 +11,7 @@ from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page, recipe_result
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.recipe_result import (
     FIELDS,
@@ -27,7 +28,8 @@ _DURATION = re.compile(r"PT(?=\d)(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,5})S)?")
 _MINUTE = 60
 
 Texts = list[str] | None
-Time = Annotated[str | None, Field(description='Such as PT1H30M; "" for none.')]
+_TAKEN_OFF = Empty("takes it off")
+Time = Annotated[str | None, Field(description='Such as PT1H30M; "" for none.'), _TAKEN_OFF]
 
 
 @cookbook.tool("List recipes", read_only=True)
@@ -68,17 +70,17 @@ async def nc_cookbook_save_recipe(
     recipe_id: Annotated[Id | None, Field(description="To change one; with its etag.")] = None,
     etag: str | None = None,
     name: str | None = None,
-    description: str | None = None,
+    description: Annotated[str | None, _TAKEN_OFF] = None,
     ingredients: Texts = None,
     instructions: Annotated[Texts, Field(description="One text per step.")] = None,
     servings: Annotated[int | None, Field(ge=1)] = None,
-    category: str | None = None,
+    category: Annotated[str | None, _TAKEN_OFF] = None,
     keywords: Texts = None,
     prep_time: Time = None,
     cook_time: Time = None,
     total_time: Time = None,
     tools: Texts = None,
-    url: Annotated[str | None, Field(description="Where it is from.")] = None,
+    url: Annotated[str | None, Field(description="Where it is from."), _TAKEN_OFF] = None,
 ) -> RecipeSaved:
     """Create a recipe, or change only the given parts of one; a list that is given replaces the whole list."""
     given = {

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.tools import deck_result, file_page, moment
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
 from nextcloud_mcp_server.tools.note_page import cut, folded
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -28,7 +29,7 @@ _ARCHIVED = 20
 
 Labels = Annotated[list[str] | None, Field(description="Titles of the board's labels; the whole list.")]
 Assignees = Annotated[list[str] | None, Field(description="User ids; the whole list.")]
-Due = Annotated[str | None, Field(description='ISO 8601; "" for none.')]
+Due = Annotated[str | None, Field(description='ISO 8601; "" for none.'), Empty("no date")]
 
 
 @deck.tool("List boards", read_only=True)
@@ -115,7 +116,8 @@ async def nc_deck_create_card(
     return deck_result.written(made.card, made.note)
 
 
-@deck.tool("Change a card", destructive=True)
+# A comment leaves the etag as it is, so repeating one would add another.
+@deck.tool("Change a card", destructive=True, repeatable=False)
 @require_provisioning("deck:write")
 async def nc_deck_update_card(
     nc: Account,
@@ -125,7 +127,9 @@ async def nc_deck_update_card(
     *,
     etag: str,
     title: str | None = None,
-    description: Annotated[str | None, Field(description="Replaces the whole text.")] = None,
+    description: Annotated[
+        str | None, Field(description="Replaces the whole text."), Empty("takes it off")
+    ] = None,
     due: Due = None,
     done: bool | None = None,
     archived: bool | None = None,
@@ -153,7 +157,7 @@ async def nc_deck_update_card(
     return deck_result.written(changed.card, changed.note)
 
 
-@deck.tool("Move a card", destructive=True, idempotent=True)
+@deck.tool("Move a card", destructive=True)
 @require_provisioning("deck:write")
 async def nc_deck_move_card(
     nc: Account,

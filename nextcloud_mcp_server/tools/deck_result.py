@@ -6,7 +6,7 @@ from datetime import datetime
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools.note_page import TextPage
-from nextcloud_mcp_server.tools.result import Document, Result
+from nextcloud_mcp_server.tools.result import Document, LongText, Result
 
 _MAX_NAMES = 200
 _NAMES = {0: "", 1: "group: ", 7: "team: "}
@@ -71,7 +71,7 @@ class CommentRow(Result):
 
     by: str
     at: datetime
-    text: str
+    text: LongText
 
 
 class CardText(Document):

@@ -31,7 +31,7 @@ async def nc_files_list_trash(
     )
 
 
-@trash.tool("Restore from the trash")
+@trash.tool("Restore from the trash", repeatable=True)
 @require_provisioning("files:write")
 async def nc_files_restore_trash(nc: Account, trash_id: TextId) -> Restored:
     """Put a deleted file or folder back where it was; a note's pictures come with it."""

@@ -29,7 +29,7 @@ Sources = Annotated[list[str], Field(min_length=1, max_length=file_moves.MOST)]
 writing = Toolset("files")
 
 
-@writing.tool("Write a file", destructive=True)
+@writing.tool("Write a file", destructive=True, repeatable=True)
 @require_provisioning("files:write")
 async def nc_files_write_file(
     nc: Account,
@@ -86,7 +86,7 @@ async def nc_files_edit_file(
     return Changed.by_writing(written, replaced=count)
 
 
-@writing.tool("Create a folder", idempotent=True)
+@writing.tool("Create a folder", repeatable=True)
 @require_provisioning("files:write")
 async def nc_files_create_folder(nc: Account, path: str) -> Changed:
     """Create a folder, with the folders above it that are missing."""
@@ -94,7 +94,7 @@ async def nc_files_create_folder(nc: Account, path: str) -> Changed:
     return Changed(path=path.strip("/"), created=created)
 
 
-@writing.tool("Move or rename", destructive=True)
+@writing.tool("Move or rename", destructive=True, repeatable=True)
 @require_provisioning("files:write")
 async def nc_files_move_item(
     nc: Account,
@@ -118,7 +118,7 @@ async def nc_files_move_item(
     return changed.model_copy(update={"note": " ".join(filter(None, (changed.note, stayed))) or None})
 
 
-@writing.tool("Copy", destructive=True)
+@writing.tool("Copy", destructive=True, repeatable=True)
 @require_provisioning("files:write")
 async def nc_files_copy_item(
     nc: Account, *, source: str, destination: str, overwrite_etag: TargetEtag = None

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.forms import Form, FormStub, Question, Submi
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.note_page import folded
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 forms = Toolset("forms")
@@ -70,7 +70,7 @@ class FormText(Result):
     id: Id
     title: str
     owner: str
-    description: str | None = None
+    description: LongText | None = None
     state: str | None = None
     expires: datetime | None = None
     questions: list[QuestionRow] | None = None

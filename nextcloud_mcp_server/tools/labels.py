@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.labels import Marked, Tag, is_among
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import file_page
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 #: More at once would be a bulk change, and each costs a request.
@@ -59,7 +59,7 @@ class CommentRow(Result):
     """What somebody said."""
 
     author: str
-    text: str
+    text: LongText
     created: datetime | None = None
 
     @classmethod
@@ -117,7 +117,7 @@ def _position(tag: Tag) -> Position:
     return Position.of(0, tag.name)
 
 
-@labels.tool("Tag or mark as favorite", idempotent=True)
+@labels.tool("Tag or mark as favorite", repeatable=True)
 @require_provisioning("files:write")
 async def nc_files_set_labels(
     nc: Account,
@@ -175,7 +175,7 @@ async def nc_files_list_comments(
     )
 
 
-@labels.tool("Comment on a file", open_world=True)
+@labels.tool("Comment on a file", reaches_others=True)
 @require_provisioning("files:write")
 async def nc_files_add_comment(
     nc: Account, path: str, *, text: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]

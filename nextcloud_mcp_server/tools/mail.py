@@ -23,7 +23,7 @@ from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, note_page
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.foreign import PAGE_BYTES, line, moment, seen
-from nextcloud_mcp_server.tools.result import Document, Result
+from nextcloud_mcp_server.tools.result import Document, LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 mail = Toolset("mail")
@@ -76,7 +76,7 @@ class MessageRow(Result):
     starred: bool | None = None
     answered: bool | None = None
     attachments: bool | None = None
-    preview: str | None = None
+    preview: LongText | None = None
 
 
 class MessageList(Result):

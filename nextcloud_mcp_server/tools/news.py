@@ -165,7 +165,7 @@ async def nc_news_read_articles(
     )
 
 
-@news.tool("Mark articles", idempotent=True)
+@news.tool("Mark articles", repeatable=True)
 @require_provisioning("news:write")
 async def nc_news_mark_articles(
     nc: Account,

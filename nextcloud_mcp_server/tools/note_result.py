@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.notes import Attachment
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.ranking import unfolded_place
 from nextcloud_mcp_server.tools.note_page import TextPage, snippet
-from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
+from nextcloud_mcp_server.tools.result import Document, ImageResult, LongText, Result
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MAX_IMAGE_BYTES = 700_000
@@ -44,7 +44,7 @@ class NoteList(Result):
 class NoteHit(NoteInfo):
     """A note that was found, with the place."""
 
-    snippet: str
+    snippet: LongText
 
 
 class NoteHits(Result):

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, moment, note_edit, note_pictures, note_result
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut, folded
 from nextcloud_mcp_server.tools.note_result import (
     NoteDeleted,
@@ -40,7 +41,9 @@ _LISTED = 10
 async def nc_notes_list_notes(
     nc: Account,
     *,
-    category: Annotated[str | None, Field(description='With those below it; "" = uncategorised.')] = None,
+    category: Annotated[
+        str | None, Field(description='With those below it; "" = uncategorised.'), Empty("uncategorised")
+    ] = None,
     favorite: bool | None = None,
     modified_since: Annotated[str | None, Field(description="ISO 8601.")] = None,
     limit: Annotated[int, Field(ge=1, le=100)] = 50,
@@ -120,7 +123,7 @@ async def nc_notes_create_note(
     return note_result.written(note, sent)
 
 
-@notes.tool("Change a note", destructive=True, idempotent=True)
+@notes.tool("Change a note", destructive=True, repeatable=True)
 @require_provisioning("notes:write")
 async def nc_notes_update_note(
     nc: Account,
@@ -128,8 +131,10 @@ async def nc_notes_update_note(
     *,
     etag: Annotated[str | None, Field(description="As read; required with content.")] = None,
     title: str | None = None,
-    content: Annotated[str | None, Field(description="Replaces the whole text.")] = None,
-    category: str | None = None,
+    content: Annotated[
+        str | None, Field(description="Replaces the whole text."), Empty("empties the note")
+    ] = None,
+    category: Annotated[str | None, Empty("uncategorised")] = None,
     favorite: bool | None = None,
 ) -> NoteWritten:
     """Change only the given fields of a note; to change a part of its text use nc_notes_edit_note."""

@@ -7,7 +7,7 @@ from typing import Final
 from nextcloud_mcp_server.nextcloud.cookbook import Recipe, Stub
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 
 #: What tools call the fields of a recipe, and what schema.org does.
 FIELDS: Final[Mapping[str, str]] = {
@@ -59,7 +59,7 @@ class RecipeText(Result):
     id: Id
     name: str
     etag: str
-    description: str | None = None
+    description: LongText | None = None
     ingredients: list[str]
     instructions: list[str]
     servings: int | None = None

@@ -29,7 +29,7 @@ from nextcloud_mcp_server.tools.files_read import nc_files_read_file
 from nextcloud_mcp_server.tools.note_page import cut
 from nextcloud_mcp_server.tools.notes import by_preference
 from nextcloud_mcp_server.tools.progress import Progress
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 #: Of notes, of names and of texts each.
@@ -69,7 +69,7 @@ class Fetched(Result):
 
     id: str
     title: str
-    text: str
+    text: LongText
     url: str
     metadata: dict[str, str]
 

@@ -1,21 +1,59 @@
 """What tool bodies return: plain data, documents, images."""
 
 import base64
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
+class _Long:
+    """Marks a text that may be long."""
+
+
+#: A text that may be long: it goes out behind all that is short.
+LongText = Annotated[str, _Long()]
+
+_SHORT: Final = 0
+_LIST: Final = 1
+_LONG: Final = 2
+
+
+def _weight(annotation: Any) -> int:  # noqa: ANN401 - an annotation can be anything
+    """Tell how far behind a member goes: short values, lists and objects, long texts."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        of, *marks = get_args(annotation)
+        return _LONG if any(isinstance(mark, _Long) for mark in marks) else _weight(of)
+    if origin in (Union, UnionType):
+        return max(_weight(one) for one in get_args(annotation))
+    kind = origin or annotation
+    return _LIST if isinstance(kind, type) and issubclass(kind, (list, tuple, dict, BaseModel)) else _SHORT
+
+
 class Result(BaseModel):
-    """Data for the model; sent as compact JSON text and as structured content."""
+    """Data for the model; sent as compact JSON text and as structured content.
+
+    What is short goes out first, then lists and objects, long texts last, in whatever order they are declared:
+    clients cut off the end of a long answer, and without the etag or `next_offset` nothing can follow it.
+    """
 
     # Built when a first one is made: most sessions use few of the tools.
     model_config = ConfigDict(frozen=True, defer_build=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:  # noqa: ANN401 - pydantic's signature
+        """Put the members into the order in which they go out."""
+        fields = cls.__pydantic_fields__
+        ordered = sorted(fields.items(), key=lambda field: _weight(field[1].rebuild_annotation()))
+        fields.clear()
+        fields.update(ordered)
 
 
 class Document(Result):
     """A text body with data about it: one line of JSON, an empty line, the body as it is."""
 
-    content: str
+    content: LongText
 
 
 class ImageResult(Result):

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.sharing import Kind, May, Share, shared_at
 from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import file_page, file_words
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -34,6 +35,7 @@ _UNLIKE: Final = (
 
 Day = Annotated[str | None, Field(description="Last day, such as 2027-01-31.")]
 Short = Annotated[str | None, Field(max_length=250)]
+_TAKEN_OFF: Final = Empty("takes it off")
 
 sharing = Toolset("sharing")
 
@@ -130,7 +132,7 @@ def _newest_first(share: Share) -> Position:
     return Position.of(-share.shared_at, share.id)
 
 
-@sharing.tool("Share with a person or group", open_world=True)
+@sharing.tool("Share with a person or group")
 @require_provisioning("sharing:write")
 async def nc_sharing_share_item(
     nc: Account,
@@ -157,7 +159,7 @@ async def nc_sharing_share_item(
     return ShareRow.of(share, nc.uid, hint=hint)
 
 
-@sharing.tool("Make a public link", open_world=True)
+@sharing.tool("Make a public link")
 @require_provisioning("sharing:write")
 async def nc_sharing_create_link(
     nc: Account,
@@ -176,7 +178,7 @@ async def nc_sharing_create_link(
     return ShareRow.of(share, nc.uid)
 
 
-@sharing.tool("Change a share", destructive=True, open_world=True)
+@sharing.tool("Change a share", destructive=True)
 @require_provisioning("sharing:write")
 async def nc_sharing_update_share(
     nc: Account,
@@ -185,10 +187,10 @@ async def nc_sharing_update_share(
     etag: str,
     access: Access | None = None,
     reshare: bool | None = None,
-    password: Short = None,
-    expires: Day = None,
-    note: Short = None,
-    label: Short = None,
+    password: Annotated[Short, _TAKEN_OFF] = None,
+    expires: Annotated[Day, _TAKEN_OFF] = None,
+    note: Annotated[Short, _TAKEN_OFF] = None,
+    label: Annotated[Short, _TAKEN_OFF] = None,
 ) -> ShareRow:
     """Change what is given of a share, whose etag was listed; an empty text takes off password, date, note or label."""
     given = _fields(expireDate=_day(expires), password=password, note=note, label=label)
@@ -207,7 +209,7 @@ async def nc_sharing_update_share(
     return ShareRow.of(await nc.sharing.update(share, changed), nc.uid)
 
 
-@sharing.tool("End a share", destructive=True, open_world=True)
+@sharing.tool("End a share", destructive=True)
 @require_provisioning("sharing:write")
 async def nc_sharing_delete_share(nc: Account, share_id: TextId, *, etag: str) -> Ended:
     """End a share of the person's, or let go of one that was received; the file itself stays."""

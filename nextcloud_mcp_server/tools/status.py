@@ -11,6 +11,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.status import Status
 from nextcloud_mcp_server.tools import moment
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -73,16 +74,24 @@ def _shown(person: str, found: Status) -> PersonShown:
     return PersonShown(person=person, **Shown.of(found).model_dump())
 
 
-@status.tool("Set the own status", destructive=True, open_world=True)
+@status.tool("Set the own status", destructive=True, repeatable=True)
 @require_provisioning("status:write")
 async def nc_status_set_status(
     nc: Account,
     *,
     status: Literal["online", "away", "busy", "dnd", "invisible"] | None = None,
-    message: Annotated[str | None, Field(max_length=80, description='"" takes message and icon off.')] = None,
-    icon: Annotated[str | None, Field(max_length=20, description="One emoji.")] = None,
+    message: Annotated[
+        str | None,
+        Field(max_length=80, description='"" takes message and icon off.'),
+        Empty("takes message and icon off"),
+    ] = None,
+    icon: Annotated[
+        str | None, Field(max_length=20, description="One emoji."), Empty("takes the icon off")
+    ] = None,
     clear_at: Annotated[
-        str | None, Field(description='When all of it ends, such as 2026-11-27T15:00:00Z; "" for never.')
+        str | None,
+        Field(description='When all of it ends, such as 2026-11-27T15:00:00Z; "" for never.'),
+        Empty("never"),
     ] = None,
 ) -> StatusSet:
     """Set what is given of the person's own status, which others see; the answer says what it was before."""

@@ -99,7 +99,7 @@ async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> Row
     return await _read_again(nc, made, columns, sent)
 
 
-@tables.tool("Change a row", destructive=True, idempotent=True)
+@tables.tool("Change a row", destructive=True)
 @require_provisioning("tables:write")
 async def nc_tables_update_row(nc: Account, row_id: Id, values: Values, *, etag: str) -> RowValues:
     """Change only the given cells of a row."""

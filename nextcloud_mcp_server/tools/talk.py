@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.note_page import folded
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 talk = Toolset("talk")
@@ -43,11 +43,11 @@ class ConversationRow(Result):
     conversation: str
     name: str
     kind: str
-    description: str | None = None
+    description: LongText | None = None
     unread: int | None = None
     mentioned: bool | None = None
     last_activity: datetime
-    last_message: str | None = None
+    last_message: LongText | None = None
     favorite: bool | None = None
     archived: bool | None = None
     call: bool | None = None
@@ -86,7 +86,7 @@ class Answered(Result):
     """The message that another one answers."""
 
     id: Id
-    text: str
+    text: LongText
 
 
 class MessageRow(Result):
@@ -95,7 +95,7 @@ class MessageRow(Result):
     id: Id
     author: str
     sent: datetime
-    text: str
+    text: LongText
     truncated: bool | None = None
     system: str | None = None
     deleted: bool | None = None
@@ -190,7 +190,7 @@ async def nc_talk_list_messages(
     return MessagePage(items=rows, cursor=following)
 
 
-@talk.tool("Send a message", open_world=True)
+@talk.tool("Send a message")
 @require_provisioning("talk:write")
 async def nc_talk_send_message(
     nc: Account,
@@ -211,7 +211,7 @@ async def nc_talk_send_message(
     return MessageSent(conversation=conversation, id=sent.id, sent=timestamp.moment(sent.sent_at))
 
 
-@talk.tool("React to a message", idempotent=True, open_world=True)
+@talk.tool("React to a message", repeatable=True)
 @require_provisioning("talk:write")
 async def nc_talk_set_reaction(
     nc: Account,

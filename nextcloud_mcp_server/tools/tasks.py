@@ -16,7 +16,8 @@ from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
 from nextcloud_mcp_server.nextcloud.tasks import Task, TaskLists
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import event_time, file_page
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.arguments import Empty
+from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 tasks = Toolset("tasks")
@@ -26,6 +27,7 @@ _MAX_ROW_TEXT: Final = 300
 _LISTED: Final = 20
 #: Where tasks without a date stand: behind all others.
 _NO_DATE: Final = 253_402_300_800
+_TAKEN_OFF: Final = Empty("takes it off")
 _DONE: Final = ("COMPLETED", "CANCELLED")
 
 Zone = Annotated[str | None, Field(description="IANA name; default: the person's.")]
@@ -48,7 +50,7 @@ class TaskRow(Result):
     rrule: str | None = None
     parent: str | None = None
     categories: list[str] | None = None
-    description: str | None = None
+    description: LongText | None = None
     app: str | None = None
 
 
@@ -172,14 +174,14 @@ async def nc_tasks_update_task(
     title: str | None = None,
     completed: bool | None = None,
     percent: Annotated[int | None, Field(ge=0, le=100)] = None,
-    due: Annotated[str | None, Field(description='"" = no date.')] = None,
-    start: str | None = None,
+    due: Annotated[str | None, Field(description='"" = no date.'), _TAKEN_OFF] = None,
+    start: Annotated[str | None, _TAKEN_OFF] = None,
     timezone: Annotated[str | None, Field(description="Default: the task's.")] = None,
-    description: str | None = None,
+    description: Annotated[str | None, _TAKEN_OFF] = None,
     priority: Priority = None,
-    parent: Annotated[str | None, Field(description='task_id; "" = none.')] = None,
+    parent: Annotated[str | None, Field(description='task_id; "" = none.'), _TAKEN_OFF] = None,
     categories: list[str] | None = None,
-    rrule: str | None = None,
+    rrule: Annotated[str | None, Empty("ends the recurrence")] = None,
     restore: Annotated[bool, Field(description="From the trash.")] = False,
 ) -> TaskWritten:
     """Change the given fields of a task, complete or restore it; one that recurs moves on when it is completed."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.scopes import OUTWARD, SCOPES
 from nextcloud_mcp_server.tools import schemas
 from nextcloud_mcp_server.tools.arguments import OURS, Arguments
 from nextcloud_mcp_server.tools.result import Result
@@ -76,9 +76,27 @@ class ToolSpec:
     guarded: Guarded
     read_only: bool
     destructive: bool
-    idempotent: bool
-    open_world: bool
+    repeatable: bool | None
+    reaches_others: bool
     local: bool = False
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether repeating a call changes nothing more.
+
+        So it is with reading, with deleting, and with a change that needs the etag of what was read: the second call
+        finds another one. Of all others a tool says so itself.
+        """
+        if self.repeatable is not None:
+            return self.repeatable
+        etag = inspect.signature(self.guarded.body).parameters.get("etag")
+        guarded = etag is not None and etag.default is inspect.Parameter.empty
+        return self.read_only or guarded or "_delete_" in self.name
+
+    @property
+    def open_world(self) -> bool:
+        """Whether a call notifies or otherwise reaches other people: by its scopes, or as the tool says itself."""
+        return self.reaches_others or bool(self.scopes & OUTWARD)
 
     @property
     def scopes(self) -> frozenset[str]:
@@ -119,11 +137,14 @@ class Toolset:
         *,
         read_only: bool = False,
         destructive: bool = False,
-        idempotent: bool = False,
-        open_world: bool = False,
+        repeatable: bool | None = None,
+        reaches_others: bool = False,
         local: bool = False,
     ) -> Callable[[Guarded], Guarded]:
-        """Add a guarded body as a tool; its name and docstring are the tool's name and description."""
+        """Add a guarded body as a tool; its name and docstring are the tool's name and description.
+
+        `repeatable` and `reaches_others` are for what `ToolSpec.idempotent` and `open_world` cannot know.
+        """
 
         def add(guarded: Guarded) -> Guarded:
             body = guarded.body
@@ -138,8 +159,8 @@ class Toolset:
                 guarded=guarded,
                 read_only=read_only,
                 destructive=destructive,
-                idempotent=idempotent or read_only,
-                open_world=open_world,
+                repeatable=repeatable,
+                reaches_others=reaches_others,
                 local=local,
             )
             self.tools.append(spec)

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.upload import Report
 from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.file_content import Encoding, decoded
 from nextcloud_mcp_server.tools.file_results import NO_ETAG
@@ -67,7 +68,7 @@ async def nc_files_upload_file(
     nc: Account,
     path: str,
     *,
-    content: str | None = None,
+    content: Annotated[str | None, Empty("an empty file or part")] = None,
     encoding: Encoding = "text",
     local_file: Annotated[str | None, Field(description="Name in the folder the operator opened.")] = None,
     upload_id: TextId | None = None,
@@ -81,6 +82,9 @@ async def nc_files_upload_file(
 
     Or send a local_file of any size from this computer; the file appears when all of it is there.
     """
+    if local_file is not None or upload_id is not None:
+        # A file that comes in another way is not an empty one, nor is what was sent before followed by nothing.
+        content = content or None
     if local_file is not None:
         if content is not None or upload_id is not None or then != "finish":
             raise InvalidInput("A 'local_file' is sent as a whole: leave out content, upload_id and then.")
@@ -186,7 +190,7 @@ async def _local(
         return Uploaded.by_writing(written)
 
 
-@upload.tool("Download to this computer", local=True)
+@upload.tool("Download to this computer", local=True, repeatable=True)
 @require_provisioning("files:read")
 async def nc_files_download_file(
     nc: Account,

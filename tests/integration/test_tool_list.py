@@ -27,6 +27,7 @@ async def test_the_default_is_24_tools_of_which_none_names_a_user_or_a_host(worl
     assert len(tools) == 24
     for tool in tools:
         assert not {"user", "user_id", "uid", "host", "url"} & set(tool.input_schema["properties"])
+        assert tool.title
         assert tool.annotations is not None
         assert tool.annotations.title
         assert tool.annotations.read_only_hint is not None
@@ -59,13 +60,30 @@ async def test_read_only_leaves_no_writing_tool_and_offers_no_writing_permission
     assert status.structured_content["permissions"] == ["files:read", "notes:read"]
 
 
-async def test_output_schemas_are_there_when_asked_for(world: World) -> None:
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_output_schemas_are_of_objects_and_listed_in_both_eras(world: World, mode: str) -> None:
     await world.stop()
-    await world.start(output_schemas=True)
-    async with world.client() as client:
+    await world.start(toolsets="all", output_schemas=True)
+    async with world.client(mode=mode) as client:
         tools = (await client.list_tools()).tools
 
-    assert all(tool.output_schema for tool in tools)
+    assert len(tools) > 80
+    for tool in tools:
+        assert tool.output_schema is not None
+        assert tool.output_schema["type"] == "object"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_server_templates_and_prompts_have_titles_and_icons(world: World, mode: str) -> None:
+    async with world.client(mode=mode) as client:
+        server = client.server_info
+        templates = (await client.list_resource_templates()).resource_templates
+        prompts = (await client.list_prompts()).prompts
+
+    for one in (server, *templates, *prompts):
+        assert one is not None
+        assert one.title
+        assert [icon.theme for icon in one.icons or ()] == ["light", "dark"]
 
 
 @pytest.mark.parametrize(

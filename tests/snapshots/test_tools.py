@@ -24,6 +24,7 @@ def listed(spec: ToolSpec) -> dict[str, Any]:
         hints |= {"destructiveHint": spec.destructive, "idempotentHint": spec.idempotent}
     return {
         "name": spec.name,
+        "title": spec.title,
         "description": spec.description,
         "inputSchema": spec.arguments.schema,
         "annotations": {"title": spec.title, **hints},

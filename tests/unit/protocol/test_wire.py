@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, TextContent
+from mcp_types import SERVER_INFO_META_KEY, CallToolResult, ElicitResult, InputRequiredResult, TextContent
 
 from nextcloud_mcp_server.errors import ElicitationRequired
 from nextcloud_mcp_server.protocol import wire
@@ -211,9 +211,18 @@ def test_a_held_2026_client_gets_a_state_only_answer_and_text_before_it_gives_up
     assert all(result.input_requests is None for result in rounds if isinstance(result, InputRequiredResult))
 
 
+NAMED = {"name": "nextcloud-mcp-server", "version": "1"}
+SAYS_OF_ITSELF: dict[str, dict[str, Any]] = {
+    "initialize": {"protocolVersion": "2025-11-25", "serverInfo": NAMED},
+    "server/discover": {"_meta": {SERVER_INFO_META_KEY: NAMED}},
+}
+
+
 def test_what_the_server_can_do_is_said_in_both_handshakes() -> None:
-    for method in ("initialize", "server/discover"):
-        advertised = wire.advertise(method, {"capabilities": {"extensions": {"other": {}}, "tools": {}}})
+    for method, says in SAYS_OF_ITSELF.items():
+        advertised = wire.advertise(
+            method, {**says, "capabilities": {"extensions": {"other": {}}, "tools": {}}}
+        )
 
         assert advertised["capabilities"] == {
             "elicitation": {"url": {}},
@@ -223,3 +232,24 @@ def test_what_the_server_can_do_is_said_in_both_handshakes() -> None:
             "resources": {"listChanged": True},
         }
     assert wire.advertise("ping", {}) == {}
+
+
+def test_the_server_has_an_icon_for_light_and_one_for_dark_in_both_handshakes() -> None:
+    told = wire.advertise("initialize", SAYS_OF_ITSELF["initialize"])["serverInfo"]
+    discovered = wire.advertise("server/discover", SAYS_OF_ITSELF["server/discover"])["_meta"]
+
+    assert told == discovered[SERVER_INFO_META_KEY]
+    assert [icon["theme"] for icon in told["icons"]] == ["light", "dark"]
+    assert {**told, "icons": None} == {**NAMED, "icons": None}
+
+
+def test_a_version_without_icons_is_sent_none() -> None:
+    old = {**SAYS_OF_ITSELF["initialize"], "protocolVersion": "2025-06-18"}
+
+    assert wire.advertise("initialize", old)["serverInfo"] == NAMED
+    assert [wire.takes_icons(version) for version in (None, "2025-06-18", "2025-11-25", "2026-07-28")] == [
+        False,
+        False,
+        True,
+        True,
+    ]

@@ -14,6 +14,7 @@ from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.tools import notes as tools
 from nextcloud_mcp_server.tools.toolset import Guarded
+from tests.result_schemas import assert_result_meets
 
 ETAG = "97f8d16204eed3fe5b1de64ceeb205b1"
 
@@ -64,7 +65,9 @@ class Server:
 
     async def call(self, tool: Guarded, **arguments: object) -> Any:  # noqa: ANN401  # each tool's own result
         spec = next(spec for spec in tools.notes.tools if spec.guarded is tool)
-        return await tool.body(self.account, **spec.arguments.validate(arguments))
+        result = await tool.body(self.account, **spec.arguments.validate(arguments))
+        assert_result_meets(spec, result)
+        return result
 
 
 def ok(body: object) -> httpx2.Response:
