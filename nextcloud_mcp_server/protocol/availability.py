@@ -18,7 +18,7 @@ from mcp_types import INVALID_PARAMS
 from nextcloud_mcp_server.auth.token_scopes import covers, require
 from nextcloud_mcp_server.errors import NextcloudMcpError, TokenTooNarrow
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Audience
+from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,16 @@ _AT_ONCE = 8
 TOOLSETS_HEADER = "x-mcp-toolsets"
 READ_ONLY_HEADER = "x-mcp-readonly"
 
-#: The lists that depend on what a Nextcloud has.
-_LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+#: The lists that depend on what a Nextcloud has, and what tells that one has changed.
+_LISTS: Mapping[str, ListChanged] = {
+    "tools/list": ToolsListChanged,
+    "prompts/list": PromptsListChanged,
+    "resources/list": ResourcesListChanged,
+    "resources/templates/list": ResourcesListChanged,
+}
+
+#: The first list of a person waits so long for their Nextcloud to tell what it has.
+LIST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,9 @@ NOTHING = Apps(Told(frozenset()))
 
 #: Asks for the apps, given what was known of them.
 FetchApps = Callable[[Apps], Awaitable[Apps]]
+
+#: Finds what asks for the apps of a request's person, and the uid of their account; None where there is no access.
+FindAccess = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[FetchApps, str] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,11 @@ def _nobody(_: Hashable) -> None:
     """Stand where nobody wants to know."""
 
 
+async def no_access(_: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
+    """Say that there is no access."""
+    return None
+
+
 class Availability:
     """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them."""
 
@@ -127,7 +143,10 @@ class Availability:
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
+        self._tried = OrderedDict[Hashable, float]()
         self._work = anyio.Event()
+        #: Asked before the first list of a person.
+        self.find_access: FindAccess = no_access
         #: Told whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
 
@@ -142,8 +161,11 @@ class Availability:
         """
         self.on_call(owner)
         if owner not in self._asked and self._age_of(owner, account) > REFRESH_SECONDS:
-            self._asked[owner] = fetch, account
-            self._work.set()
+            self._ask_later(owner, fetch, account)
+
+    def _ask_later(self, owner: Hashable, fetch: FetchApps, account: str) -> None:
+        self._asked[owner] = fetch, account
+        self._work.set()
 
     async def ask(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
         """Ask for a person's apps now, unless that was done just now or is under way.
@@ -163,6 +185,32 @@ class Availability:
         finally:
             del self._asking[owner]
             done.set()
+
+    async def _prepare(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Ask what the person's Nextcloud has before the first list, where there is access.
+
+        A list must not change as a side effect of other requests (2026-07-28, server/tools), and the first call
+        would bring it out. A Nextcloud that takes too long is asked on in the background; then it is a change
+        like any other, and announced.
+        """
+        owner = self.audience.owner(ctx)
+        if self.knows(owner) or self._monotonic() - self._tried.get(owner, float("-inf")) <= RECHECK_SECONDS:
+            return
+        self._tried.pop(owner, None)
+        self._tried[owner] = self._monotonic()
+        while len(self._tried) > self._max_people:
+            self._tried.popitem(last=False)
+        access: tuple[FetchApps, str] | None = None
+        with anyio.move_on_after(LIST_SECONDS) as waiting:
+            try:
+                access = await self.find_access(ctx)
+            except NextcloudMcpError as error:
+                logger.info("the access of a person is not known yet: %s", error)
+            if access is not None:
+                fetch, account = access
+                await self.ask(owner, fetch, account=account)
+        if waiting.cancelled_caught and access is not None:
+            self._ask_later(owner, *access)
 
     def known(self, owner: Hashable) -> Apps:
         """Tell what was learned of a person's apps, of those that anything here needs."""
@@ -233,11 +281,14 @@ class Availability:
                 self._require(ctx, facts, name)
             if facts and not self._wanted(ctx, facts):
                 raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
+        listed = _LISTS.get(ctx.method)
+        if listed is not None:
+            await self._prepare(ctx)
         result = await call_next(ctx)
         if not isinstance(result, dict):
             return result
-        if ctx.method in _LISTS:
-            self.audience.join(ctx)
+        if listed is not None:
+            self.audience.join(ctx, listed)
         if ctx.method == "tools/list":
             tools = cast("list[dict[str, Any]]", result["tools"])
             shown = [tool for tool in tools if self.shows(ctx, self._tools[tool["name"]])]

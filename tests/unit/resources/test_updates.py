@@ -57,7 +57,7 @@ async def test_a_stream_is_promised_what_it_may_hear_of_and_hears_it(stage: Stag
 
 
 async def test_what_is_deleted_or_made_is_told_as_well(stage: Stage) -> None:
-    note, client = stage.note("One"), stage.client()
+    note, client = stage.note("One"), stage.client().listed()
     await client.subscribed(note, "nc://files/Later/new.txt")
     stage.notes.delete(stage.notes.find(int(note.rpartition("/")[2])))
     stage.sandbox.state.users["alice"].files.make_folder("/Later")
@@ -175,21 +175,23 @@ async def test_a_stream_that_its_client_closes_leaves_nothing_behind(stage: Stag
 async def test_a_list_that_changes_is_told_to_those_who_asked_for_that(
     stage: Stage, group: TaskGroup
 ) -> None:
-    wants, tools, session = stage.client(modern=True), stage.client(modern=True), stage.client()
+    wants, tools = stage.client(modern=True), stage.client(modern=True)
+    session, unlisted = stage.client().listed(), stage.client()
     group.start_soon(lambda: wants.listen(resources=True))
     group.start_soon(lambda: tools.listen(tools=True))
     await session.subscribed(README)
+    await unlisted.subscribed(README)
     for client in (wants, tools):
         client.heard()
 
     stage.note("New")
     await stage.look()
-    with_note = [client.heard() for client in (wants, tools, session)]
+    with_note = [client.heard() for client in (wants, tools, session, unlisted)]
     stage.sandbox.state.users["alice"].files.put("/new.txt", b"1")
     await stage.look()
     with_file = [client.heard() for client in (wants, tools)]
 
-    assert with_note == [["resources/list_changed"], [], ["resources/list_changed"]]
+    assert with_note == [["resources/list_changed"], [], ["resources/list_changed"], []]
     assert with_file == [["resources/list_changed"], []]
 
 
@@ -290,7 +292,7 @@ async def test_so_many_people_are_looked_after_and_no_more() -> None:
 async def test_a_refused_credential_ends_the_subscriptions_after_one_probe(
     stage: Stage, group: TaskGroup
 ) -> None:
-    session, stream = stage.client(), stage.client(modern=True)
+    session, stream = stage.client().listed(), stage.client(modern=True)
     await session.subscribed(README)
     ended: list[bool] = []
 
