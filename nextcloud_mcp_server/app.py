@@ -75,12 +75,18 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
     async def consent() -> Consent:
         return (await parts.core.get()).provisioning or NothingToAllow()
 
-    pages = routes(consent, csrf_keys=lambda: cores.keys(settings).derive("forms"), sandbox=settings.sandbox)
+    secret = bearer_secret(settings)
+    pages = routes(
+        consent,
+        csrf_keys=lambda: cores.keys(settings).derive("forms"),
+        sandbox=settings.sandbox,
+        secret=secret is not None,
+    )
     app = mcp_app(parts, pages, running=lambda: parts.running(resume=has_state(settings)))
     config = WebConfig(
         allowed_hosts=site.names(),
         allowed_origins=site.origins(),
-        bearer_secret=bearer_secret(settings),
+        bearer_secret=secret,
         secure_cookies=site.public_url.startswith("https://"),
         mcp_path=MCP_PATH,
     )

@@ -177,6 +177,7 @@ def mcp_app(
     from starlette.applications import Starlette  # noqa: PLC0415 - HTTP only
     from starlette.middleware import Middleware  # noqa: PLC0415 - HTTP only
 
+    from nextcloud_mcp_server.web.exchanges import Exchanges  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.standing import StandingStreams  # noqa: PLC0415 - HTTP only
 
     # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
@@ -189,4 +190,5 @@ def mcp_app(
             yield
 
     standing = Middleware(StandingStreams, audience=parts.availability.audience, mcp_path=MCP_PATH)
-    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[standing])
+    exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
+    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[standing, exchanges])

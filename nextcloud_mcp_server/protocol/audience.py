@@ -76,9 +76,7 @@ class Audience:
         #: Told that a session can hear something again.
         self.on_stream: Callable[[], None] = _nobody
 
-    def join(
-        self, ctx: ServerRequestContext[Any, Any], listed: ListChanged | None = None
-    ) -> Session | None:
+    def join(self, ctx: ServerRequestContext[Any, Any], listed: ListChanged | None = None) -> Session | None:
         """Let the session of a request hear of changes until it ends; None where there is no session.
 
         `listed`: the request asked for a list, so the session hears of changes to this list too.

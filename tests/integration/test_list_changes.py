@@ -71,7 +71,9 @@ async def test_over_http_a_session_hears_of_the_list_it_asked_for_alone(world: W
         world.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
         await client.request("tools/call", {"name": STATUS, "arguments": {}})
         # All of a person's sessions are told together.
-        await until(lambda: bool(changes(witness.notices)) and len(changes(client.notices)) >= bool(asked_for))
+        await until(
+            lambda: bool(changes(witness.notices)) and len(changes(client.notices)) >= bool(asked_for)
+        )
         group.cancel_scope.cancel()
 
     assert changes(witness.notices) == TOLD["tools/list"]
@@ -79,7 +81,9 @@ async def test_over_http_a_session_hears_of_the_list_it_asked_for_alone(world: W
 
 
 @pytest.mark.parametrize("modern", [False, True])
-async def test_a_call_changes_no_list_of_the_connection_it_came_on(computer: Computer, *, modern: bool) -> None:
+async def test_a_call_changes_no_list_of_the_connection_it_came_on(
+    computer: Computer, *, modern: bool
+) -> None:
     """The set of tools must not vary as a side effect of other requests on the connection (2026-07-28)."""
     operator(computer)
     computer.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
