@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -49,7 +50,7 @@ _LISTS: Mapping[str, ListChanged] = {
 }
 
 #: The first list of a person waits so long for their Nextcloud to tell what it has.
-LIST_SECONDS = 2.0
+LIST_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,6 @@ def _nobody(_: Hashable) -> None:
     """Stand where nobody wants to know."""
 
 
-async def no_access(_: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
-    """Say that there is no access."""
-    return None
-
-
 class Availability:
     """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them."""
 
@@ -144,9 +140,12 @@ class Availability:
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
         self._tried = OrderedDict[Hashable, float]()
+        # With the time until which lists wait for it.
+        self._preparing: dict[Hashable, tuple[anyio.Event, float]] = {}
+        self._to_prepare: list[Callable[[], Awaitable[None]]] = []
         self._work = anyio.Event()
         #: Asked before the first list of a person.
-        self.find_access: FindAccess = no_access
+        self.find_access: FindAccess | None = None
         #: Told whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
 
@@ -161,11 +160,8 @@ class Availability:
         """
         self.on_call(owner)
         if owner not in self._asked and self._age_of(owner, account) > REFRESH_SECONDS:
-            self._ask_later(owner, fetch, account)
-
-    def _ask_later(self, owner: Hashable, fetch: FetchApps, account: str) -> None:
-        self._asked[owner] = fetch, account
-        self._work.set()
+            self._asked[owner] = fetch, account
+            self._work.set()
 
     async def ask(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
         """Ask for a person's apps now, unless that was done just now or is under way.
@@ -187,30 +183,42 @@ class Availability:
             done.set()
 
     async def _prepare(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Ask what the person's Nextcloud has before the first list, where there is access.
+        """Wait until it is known what the person's Nextcloud has, where there is access; not for long.
 
         A list must not change as a side effect of other requests (2026-07-28, server/tools), and the first call
-        would bring it out. A Nextcloud that takes too long is asked on in the background; then it is a change
-        like any other, and announced.
+        would bring it out. What a slow Nextcloud says later is a change like any other, and announced.
         """
         owner = self.audience.owner(ctx)
-        if self.knows(owner) or self._monotonic() - self._tried.get(owner, float("-inf")) <= RECHECK_SECONDS:
+        if self.find_access is None or self.knows(owner):
             return
-        self._tried.pop(owner, None)
-        self._tried[owner] = self._monotonic()
+        if owner not in self._preparing and not self._tried_lately(owner):
+            self._preparing[owner] = anyio.Event(), anyio.current_time() + LIST_SECONDS
+            self._to_prepare.append(partial(self._prepare_now, owner, self.find_access(ctx)))
+            self._work.set()
+        if owner in self._preparing:
+            done, deadline = self._preparing[owner]
+            with anyio.CancelScope(deadline=deadline):
+                await done.wait()
+
+    def _tried_lately(self, owner: Hashable) -> bool:
+        """Tell whether access was looked for just now; if not, it is now."""
+        tried_at = self._tried.pop(owner, float("-inf"))
+        lately = self._monotonic() - tried_at <= RECHECK_SECONDS
+        self._tried[owner] = tried_at if lately else self._monotonic()
         while len(self._tried) > self._max_people:
             self._tried.popitem(last=False)
-        access: tuple[FetchApps, str] | None = None
-        with anyio.move_on_after(LIST_SECONDS) as waiting:
-            try:
-                access = await self.find_access(ctx)
-            except NextcloudMcpError as error:
-                logger.info("the access of a person is not known yet: %s", error)
+        return lately
+
+    async def _prepare_now(self, owner: Hashable, finding: Awaitable[tuple[FetchApps, str] | None]) -> None:
+        try:
+            access = await finding
             if access is not None:
                 fetch, account = access
                 await self.ask(owner, fetch, account=account)
-        if waiting.cancelled_caught and access is not None:
-            self._ask_later(owner, *access)
+        except NextcloudMcpError as error:
+            logger.info("the access of a person is not known yet: %s", error)
+        finally:
+            self._preparing.pop(owner)[0].set()
 
     def known(self, owner: Hashable) -> Apps:
         """Tell what was learned of a person's apps, of those that anything here needs."""
@@ -250,10 +258,10 @@ class Availability:
         """Fetch what was asked for; runs as long as the server."""
         limit = anyio.CapacityLimiter(_AT_ONCE)
 
-        async def one(owner: Hashable, fetch: FetchApps, account: str) -> None:
+        async def one(job: Callable[[], Awaitable[None]]) -> None:
             async with limit:
                 try:
-                    await self.ask(owner, fetch, account=account)
+                    await job()
                 except Exception:  # a supervisor: one strange answer must not end it for everybody
                     logger.exception("the apps of a Nextcloud could not be learned")
 
@@ -261,9 +269,12 @@ class Availability:
             while True:
                 await self._work.wait()
                 self._work = anyio.Event()
+                jobs, self._to_prepare = self._to_prepare, []
                 asked, self._asked = self._asked, {}
                 for owner, (fetch, account) in asked.items():
-                    group.start_soon(one, owner, fetch, account)
+                    jobs.append(partial(self.ask, owner, fetch, account=account))
+                for job in jobs:
+                    group.start_soon(one, job)
 
     def _age_of(self, owner: Hashable, account: str) -> float:
         return self._age(owner) if self.known(owner).account == account else float("inf")
@@ -289,6 +300,9 @@ class Availability:
             return result
         if listed is not None:
             self.audience.join(ctx, listed)
+            if "ttlMs" in result and not self.knows(self.audience.owner(ctx)):
+                # Access, or what the Nextcloud has, may come at any time.
+                result = {**result, "ttlMs": 0}
         if ctx.method == "tools/list":
             tools = cast("list[dict[str, Any]]", result["tools"])
             shown = [tool for tool in tools if self.shows(ctx, self._tools[tool["name"]])]

@@ -79,7 +79,8 @@ class Exchanges:
         if refusal is not None:
             await _error(None, INVALID_REQUEST, refusal, 400)(scope, receive, send)
             return
-        request_id = cast("dict[str, Any]", message).get("id") if "method" in cast("Any", message) else None
+        fields = cast("dict[str, Any]", message)
+        request_id = fields.get("id") if "method" in fields else None
         session = Headers(scope=scope).get("mcp-session-id")
         # The SDK keeps the requests of a session by the text of their ids.
         key = (session, str(request_id)) if session and request_id is not None else None
@@ -145,7 +146,10 @@ def _refusal(message: object) -> str | None:
         jsonrpc_message_adapter.validate_python(message, by_name=False)
     except ValidationError:
         return _NO_MESSAGE
-    return None
+    fields = cast("dict[str, Any]", message)
+    # The SDK takes a request with another id for a notification, and answers nothing.
+    strange = "method" in fields and type(fields.get("id", 0)) not in (str, int)
+    return _NO_MESSAGE if strange else None
 
 
 async def _whole(receive: Receive) -> bytes | None:

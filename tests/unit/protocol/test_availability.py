@@ -238,9 +238,12 @@ async def test_the_first_list_of_a_connected_person_is_what_their_nextcloud_has(
     assert channel.sent == []
 
 
-async def test_without_access_a_list_shows_everything_and_looks_for_access_once_in_a_while() -> None:
+async def test_without_access_a_list_shows_everything_and_looks_for_access_once_in_a_while(
+    group: TaskGroup,
+) -> None:
     time, looked = Time(), list[float]()
     availability = made(time)
+    group.start_soon(availability.run)
 
     async def find_access(_: ServerRequestContext[Any, Any]) -> None:
         looked.append(time.now)
@@ -255,11 +258,13 @@ async def test_without_access_a_list_shows_everything_and_looks_for_access_once_
     assert looked == [100.0, 101.0 + module.RECHECK_SECONDS]
 
 
-async def test_an_access_that_cannot_be_looked_up_hides_nothing() -> None:
+@pytest.mark.parametrize("error", [StorageError("The database is away."), ValueError("surprise")])
+async def test_an_access_that_cannot_be_looked_up_hides_nothing(group: TaskGroup, error: Exception) -> None:
     availability = made()
+    group.start_soon(availability.run)
 
     async def find_access(_: ServerRequestContext[Any, Any]) -> None:
-        raise StorageError("The database is away.")
+        raise error
 
     availability.find_access = find_access
 
@@ -280,28 +285,35 @@ async def test_a_nextcloud_that_is_slow_delays_no_list_for_long_and_what_it_says
 
     assert first == set(TOOLS)
     assert await shown(availability, {}, channel) == {"connect", "read_file"}
-    assert asked == ["access", "apps", "apps"]
+    assert asked == ["access", "apps"]
     assert methods(channel) == ["tools/list_changed"]
 
 
-async def test_an_access_that_is_found_too_slowly_delays_no_list_for_long(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_an_access_that_is_found_too_slowly_delays_all_lists_together_for_one_time(
+    group: TaskGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LIST_SECONDS", 0.01)
-    availability = made()
+    availability, looked = made(), list[str]()
+    group.start_soon(availability.run)
 
     async def find_access(_: ServerRequestContext[Any, Any]) -> None:
+        looked.append("access")
         await anyio.sleep_forever()
 
     availability.find_access = find_access
+    lists = [await shown(availability, {}) for _ in range(3)]
 
-    assert await shown(availability, {}) == set(TOOLS)
+    assert lists == [set(TOOLS)] * 3
+    assert looked == ["access"]
 
 
-async def test_of_too_many_people_whose_access_was_looked_for_the_first_is_forgotten() -> None:
+async def test_of_too_many_people_whose_access_was_looked_for_the_first_is_forgotten(
+    group: TaskGroup,
+) -> None:
     looked: list[str] = []
     audience = Audience(lambda ctx: ctx.request.headers["owner"] if ctx.request else "")
     availability = Availability(TOOLS, audience, monotonic=Time(), max_people=2)
+    group.start_soon(availability.run)
 
     async def find_access(ctx: ServerRequestContext[Any, Any]) -> None:
         looked.append(str(audience.owner(ctx)))
