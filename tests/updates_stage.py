@@ -198,6 +198,11 @@ class Stage:
         """Count the people and streams that are held in memory: that nothing leaks cannot be seen from outside."""
         return len(self.poller._people) + len(self.updates._streams)  # pyright: ignore[reportPrivateUsage]
 
+    def write(self, uri: str, owner: Principal = ALICE) -> None:
+        """Write something else into a note by a call of this person, whichever their client."""
+        self.change(uri)
+        self.state.availability.on_write(owner)
+
     async def look(self) -> list[str]:
         """Have everybody's things looked at, and tell what was asked for."""
         self.network.seen.clear()

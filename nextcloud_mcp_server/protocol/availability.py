@@ -148,6 +148,8 @@ class Availability:
         self.find_access: FindAccess | None = None
         #: Told whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
+        #: Told whose call may have changed something there.
+        self.on_write: Callable[[Hashable], None] = _nobody
 
     def knows(self, owner: Hashable) -> bool:
         """Tell whether a call of this person has reached Nextcloud, not too long ago."""

@@ -106,9 +106,9 @@ async def http(served: Served) -> AsyncGenerator[httpx2.AsyncClient]:
 async def test_the_endpoint_answers_alike_in_both_spellings_and_in_every_mode(
     served: Served, http: httpx2.AsyncClient, method: str, path: str
 ) -> None:
-    content = {"json": INITIALIZE} if method == "POST" else {}
-    without = await http.request(method, path, headers=ACCEPT, **content)
-    with_one = await http.request(method, path, headers=ACCEPT | served.authorized, **content)
+    body = INITIALIZE if method == "POST" else None
+    without = await http.request(method, path, headers=ACCEPT, json=body)
+    with_one = await http.request(method, path, headers=ACCEPT | served.authorized, json=body)
 
     assert (without.status_code, with_one.status_code) == ENDPOINT[method]
     assert ("www-authenticate" in without.headers) == (without.status_code == 401)
