@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
 db = typer.Typer(no_args_is_help=True, help="Look after the database.")
-keys = typer.Typer(no_args_is_help=True, help="Make keys.")
+keys = typer.Typer(no_args_is_help=True, help="Make and replace the keys that seal what is stored.")
 setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
 accounts = typer.Typer(no_args_is_help=True, help="List who holds which Nextcloud account, and release one.")
 clients = typer.Typer(no_args_is_help=True, help="List and end chat clients (MODE=builtin).")
@@ -274,6 +274,24 @@ def new_key() -> None:
     from nextcloud_mcp_server.commands.config import print_key as run
 
     run()
+
+
+@keys.command("status")
+def key_status() -> None:
+    """Show how many rows each key seals, and which key can be removed."""
+    from nextcloud_mcp_server.commands.keys import status as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load())
+
+
+@keys.command("rotate")
+def rotate_keys(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Seal everything again with the first key, beside the running server."""
+    from nextcloud_mcp_server.commands.keys import rotate as run
+    from nextcloud_mcp_server.settings import load
+
+    run(load(), yes=yes)
 
 
 @app.command()

@@ -189,9 +189,7 @@ def _keys(settings: Settings) -> Finding:
     try:
         if settings.token_encryption_keys:
             KeyRing.parse(settings.token_encryption_keys)
-            name = "TOKEN_ENCRYPTION_KEYS"
-            given = f"{name}_FILE" if f"{name}_FILE" in settings.secret_files else name
-            return Finding(Verdict.OK, "keys", f"given by {given}")
+            return Finding(Verdict.OK, "keys", f"given by {settings.key_source}")
         if not settings.key_file.exists():
             return Finding(Verdict.OK, "keys", f"{settings.key_file} is made at first use")
         KeyRing.parse(load_or_create_key_file(settings.key_file)[0])

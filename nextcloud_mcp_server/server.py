@@ -13,6 +13,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecuri
 from mcp.server.stdio import stdio_server
 
 from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.prompts import Prompts
 from nextcloud_mcp_server.protocol import stdio
@@ -188,7 +189,9 @@ def create(
         # The SDK's own would tell everybody of everybody's changes.
         subscriptions=False,
         request_state_security=RequestStateSecurity(
-            codec=LazyCodec(state_keys), bind_principal=lambda ctx: _principal(state.caller(ctx))
+            codec=LazyCodec(state_keys),
+            ttl=LIFETIME.total_seconds(),
+            bind_principal=lambda ctx: _principal(state.caller(ctx)),
         ),
         log_level="WARNING",
     )

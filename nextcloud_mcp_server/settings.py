@@ -94,6 +94,14 @@ class Settings(_FromEnvironment):
         names = (f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)
         return {name: Path(file) for name in names if (file := os.environ.get(name))}
 
+    @property
+    def key_source(self) -> str:
+        """Where the sealing keys come from: the variable that was set, or the key file in the data folder."""
+        if not self.token_encryption_keys:
+            return str(self.key_file)
+        name = env_name("token_encryption_keys")
+        return f"{name}_FILE" if f"{name}_FILE" in self.secret_files else name
+
     def open_data_dir(self) -> Path:
         """Make the data folder, for this person alone, and return it.
 

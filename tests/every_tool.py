@@ -1,5 +1,6 @@
 """Every tool that asks Nextcloud, with arguments that it takes, over a network that can be tampered with."""
 
+import base64
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,20 +19,24 @@ from tests.dav_fakes import call
 SPECS: Final[dict[str, ToolSpec]] = {
     spec.name: spec for name in TOOLSETS if name != CONNECTION for spec in load(name).tools
 }
+#: A picture of one pixel.
+PNG: Final = base64.b64decode(
+    b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
 #: What becomes of an answer: nothing, another one, or an exception as if the network had failed.
 Change = Callable[[httpx2.Request, httpx2.Response], httpx2.Response | Exception]
 
 
 class Tampered(httpx2.AsyncBaseTransport):
-    """Passes requests on to a sandbox, and its answers through `change`; remembers both."""
+    """Passes requests on to a sandbox, and its answers through `change`; remembers the answers."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        self._inner = httpx2.ASGITransport(app=sandbox.app)
+        self.sandbox = sandbox
         self.answers: list[httpx2.Response] = []
         self.change: Change | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        answer = await self._inner.handle_async_request(request)
+        answer = await httpx2.ASGITransport(app=self.sandbox.app).handle_async_request(request)
         body = await answer.aread()
         headers = [(name, value) for name, value in answer.headers.items() if name != "content-length"]
         whole = httpx2.Response(answer.status_code, headers=headers, content=body, request=request)
@@ -47,9 +52,14 @@ class Tampered(httpx2.AsyncBaseTransport):
 def tampered(sandbox: Sandbox) -> tuple[Tampered, Account]:
     """Open alice's account in a sandbox, over a network that can be tampered with."""
     network = Tampered(sandbox)
+    return network, account_over(network)
+
+
+def account_over(network: Tampered) -> Account:
+    """Open alice's account in the sandbox behind a network."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=network)
     nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
-    return network, nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
+    return nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
 
 
 async def usual(nc: Account) -> dict[str, dict[str, Any]]:
@@ -141,3 +151,51 @@ async def usual(nc: Account) -> dict[str, dict[str, Any]]:
         name: {"path": tree} for name, spec in SPECS.items() if "path" in spec.arguments.schema["properties"]
     }
     return {name: given.get(name, needing_path.get(name, {})) for name in SPECS}
+
+
+async def working(nc: Account, tool: str, every: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Give arguments with which a tool does its work, and make what it needs for that in the demo."""
+    given, path = every[tool], {"path": "/Documents/Welcome.md"}
+    more: dict[str, Any] = {}
+    match tool:
+        case "nc_files_list_folder":
+            more = {"path": "/"}
+        case "nc_notes_edit_note":
+            more = {"old_text": (await call(nc, "nc_notes_get_note", note_id=given["note_id"])).content}
+        case "nc_notes_get_attachment":
+            more = {"path": f".attachments.{given['note_id']}/x.png"}
+            await nc.files.create_folder(f"/Notes/.attachments.{given['note_id']}")
+            await nc.files.write(f"/Notes/{more['path']}", PNG)
+        case "nc_files_restore_trash":
+            more = {"trash_id": (await call(nc, "nc_files_delete_item", **path)).trash_id}
+        case "nc_files_restore_version":
+            etag = (await call(nc, "nc_files_get_info", **path)).etag
+            etag = (await call(nc, "nc_files_write_file", **path, content="x", etag=etag)).etag
+            versions = await call(nc, "nc_files_list_versions", **path)
+            more = {"version_id": versions.items[-1].version_id, "etag": etag}
+        case "nc_sharing_update_share" | "nc_sharing_delete_share":
+            made = await call(nc, "nc_sharing_create_link", **path)
+            more = {"share_id": made.share_id, "etag": made.etag}
+        case "nc_talk_set_reaction":
+            newest = (await call(nc, "nc_talk_list_messages", conversation=given["conversation"])).items[0]
+            more = {"message_id": newest.id, "emoji": "\N{THUMBS UP SIGN}"}
+        case _ if given.get("etag") == "e":
+            more = {"etag": await _etag_of(nc, given)}
+        case _:
+            pass
+    return {**given, **more}
+
+
+async def _etag_of(nc: Account, given: dict[str, Any]) -> str:
+    """Read the etag of what the arguments of a change name."""
+    if "task_id" in given:
+        tasks = (await call(nc, "nc_tasks_list_tasks")).tasks
+        return str(next(task.etag for task in tasks if task.task_id == given["task_id"]))
+    readings = {
+        "event_id": "nc_calendar_get_event",
+        "contact_id": "nc_contacts_get_contact",
+        "recipe_id": "nc_cookbook_get_recipe",
+    }
+    name = next(name for name in readings if name in given)
+    named = {key: given[key] for key in ("book", name) if key in given}
+    return str((await call(nc, readings[name], **named)).etag)

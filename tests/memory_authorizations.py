@@ -125,6 +125,9 @@ class MemoryAuthorizations:
     def denied(self, asked: Asked) -> str:
         return back_to(asked.request, self.issuer, {"error": "access_denied"})
 
+    async def asked_by(self, came: Came) -> Asked:
+        return await self.asked(came.arrival)
+
     async def asked(self, arrival: Arrival) -> Asked:
         assert arrival.request is not None
         return self.asked_for(arrival.request)

@@ -13,8 +13,11 @@ from typing import Final, Protocol, Self
 import httpx2
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import refusal
 
 Probe = Callable[[], Awaitable[httpx2.Response]]
+#: What is known of a credential: it is dead, or works, or its account is disabled; None as long as nothing is.
+Known = bool | errors.AccountDisabled | None
 
 _OF_USER: Final = ("GET", "/ocs/v2.php/cloud/user?format=json")
 #: DAV asks for a credential in a way of its own, and its root needs no uid.
@@ -92,19 +95,29 @@ def probe_of(path: str) -> tuple[str, str]:
     return _OF_DAV if path.startswith(_OCS) else _OF_USER
 
 
-async def is_dead(probe: Probe) -> bool | None:
-    """Ask once; None when the answer says nothing about the credential."""
+async def is_dead(probe: Probe) -> Known:
+    """Ask once; None when the answer says nothing about the credential.
+
+    A disabled account is refused everywhere, with 401 or 503; its access works again once it is enabled.
+    """
     try:
-        status = (await probe()).status_code
-    except (errors.NotNextcloud, httpx2.HTTPError):
+        response = await probe()
+    except (errors.NotNextcloud, httpx2.HTTPError, httpx2.StreamError):
         return None
+    status = response.status_code
+    if status >= int(httpx2.codes.BAD_REQUEST):
+        error = refusal.from_response(response, {})
+        if isinstance(error, errors.AccountDisabled):
+            return error
     if status == int(httpx2.codes.UNAUTHORIZED):
         return True
     return False if status < int(httpx2.codes.BAD_REQUEST) else None
 
 
-def said(dead: bool | None, error: errors.CredentialRejected) -> errors.NextcloudError:  # noqa: FBT001 - what `is_dead` answers
+def said(dead: Known, error: errors.CredentialRejected) -> errors.NextcloudError:
     """Word what a refusal turned out to be."""
+    if isinstance(dead, errors.AccountDisabled):
+        return errors.AccountDisabled(str(dead))
     if dead:
         return error
     if dead is None:

@@ -287,11 +287,13 @@ class NextcloudHttp:
             return await turn.settled(lambda: self._answered(*doubt.probe_of(path)), error)
 
     async def _answered(self, method: str, path: str) -> httpx2.Response:
-        """Send the probe of a credential; it is not repeated, and its status is all that is read."""
+        """Send the probe of a credential; it is not repeated, and read only where it is refused too."""
         response = await self._send(method, f"{self.base}{path}", headers={"Depth": "0", **self._host})
-        await response.aclose()
-        self._check_person(response)
-        return response
+        try:
+            self._check_person(response)
+            return await body.read(response, _MAX_ERROR_BYTES, cut=True) if response.is_error else response
+        finally:
+            await response.aclose()
 
     async def _of_storage(
         self, shown: str, read: httpx2.Response, error: errors.NextcloudError

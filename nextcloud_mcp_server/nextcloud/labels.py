@@ -223,6 +223,11 @@ def _named(name: str, tags: Sequence[Tag]) -> Tag | None:
     return None
 
 
+def is_among(name: str, tags: Sequence[str]) -> bool:
+    """Tell whether a tag of that name is among these, as `change` finds it."""
+    return _named(name, [Tag(tag, tag, assignable=True) for tag in tags]) is not None
+
+
 def _tag(response: entries.DavResponse) -> Tag:
     return Tag(
         tag_id=response.text("oc:id"),

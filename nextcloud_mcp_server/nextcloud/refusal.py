@@ -74,6 +74,7 @@ _OF_EXCEPTION: Mapping[str, int] = {
     "ServiceUnavailable": 503,
 }
 _BAD_REQUESTS = (415, 422)
+_NOTHING: Final = frozenset({"", "[]", "{}"})
 _GATEWAYS = (502, 504)
 _UNAVAILABLE = 503
 #: The names of exceptions and their messages; Nextcloud words all of them in the language that we ask for.
@@ -237,9 +238,10 @@ def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
 
 def _throttled(response: httpx2.Response) -> errors.NextcloudError:
     wait = _retry_after(response)
-    if not response.text:
-        # Too many failed logins are always put into words. With nothing at all Nextcloud answers who does
-        # something too often, as who shares for the twenty-first time in ten minutes.
+    if response.text.strip() in _NOTHING:
+        # Too many failed logins are always put into words. With nothing at all, or an empty list as JSON
+        # (`RateLimitingMiddleware` of Nextcloud), it answers who does something too often, as who shares for the
+        # twenty-first time in ten minutes.
         told = "ten minutes" if wait is None else f"{wait:.0f} seconds"
         return errors.Throttled(_TOO_OFTEN.format(wait=told), retry_after_seconds=wait)
     told = "" if wait is None else f"; it asks to wait {wait:.0f} seconds"

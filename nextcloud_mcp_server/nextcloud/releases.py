@@ -15,6 +15,8 @@ ENDS: Final = {
     34: date(2027, 7, 1),
     35: date(2027, 10, 1),
 }
+#: Those whose end is not in that schedule yet, and is taken from the rule of one year.
+BY_RULE: Final = frozenset({34, 35})
 TROUBLES: Final = {
     33: "app passwords may stop working after a while, above all with an app for passwords or single sign-on "
     "(nextcloud/server#58509): whoever is affected is asked to grant access again; an update to 34 is worth a try.",
@@ -38,5 +40,9 @@ def support_ended(version: str, today: date) -> bool | None:
 
 def end_of_support(version: str) -> str | None:
     """Name the last month of support, such as `February 2027`; None where it is not known."""
-    end = ENDS.get(major_of(version) or 0)
-    return None if end is None else f"{date.fromordinal(end.toordinal() - 1):%B %Y}"
+    major = major_of(version) or 0
+    end = ENDS.get(major)
+    if end is None:
+        return None
+    month = f"{date.fromordinal(end.toordinal() - 1):%B %Y}"
+    return f"{month} (a year after its release; no day is published yet)" if major in BY_RULE else month

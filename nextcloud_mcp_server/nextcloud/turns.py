@@ -35,7 +35,7 @@ class _Doubt:
 
     credential: NextcloudCredential
     settled: anyio.Event = field(default_factory=anyio.Event)
-    dead: bool | None = None
+    dead: doubt.Known = None
 
 
 class Turns:
@@ -158,7 +158,7 @@ class PersonTurn:
         mine = self._doubt = self._doubt or _Doubt(self._credential)
         turns.doubt, turns.proven = mine, None
         mine.dead = await doubt.is_dead(probe)
-        if mine.dead:
+        if mine.dead is True:
             turns.refused = self._credential
         elif mine.dead is False:
             turns.accept(self._credential)

@@ -221,9 +221,13 @@ def _sealed(seal: Seal, details: dict[str, Any]) -> Sealed:
     return seal.seal("details", json.dumps(details))
 
 
+def arrival_place(keys: KeyRing, row: Row[Any]) -> Seal:
+    """Name the place that the values of a row are bound to."""
+    return _place(keys, row.id_hash, row.browser_hash, row.state_hash)
+
+
 def _open(keys: KeyRing, row: Row[Any]) -> dict[str, Any]:
-    seal = _place(keys, row.id_hash, row.browser_hash, row.state_hash)
-    details: dict[str, Any] = json.loads(seal.open("details", row.details))
+    details: dict[str, Any] = json.loads(arrival_place(keys, row).open("details", row.details))
     return details
 
 

@@ -132,6 +132,11 @@ def _seal(keys: KeyRing, client_id: str) -> Seal:
     return Seal(keys, ("clients", client_id))
 
 
+def client_place(keys: KeyRing, row: Row[Any]) -> Seal:
+    """Name the place that the values of a row are bound to."""
+    return _seal(keys, row.client_id)
+
+
 def _values(keys: KeyRing, client: Client) -> dict[str, object]:
     details = {
         "kind": client.kind,
@@ -151,7 +156,7 @@ def _values(keys: KeyRing, client: Client) -> dict[str, object]:
 
 def _client(keys: KeyRing, row: Row[Any]) -> Client | None:
     try:
-        details = json.loads(_seal(keys, row.client_id).open("details", row.details))
+        details = json.loads(client_place(keys, row).open("details", row.details))
     except Unsealable:
         return None
     scopes = details["scopes"]

@@ -21,9 +21,11 @@ from nextcloud_mcp_server.storage.records import Principal
 
 _VERSION = b"\x01"
 _KEY_BYTES = 32
-_KEY_ID_BYTES = 8
+#: Where the id of its key stands in a sealed value, so that a query can find it; ids are in clear there.
+KEY_ID_AT = len(_VERSION)
+KEY_ID_BYTES = 8
 _NONCE_BYTES = 12
-_HEADER_BYTES = len(_VERSION) + _KEY_ID_BYTES + _NONCE_BYTES
+_HEADER_BYTES = KEY_ID_AT + KEY_ID_BYTES + _NONCE_BYTES
 _KEY_FAULT = (
     "TOKEN_ENCRYPTION_KEYS holds something that is not a key: each must be 32 bytes in base64url."
     " Make one with `nextcloud-mcp-server keys new`."
@@ -35,6 +37,11 @@ class Sealed:
     """What a sealed column holds: version, key id, nonce, ciphertext and tag."""
 
     value: bytes
+
+    @property
+    def key_id(self) -> bytes:
+        """Name the key that it was sealed with; see `KEY_ID_AT`."""
+        return self.value[KEY_ID_AT : KEY_ID_AT + KEY_ID_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class _Key:
     @classmethod
     def of(cls, master: bytes) -> "_Key":
         return cls(
-            id=_hkdf(master, "key id")[:_KEY_ID_BYTES], master=master, cipher=AESGCM(_hkdf(master, "seal"))
+            id=_hkdf(master, "key id")[:KEY_ID_BYTES], master=master, cipher=AESGCM(_hkdf(master, "seal"))
         )
 
 
@@ -72,6 +79,11 @@ class KeyRing:
             )
         return cls([_decode_key(text) for text in texts])
 
+    @property
+    def ids(self) -> list[bytes]:
+        """Name the keys in their order; the first is the one that seals."""
+        return [key.id for key in self._keys]
+
     def derive(self, purpose: str) -> list[bytes]:
         """Derive a 32-byte sub-key per key for another use than sealing; the first is the current one."""
         return [_hkdf(key.master, f"derived {purpose}") for key in self._keys]
@@ -94,7 +106,7 @@ class KeyRing:
             Unsealable: Its key is not in the ring, or it was moved or changed.
         """
         header, ciphertext = sealed.value[:_HEADER_BYTES], sealed.value[_HEADER_BYTES:]
-        key = self._by_id.get(header[len(_VERSION) : -_NONCE_BYTES])
+        key = self._by_id.get(sealed.key_id)
         if key is None or not header.startswith(_VERSION):
             raise Unsealable(
                 "A stored value was sealed with a key that is not configured."

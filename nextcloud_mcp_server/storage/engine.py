@@ -18,6 +18,7 @@ from nextcloud_mcp_server.storage.elicitations import ElicitationRepository
 from nextcloud_mcp_server.storage.grant_legs import GrantLegRepository
 from nextcloud_mcp_server.storage.grants import GrantRepository
 from nextcloud_mcp_server.storage.held_grants import HeldGrantRepository
+from nextcloud_mcp_server.storage.key_rotation import KeyRotation
 from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
 from nextcloud_mcp_server.storage.logouts import LogoutRepository
 from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
@@ -58,6 +59,7 @@ class Database:
         self.restored = RestoredRepository(transactions)
         self.oauth_tokens = OAuthTokenRepository(transactions)
         self.logouts = LogoutRepository(transactions)
+        self.key_rotation = KeyRotation(transactions)
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":

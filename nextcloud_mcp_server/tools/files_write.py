@@ -4,7 +4,9 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
+from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools import file_edit, file_moves, note_pictures
@@ -15,6 +17,9 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 #: Larger texts are not edited through a model; the file is held in memory once before and once after.
 MAX_EDITED_BYTES: Final = 4_194_304
+
+#: The beginning of a file that is about to be replaced, by which its encoding is told.
+_HEAD_BYTES: Final = 65_536
 
 Etag = Annotated[str | None, Field(description="As reading answered it.")]
 TargetEtag = Annotated[str | None, Field(description="To replace a file: its etag.")]
@@ -35,8 +40,26 @@ async def nc_files_write_file(
     etag: Etag = None,
 ) -> Changed:
     """Create a file; to overwrite one, pass the etag that reading it answered."""
+    note = await _other_encoding(nc, path, content) if etag is not None and encoding == "text" else None
     written = await nc.files.write(path, decoded(content, encoding), version=etag)
-    return Changed.by_writing(written)
+    changed = Changed.by_writing(written)
+    return changed.model_copy(update={"note": " ".join(filter(None, (changed.note, note))) or None})
+
+
+async def _other_encoding(nc: Account, path: str, content: str) -> str | None:
+    """Say that the text to be replaced is encoded otherwise than the new one, whose bytes differ by that."""
+    try:
+        chunk = await nc.files.read(path, length=_HEAD_BYTES)
+    except (*troubles.NOT_SEEN, InvalidInput):
+        # Writing says what is wrong, in its own words.
+        return None
+    found = charset.detect(chunk.data, whole=chunk.is_last) if chunk.data else None
+    if found is None or found.bom + content.encode(found.codec, "replace") == content.encode():
+        return None
+    return (
+        f"The file was {found.label} and is UTF-8 now; a program that expects the former may show it wrongly. "
+        "nc_files_edit_file keeps the encoding."
+    )
 
 
 @writing.tool("Edit a file", destructive=True)

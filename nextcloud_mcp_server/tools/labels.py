@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud import outcome, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.comments import MAX_CHARACTERS, Comment
-from nextcloud_mcp_server.nextcloud.labels import Marked, Tag
+from nextcloud_mcp_server.nextcloud.labels import Marked, Tag, is_among
+from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.result import Result
@@ -140,7 +141,18 @@ async def nc_files_set_labels(
     except troubles.NOT_SEEN:
         note = "All else is done, but the file could not be looked at afterwards: see nc_files_get_info."
         return Labelled(path=entry.path, failed=failed or None, note=note)
-    return Labelled(path=now.path, tags=list(marks.tags), favorite=now.favourite, failed=failed or None)
+    parts = [
+        Part(f"tag {name}", wanted, is_among(name, marks.tags), is_among(name, details.tags))
+        for wanted, names in ((True, add_tags), (False, remove_tags))
+        for name in names or ()
+    ]
+    if favorite is not None:
+        parts.append(Part("favorite", favorite, now.favourite, entry.favourite))
+    # What failed is told already.
+    note = None if failed else outcome.compare("Nextcloud", parts)
+    return Labelled(
+        path=now.path, tags=list(marks.tags), favorite=now.favourite, failed=failed or None, note=note
+    )
 
 
 @labels.tool("List comments", read_only=True)

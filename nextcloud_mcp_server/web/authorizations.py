@@ -41,6 +41,10 @@ class Authorizations(Protocol):
         """Make the address that tells the client of the person's no."""
         ...
 
+    async def asked_by(self, came: Came) -> Asked:
+        """Say again what the browser that came back had set out for; a code that nobody can use is spent."""
+        ...
+
     async def asked(self, arrival: Arrival) -> Asked:
         """Say again what somebody had set out for."""
         ...

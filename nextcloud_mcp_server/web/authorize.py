@@ -101,7 +101,7 @@ class AuthorizePages:
         except SignInCancelled as cancelled:
             asked = await authorizations.asked(cancelled.arrival)
             return _back_page(request, "cancelled", asked, authorizations.denied(asked))
-        asked = await authorizations.asked(came.arrival)
+        asked = await authorizations.asked_by(came)
         request.state.retry = again_path(asked)
         try:
             arrival_id = await authorizations.come_back(came, browser=session.browser)

@@ -45,10 +45,12 @@ class KnownBrowsers:
             return
         keys = self._keys()
         scope = {**scope, "state": scope.get("state", {})}
-        value = _value_of(HTTPConnection(scope), keys)
+        value, is_newest = _value_of(HTTPConnection(scope), keys)
 
         async def send_marked(message: Message) -> None:
-            if message["type"] == "http.response.start" and scope["state"].get(_SIGNED_IN):
+            # A mark of an older key is made anew, so that it stays when that key is removed.
+            marks = scope["state"].get(_SIGNED_IN) or (value and not is_newest)
+            if message["type"] == "http.response.start" and marks:
                 random = value or secrets.token_urlsafe(18)
                 message = {**message, "headers": [*message["headers"], _set_cookie(scope, keys[0], random)]}
             await send(message)
@@ -64,14 +66,15 @@ class KnownBrowsers:
             current_requester.reset(token)
 
 
-def _value_of(connection: HTTPConnection, keys: Sequence[bytes]) -> str:
-    """Read the random value of a browser that we marked; empty for every other."""
+def _value_of(connection: HTTPConnection, keys: Sequence[bytes]) -> tuple[str, bool]:
+    """Read the random value of a browser that we marked, and whether with the newest key; empty for every other."""
     given = connection.cookies.get(cookie_name(_COOKIE, secure=connection.url.scheme == "https"), "")
     found = _VALUE.fullmatch(given)
     if found is None:
-        return ""
+        return "", False
     value, mac = found.groups()
-    return value if any(hmac.compare_digest(_mac(key, "mark", value), mac) for key in keys) else ""
+    fits = [hmac.compare_digest(_mac(key, "mark", value), mac) for key in keys]
+    return (value, fits[0]) if any(fits) else ("", False)
 
 
 def _set_cookie(scope: Scope, key: bytes, value: str) -> tuple[bytes, bytes]:

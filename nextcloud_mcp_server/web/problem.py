@@ -59,7 +59,8 @@ CLIENT: Problems = (
     (errors.ClientUnknown, Problem("app_unknown", 400)),
     (errors.ClientBarred, Problem("app_barred", 403)),
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
-    (errors.AlreadyAnswered, Problem("answered", 409)),
+    # No failure: what the person wanted is done, and some proxies put a page of their own before a 4xx.
+    (errors.AlreadyAnswered, Problem("answered", 200)),
     (errors.FormRefused, Problem("form_app", 403)),
     (errors.InvalidInput, Problem("form_app", 400)),
     *PEOPLE,

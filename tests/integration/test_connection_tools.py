@@ -1,5 +1,7 @@
 """The three tools that are always there, and the odd ways a call can end."""
 
+import os
+import subprocess
 import webbrowser
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -259,8 +261,11 @@ async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the
     assert len(set(asked.urls)) == 2
 
 
-async def _refuses(context: object, params: ElicitRequestParams) -> ErrorData:
-    return ErrorData(code=-32602, message="Invalid params")
+def _refuses(code: int) -> Callable[[object, ElicitRequestParams], Awaitable[ErrorData]]:
+    async def refuse(context: object, params: ElicitRequestParams) -> ErrorData:
+        return ErrorData(code=code, message="No")
+
+    return refuse
 
 
 async def _never_answers(context: object, params: ElicitRequestParams) -> ElicitResult:
@@ -272,7 +277,15 @@ async def _answers_nonsense(context: object, params: ElicitRequestParams) -> Eli
     return ElicitResult.model_construct(action="perhaps")  # pyright: ignore[reportArgumentType] - nonsense
 
 
-@pytest.mark.parametrize("client_answer", [_refuses, _never_answers, _answers_nonsense])
+@pytest.mark.parametrize(
+    "client_answer",
+    [
+        # Invalid params, no such method, a fault of the client's own, and one that no specification has.
+        *(_refuses(code) for code in (-32602, -32601, -32603, -32000, 1)),
+        _never_answers,
+        _answers_nonsense,
+    ],
+)
 async def test_a_question_that_a_client_does_not_show_is_answered_in_time_with_the_link(
     world: World,
     client_answer: Callable[[object, ElicitRequestParams], Awaitable[Any]],
@@ -282,15 +295,15 @@ async def test_a_question_that_a_client_does_not_show_is_answered_in_time_with_t
     """N07: the id is always there, no browser is started here, and the log names the reason."""
     asked: list[ElicitRequestParams] = []
 
-    async def answer(context: object, params: ElicitRequestParams) -> Any:  # noqa: ANN401 - one of the three
+    async def answer(context: object, params: ElicitRequestParams) -> Any:  # noqa: ANN401 - one of these
         asked.append(params)
         return await client_answer(context, params)
 
     def refuse(*_: object, **__: object) -> bool:
         raise NotImplementedError
 
-    for name in ("open", "get"):
-        monkeypatch.setattr(webbrowser, name, refuse)
+    for place, name in ((webbrowser, "open"), (webbrowser, "get"), (subprocess, "Popen"), (os, "system")):
+        monkeypatch.setattr(place, name, refuse)
     await world.stop()
     await world.start(hold_seconds=1)
     async with world.client(mode="legacy", elicitation_callback=answer) as client:

@@ -310,7 +310,7 @@ async def test_continue_pressed_twice_shows_the_same_code_and_after_its_use_says
 
     assert codes[0] == codes[1]
     assert answer.status_code == 200
-    assert late.status_code == 409
+    assert late.status_code == 200
     assert "This was answered already" in late.text
     assert house.connected() == ["alice"]
 
@@ -318,6 +318,7 @@ async def test_continue_pressed_twice_shows_the_same_code_and_after_its_use_says
 async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
     house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
+    """N01: the page between a client and its code; both copies can be sent, and one of them counts."""
     url = house.authorize_url(client_id)
     copies = [await alice.open(url) for _ in range(2)]
 
@@ -332,7 +333,7 @@ async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
     again = await alice.press(copies[1], "allow", allow=["notes:read"])
 
     assert (await house.redeem(http, client_id, code_in(onward(won)))).status_code == 200
-    assert [page.status_code for page in (lost, again)] == [409, 409]
+    assert [page.status_code for page in (lost, again)] == [200, 200]
     assert "This was answered already" in lost.text
     await until(lambda: house.connected() == ["alice"], seconds=10)
 

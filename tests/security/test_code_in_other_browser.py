@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import (
+    ClientUnknown,
     ElicitationUnknown,
     GrantRefused,
     OtherBrowser,
@@ -19,7 +20,7 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
 )
 from tests.issuer_fake import ISSUER, Params
-from tests.trips_stage import COOKIE, Trips, open_trips
+from tests.trips_stage import CLIENT, COOKIE, Trips, open_trips
 from tests.visits_stage import Browser, Stage
 
 ATTACKER = COOKIE
@@ -146,6 +147,24 @@ async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_th
     with pytest.raises(SignInRefused):
         await finish_with(trips, codes(params))
 
+    assert trips.provider.redeemed == []
+
+
+async def test_builtin_spends_the_code_of_a_client_that_is_ended_while_its_user_comes_back(
+    trips: Trips,
+) -> None:
+    params = trips.provider.confirm(await trips.to_nextcloud(VICTIM), "victim")
+    came = await trips.authorization.returned(params, browser=VICTIM)
+    client = await trips.database.clients.find(CLIENT)
+    assert client
+    await trips.database.clients.delete(CLIENT)
+
+    with pytest.raises((ClientUnknown, SignInRefused)):
+        await trips.authorization.asked_by(came)
+
+    await trips.database.clients.save(client)
+    with pytest.raises(SignInRefused):
+        await finish_with(trips, codes(params))
     assert trips.provider.redeemed == []
 
 

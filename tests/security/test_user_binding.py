@@ -1,19 +1,23 @@
 """A visit belongs to the person who was asked: nobody else can finish, follow or replay it."""
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import anyio
 import httpx2
+import mcp.server.request_state
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from nextcloud_mcp_server.auth.principal import personal
+from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.integration.world import Asked, World, until
@@ -160,6 +164,25 @@ async def test_request_state_of_a_server_with_another_key_is_refused_without_eff
         answer = await retry(client, LIST, {}, asked_for.request_state or "")
 
     assert answer == -32602
+
+
+async def test_request_state_is_good_for_as_long_as_its_visit_and_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = 0.0
+    clock = SimpleNamespace(time=lambda: time.time() + ahead)
+    monkeypatch.setattr(mcp.server.request_state, "time", clock)
+    async with world.client(elicitation_callback=unused) as client:
+        asked_for = await begin(client, {})
+        state = asked_for.request_state or ""
+        ahead = LIFETIME.total_seconds() + 1
+        late = await retry(client, LIST, {}, state)
+        untouched = await visit_state(world, url_of(asked_for))
+        ahead = LIFETIME.total_seconds() - 60
+        in_time = await retry(client, LIST, {}, state)
+
+    assert (late, in_time) == (-32602, "answered")
+    assert untouched is ElicitationState.PENDING
 
 
 async def test_request_state_replayed_after_the_end_changes_nothing(world: World) -> None:

@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, Requests,
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME, Came, NextcloudSignIn
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.callback import Params
+from nextcloud_mcp_server.auth.orphaned_code import spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.redeeming import Noted
 from nextcloud_mcp_server.errors import (
@@ -154,6 +155,16 @@ class Authorization:
         if arrival.request is None:
             raise AuthorizeRefused(_GONE)
         return await self._requests.again(arrival.request)
+
+    async def asked_by(self, came: Came) -> Asked:
+        """Say again what the browser that came back had set out for.
+
+        Raises:
+            AuthorizeRefused: The client is gone meanwhile; the code that came back is spent.
+        """
+        unused = {"code": [came.code.get_secret_value()]}
+        async with spent_unless_used(self._database.spent_codes, unused):
+            return await self.asked(came.arrival)
 
     async def returned(self, params: Params, *, browser: str) -> Came:
         """Check how a browser came back from Nextcloud; nothing is sent anywhere.

@@ -163,6 +163,38 @@ async def test_a_refusal_that_cannot_be_confirmed_ends_nothing(probe: httpx2.Res
     assert (await account.user.get()).uid == "alice"
 
 
+@pytest.mark.parametrize(
+    "probe",
+    [
+        httpx2.Response(401, json={"message": "Account disabled"}),
+        httpx2.Response(503, text="<s:exception>OC\\User\\DisabledUserException</s:exception>"),
+    ],
+    ids=["401", "503"],
+)
+async def test_all_who_wait_for_the_probe_hear_that_the_account_is_disabled_and_nothing_ends(
+    probe: httpx2.Response,
+) -> None:
+    upstream = Upstream()
+    account = upstream.account()
+    await account.files.info("a.txt")
+    upstream.refusing, upstream.probe, upstream.asked = ("/remote.php/dav/files",), probe, []
+    ended: list[type[Exception]] = []
+
+    async def one() -> None:
+        try:
+            await account.files.info("a.txt")
+        except errors.NextcloudError as error:
+            ended.append(type(error))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(one)
+    upstream.refusing, upstream.probe = (), None
+
+    assert set(ended) == {errors.AccountDisabled}
+    assert (await account.files.info("a.txt")).path == "a.txt"
+
+
 async def test_a_person_whose_first_request_fails_otherwise_can_go_on() -> None:
     upstream = Upstream()
     upstream.probe = httpx2.Response(404)

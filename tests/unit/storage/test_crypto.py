@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import nextcloud_mcp_server
@@ -12,6 +14,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of, load_or_create_key_file, new_key
 from nextcloud_mcp_server.storage.records import Principal
 
+KEY = new_key()
 PLACE = ("credentials", "issuer", "subject", "row", "secret")
 
 
@@ -58,6 +61,46 @@ def test_parts_of_a_place_cannot_be_shifted_into_each_other() -> None:
 
     with pytest.raises(Unsealable):
         keys.open(sealed, ("a", "bc"))
+
+
+#: Texts that a shorter way to put parts together, with a separator or short lengths, would take for others.
+_PARTS = st.lists(st.text(st.sampled_from("ab\0\1\2|,é"), max_size=4), min_size=1, max_size=4)
+
+
+@given(_PARTS, _PARTS)
+@settings(max_examples=200, deadline=None)
+def test_a_value_opens_at_no_place_that_is_not_the_same_in_each_part(
+    here: list[str], there: list[str]
+) -> None:
+    keys = ring(KEY)
+    sealed = keys.seal("text", here)
+
+    if here == there:
+        assert keys.open(sealed, there) == "text"
+    else:
+        with pytest.raises(Unsealable):
+            keys.open(sealed, there)
+
+
+@pytest.mark.parametrize("separator", ["", "\0", "|", "\n", "\x1f"])
+def test_a_part_cannot_hold_what_separates_two_parts(separator: str) -> None:
+    keys = ring(KEY)
+    sealed = keys.seal("text", ("table", f"a{separator}b", "c"))
+
+    for place in (
+        ("table", "a", f"b{separator}c"),
+        ("table", "a", "b", "c"),
+        (f"table{separator}a", "b", "c"),
+    ):
+        with pytest.raises(Unsealable):
+            keys.open(sealed, place)
+
+
+def test_a_part_may_be_longer_than_a_length_of_one_byte_says() -> None:
+    keys = ring(KEY)
+    sealed = keys.seal("text", ("table", "a" * 70_000))
+
+    assert keys.open(sealed, ("table", "a" * 70_000)) == "text"
 
 
 @pytest.mark.parametrize("position", [0, 1, 9, 21, -1])

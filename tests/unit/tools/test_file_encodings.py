@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import Reader
@@ -169,3 +169,44 @@ async def test_a_collective_page_of_another_encoding_is_read_and_told() -> None:
     read = await call(account, "nc_collectives_get_page", collective_id=1, page_id=page.id)
 
     assert read.content == "Müller für alle\n"
+
+
+@pytest.mark.parametrize(("data", "encoding"), FILES)
+async def test_replacing_a_text_says_where_it_is_encoded_otherwise_from_now_on(
+    data: bytes, encoding: str
+) -> None:
+    _, account = put("a.csv", data)
+    etag = (await call(account, "nc_files_get_info", path="a.csv")).etag
+
+    written = await call(account, "nc_files_write_file", path="a.csv", content="Größe;1\r\n", etag=etag)
+
+    assert await stored(account, "a.csv") == "Größe;1\r\n".encode()
+    if encoding == "UTF-8":
+        assert written.note is None
+    else:
+        assert written.note.startswith(f"The file was {encoding} and is UTF-8 now;")
+
+
+@pytest.mark.parametrize(
+    ("data", "content"),
+    [(CSV.encode("cp1252"), "plain\n"), (b"\x89PNG\0\0", "now a text: ü"), (b"", "ü"), (b"ascii", "ü")],
+    ids=["the same bytes in both", "no text before", "empty before", "ascii before"],
+)
+async def test_replacing_needs_no_word_where_no_reader_can_be_misled(data: bytes, content: str) -> None:
+    _, account = put("a.csv", data)
+    etag = (await call(account, "nc_files_get_info", path="a.csv")).etag
+
+    written = await call(account, "nc_files_write_file", path="a.csv", content=content, etag=etag)
+
+    assert written.note is None
+
+
+async def test_replacing_what_is_gone_is_refused_as_before() -> None:
+    sandbox, account = put("a.csv", b"x")
+    etag = (await call(account, "nc_files_get_info", path="a.csv")).etag
+    await call(account, "nc_files_delete_item", path="a.csv")
+
+    with pytest.raises(NotFound):
+        await call(account, "nc_files_write_file", path="a.csv", content="ü", etag=etag)
+
+    assert sandbox.state.users["alice"].files.find("a.csv") is None

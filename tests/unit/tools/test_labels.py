@@ -1,8 +1,12 @@
 import httpx2
 import pytest
+from pydantic import SecretStr
 
-from nextcloud_mcp_server.errors import Forbidden, InvalidInput, NotFound, TimedOut
-from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.errors import Forbidden, InvalidInput, NotFound, ServerFault, TimedOut
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
 from tests.dav_fakes import account_in, account_over, call, entry, multistatus, network
 
@@ -70,6 +74,12 @@ async def test_what_half_succeeded_says_which_half(sandbox: Sandbox, alice: Acco
     assert "'new' was not set" in done.failed[0]
 
 
+def tagged(tag: str) -> str:
+    """Write the file `a` as it is shown once it has a tag."""
+    shown = f"<nc:system-tags><nc:system-tag>{tag}</nc:system-tag></nc:system-tags>"
+    return entry("a", extra=f"<oc:fileid>7</oc:fileid>{shown}")
+
+
 async def test_changes_that_somebody_else_made_at_the_same_time_are_no_failure() -> None:
     file = entry("a", extra="<oc:fileid>7</oc:fileid>")
     row = "<oc:id>1</oc:id><oc:display-name>{}</oc:display-name>"
@@ -81,7 +91,12 @@ async def test_changes_that_somebody_else_made_at_the_same_time_are_no_failure()
         [entry("", href="/remote.php/dav/systemtags-relations/files/7/2", extra=row.format("b"))]
     )
     net = network(
-        multistatus([file]), known, held, httpx2.Response(409), httpx2.Response(404), multistatus([file])
+        multistatus([file]),
+        known,
+        held,
+        httpx2.Response(409),
+        httpx2.Response(404),
+        multistatus([tagged("a")]),
     )
 
     done = await call(account_over(net), "nc_files_set_labels", path="a", add_tags=["a"], remove_tags=["b"])
@@ -104,7 +119,7 @@ async def test_the_id_of_a_new_tag_is_answered_or_looked_up(header: str | None) 
         created,
         *look_up,
         httpx2.Response(201),
-        multistatus([file]),
+        multistatus([tagged("new")]),
     )
 
     await call(account_over(net), "nc_files_set_labels", path="a", add_tags=["new"])
@@ -254,3 +269,45 @@ async def test_a_tag_whose_name_ends_in_a_space_is_another_one(sandbox: Sandbox,
     done = await call(alice, "nc_files_set_labels", path="Readme.md", add_tags=["todo "])
 
     assert done.tags == ["todo "]
+
+
+def answered_but_not_done(*, tags_too: bool) -> Account:
+    """Open an account at a Nextcloud that confirms a favourite mark, or also a tag, and sets none."""
+    sandbox = Sandbox.demo()
+    inner = httpx2.ASGITransport(app=sandbox.app)
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "PROPPATCH":
+            return multistatus([])
+        if tags_too and request.method == "PUT" and "systemtags-relations" in request.url.path:
+            return httpx2.Response(201)
+        return await inner.handle_async_request(request)
+
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(answer))
+    nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
+    return nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
+
+
+async def test_a_mark_that_nextcloud_confirms_and_does_not_set_is_an_error() -> None:
+    account = answered_but_not_done(tags_too=True)
+
+    with pytest.raises(
+        ServerFault, match="changed nothing: 'tag urgent' is false instead of true; 'favorite' is"
+    ):
+        await call(
+            account, "nc_files_set_labels", path="/Documents/Welcome.md", add_tags=["urgent"], favorite=True
+        )
+
+
+async def test_a_mark_that_is_not_set_beside_one_that_is_stands_in_the_note() -> None:
+    account = answered_but_not_done(tags_too=False)
+
+    marked = await call(
+        account, "nc_files_set_labels", path="/Documents/Welcome.md", add_tags=["urgent"], favorite=True
+    )
+
+    assert "urgent" in marked.tags
+    assert (
+        marked.note
+        == "Nextcloud did not store all of it as it was sent: 'favorite' is false instead of true."
+    )

@@ -1,0 +1,270 @@
+"""Which key each row is sealed with, and sealing rows again with the newest one beside a running server."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Integer,
+    LargeBinary,
+    Row,
+    Select,
+    Table,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.arrivals import arrival_place
+from nextcloud_mcp_server.storage.clients import client_place
+from nextcloud_mcp_server.storage.columns import SealedValue
+from nextcloud_mcp_server.storage.crypto import KEY_ID_AT, KEY_ID_BYTES, KeyRing, Seal, Sealed
+from nextcloud_mcp_server.storage.models import metadata
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+#: The rows that are read, and then stored in one transaction: the server waits for so many at most.
+BATCH = 50
+
+#: The column that names the row in the place of its values (`KeyRing.at`), of the tables whose rows belong to a user.
+_NAMED_BY = {
+    "access_tokens": "token_hash",
+    "accounts": "id",
+    "audit": "id",
+    "codes": "code_hash",
+    "credentials": "id",
+    "elicitations": "id_hash",
+    "grant_legs": "state_hash",
+    "held_grants": "id",
+    "login_flows": "id",
+    "outbox": "id",
+    "permissions": "client_id",
+    "sign_ins": "token_hash",
+    "token_families": "family_hash",
+}
+#: The tables whose rows are sealed at another place.
+_PLACES: Mapping[str, Callable[[KeyRing, Row[Any]], Seal]] = {
+    "arrivals": arrival_place,
+    "clients": client_place,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRows:
+    """So many rows of a table hold a value that this key has sealed."""
+
+    table: str
+    key_id: bytes
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """The values of one row that are to be replaced, and what replaces them."""
+
+    primary_key: tuple[Any, ...]
+    old: Mapping[str, Sealed]
+    new: Mapping[str, Sealed]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of a table that were read and sealed again, and are not stored yet.
+
+    `unreadable` counts values that do not open; they stay as they are. `last` is the primary key to go on after.
+    """
+
+    table: Table
+    rows: Sequence[Resealed]
+    unreadable: int
+    last: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Rotated:
+    """What one pass over all tables did, in rows; `unreadable` are values."""
+
+    resealed: int = 0
+    changed_meanwhile: int = 0
+    unreadable: int = 0
+    unreadable_tables: set[str] = field(default_factory=set[str])
+
+
+class KeyRotation:
+    """Works on everybody's rows, for the operator who replaces a key."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    @property
+    def key_ids(self) -> list[bytes]:
+        """Name the configured keys; the first is the one that seals."""
+        return self._transactions.keys.ids
+
+    async def counts(self) -> list[SealedRows]:
+        """Count the rows of each table by the keys that have sealed them, configured or not.
+
+        A row whose values have different keys counts for each of these.
+        """
+        counted: list[SealedRows] = []
+        for table in sealed_tables():
+            ids = [_key_id(column) for column in sealed_columns(table)]
+            query = select(func.count(), *ids).select_from(table).group_by(*ids)
+            rows: Counter[bytes] = Counter()
+            async with self._transactions.reading() as connection:
+                for row in await connection.execute(query):
+                    number, *key_ids = cast("tuple[Any, ...]", row)
+                    for key_id in set(key_ids) - {None}:
+                        rows[key_id] += number
+            counted += [SealedRows(table.name, key_id, number) for key_id, number in sorted(rows.items())]
+        return counted
+
+    async def rotate(
+        self,
+        *,
+        pause: Callable[[], Awaitable[object]],
+        progress: Callable[[int], object],
+        batch_size: int = BATCH,
+    ) -> Rotated:
+        """Seal every row that another key has sealed with the first key; tells what came of it.
+
+        It may be ended at any moment: each batch is stored as a whole or not at all, and the next call goes
+        on with what is left. `pause` is awaited after each batch, so that a running server has its turn.
+        """
+        rotated = Rotated()
+        for table in sealed_tables():
+            after: tuple[Any, ...] | None = None
+            # Not further: a server that goes on sealing with another key would keep this pass from ending.
+            until = await self._last(table)
+            while (batch := await self.read(table, after=after, until=until, limit=batch_size)) is not None:
+                stored = await self.store(batch)
+                rotated.resealed += stored
+                rotated.changed_meanwhile += len(batch.rows) - stored
+                if batch.unreadable:
+                    rotated.unreadable += batch.unreadable
+                    rotated.unreadable_tables.add(table.name)
+                after = batch.last
+                progress(rotated.resealed)
+                await pause()
+        return rotated
+
+    async def _last(self, table: Table) -> tuple[Any, ...] | None:
+        """Read the greatest primary key of a table; None when it is empty."""
+        key = list(table.primary_key)
+        query = select(*key).order_by(*(column.desc() for column in key)).limit(1)
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else tuple(row)
+
+    async def read(
+        self,
+        table: Table,
+        *,
+        limit: int,
+        after: tuple[Any, ...] | None = None,
+        until: tuple[Any, ...] | None = None,
+    ) -> Batch | None:
+        """Read the next rows that another key has sealed, and seal them again; None after the last one.
+
+        They are those with a primary key after the one, and not after the other.
+        """
+        keys = self._transactions.keys
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(_stale(table, keys.ids[0], after, until).limit(limit))).all()
+        if not rows:
+            return None
+        resealed = [_reseal(keys, table, row) for row in rows]
+        return Batch(
+            table,
+            rows=[row for row, _ in resealed if row.new],
+            unreadable=sum(unreadable for _, unreadable in resealed),
+            last=_primary_key(table, rows[-1]),
+        )
+
+    async def store(self, batch: Batch) -> int:
+        """Store a batch in one transaction, and tell how many rows were; others were changed or deleted meanwhile.
+
+        Each sealed value has a nonce of its own, so a value that is still the same was not written since.
+        """
+        stored = 0
+        async with self._transactions.writing() as connection:
+            for row in batch.rows:
+                columns = batch.table.c
+                unchanged = [columns[name] == sealed for name, sealed in row.old.items()]
+                same_row = [
+                    column == value
+                    for column, value in zip(batch.table.primary_key, row.primary_key, strict=True)
+                ]
+                done = await connection.execute(
+                    update(batch.table).where(*same_row, *unchanged).values(dict(row.new))
+                )
+                stored += done.rowcount
+        return stored
+
+
+def sealed_tables() -> Iterator[Table]:
+    """Iterate over the tables that hold sealed values, in the order in which they depend on each other."""
+    return (table for table in metadata.sorted_tables if sealed_columns(table))
+
+
+def sealed_columns(table: Table) -> list[Column[Any]]:
+    """List the columns of a table whose values are sealed."""
+    return [column for column in table.columns if isinstance(column.type, SealedValue)]
+
+
+def place_of(keys: KeyRing, table: Table, row: Row[Any]) -> Seal:
+    """Name the place that the values of a row are bound to."""
+    place = _PLACES.get(table.name)
+    if place is not None:
+        return place(keys, row)
+    return keys.at(table.name, Principal(row.issuer, row.subject), getattr(row, _NAMED_BY[table.name]))
+
+
+def _reseal(keys: KeyRing, table: Table, row: Row[Any]) -> tuple[Resealed, int]:
+    """Seal again what another key has sealed; the second part counts the values that do not open."""
+    seal, unreadable = place_of(keys, table, row), 0
+    old: dict[str, Sealed] = {}
+    new: dict[str, Sealed] = {}
+    for column in sealed_columns(table):
+        sealed: Sealed | None = getattr(row, column.name)
+        if sealed is None or sealed.key_id == keys.ids[0]:
+            continue
+        try:
+            new[column.name] = seal.seal(column.name, seal.open(column.name, sealed))
+            old[column.name] = sealed
+        except Unsealable:
+            unreadable += 1
+    return Resealed(_primary_key(table, row), old, new), unreadable
+
+
+def _stale(
+    table: Table, newest: bytes, after: tuple[Any, ...] | None, until: tuple[Any, ...] | None
+) -> Select[Any]:
+    key = list(table.primary_key)
+    query = select(table).where(or_(*(_key_id(column) != newest for column in sealed_columns(table))))
+    if after is not None:
+        query = query.where(tuple_(*key) > tuple_(*after))
+    if until is not None:
+        query = query.where(tuple_(*key) <= tuple_(*until))
+    return query.order_by(*key)
+
+
+def _key_id(column: Column[Any]) -> ColumnElement[bytes]:
+    # Not bound parameters: PostgreSQL would take the two of SELECT and GROUP BY for different expressions.
+    return func.substr(
+        column,
+        literal_column(str(KEY_ID_AT + 1), Integer),
+        literal_column(str(KEY_ID_BYTES), Integer),
+        type_=LargeBinary(),
+    )
+
+
+def _primary_key(table: Table, row: Row[Any]) -> tuple[Any, ...]:
+    return tuple(getattr(row, column.name) for column in table.primary_key)

@@ -1,0 +1,266 @@
+"""One row of every table that holds sealed values, with all of them filled, and what is read of it again."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
+from nextcloud_mcp_server.storage.engine import Database, backend_of
+from nextcloud_mcp_server.storage.key_rotation import place_of, sealed_columns, sealed_tables
+from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, Client, CodeGrant, Fresh
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    AuditEntry,
+    Credential,
+    GrantLeg,
+    HeldGrant,
+    LoginResult,
+    Permission,
+    Principal,
+    SignedIn,
+    Tokens,
+)
+
+URL = "https://cloud.example.org"
+RESOURCE = "https://mcp.example.org/mcp"
+READ = frozenset({"notes:read"})
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+ALICE = Principal("https://issuer.example.org", "alice")
+
+Now = Callable[[], datetime]
+
+
+def tokens(name: str, now: Now) -> Tokens:
+    """Make tokens of this name."""
+    return Tokens(SecretStr(f"access-{name}"), SecretStr(f"refresh-{name}"), now() + HOUR)
+
+
+class Rows:
+    """Stores the rows of one user in a database, and reads them as the server does.
+
+    What `read` answers holds every text that is sealed. It takes what can be taken once, so it is good for one call.
+    """
+
+    def __init__(
+        self, database: Database, now: Now, *, principal: Principal = ALICE, name: str = "1"
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._principal = principal
+        self._name = name
+        self._elicitations: list[str] = []
+
+    async def fill(self) -> None:
+        """Store a row in each table, with every sealed column filled."""
+        await self._fill_requests()
+        await self._fill_grant()
+        await self._fill_browsers()
+        await self._fill_arrivals()
+        await self._fill_tokens()
+
+    async def _ask(self, client: str) -> str:
+        asked, _ = await self._database.elicitations.open(
+            principal=self._principal,
+            client_id=client,
+            client_name=f"{client} {self._name}",
+            kind="provision",
+            scopes=READ,
+            ttl=10 * MINUTE,
+            new_url=lambda elicitation_id: f"https://mcp.example.org/{elicitation_id}",
+        )
+        self._elicitations.append(asked.id)
+        return asked.id
+
+    async def _fill_requests(self) -> None:
+        asked = await self._ask("codex")
+        flow = await self._database.login_flows.create(
+            elicitation_id=asked,
+            principal=self._principal,
+            login_url=SecretStr(f"{URL}/login/v2/flow/{self._name}"),
+            poll_token=SecretStr(f"poll {self._name}"),
+            scopes=READ,
+            expires_at=self._now() + HOUR,
+            uid=f"uid {self._name}",
+        )
+        given = LoginResult(f"login {self._name}", SecretStr(f"app password {self._name}"))
+        await self._database.login_flows.save_result(flow.id, given)
+        await self._database.elicitations.set_error(asked, f"error {self._name}")
+
+    async def _fill_grant(self) -> None:
+        asked = await self._database.elicitations.find(await self._ask("claude"))
+        assert asked
+        given = tokens(self._name, self._now)
+        account_id, name, now = f"account-{self._name}", self._name, self._now()
+        assert await self._database.grants.complete(
+            elicitation=asked,
+            flow=None,
+            account=Account(account_id, self._principal, URL, f"uid-{name}", f"Name {name}", None, now),
+            credential=Credential(
+                f"credential-{name}",
+                account_id,
+                "nextcloud_oauth2",
+                f"login {name}",
+                given.access_token,
+                needs_reauth=False,
+                version=1,
+                created_at=now,
+                refresh_token=given.refresh_token,
+                expires_at=given.expires_at,
+            ),
+            permission=Permission(self._principal, "claude", f"Claude {name}", READ, now),
+            audit=AuditEntry(now, self._principal, "claude", "grant", "ok", f"detail {name}"),
+        )
+        assert await self._database.grants.keep_alternate(
+            f"credential-{name}", tokens(f"late-{name}", self._now)
+        )
+        await self._database.outbox.add_tokens(
+            principal=self._principal,
+            nextcloud_url=URL,
+            provider="nextcloud_oauth2",
+            tokens=tokens(f"orphaned-{name}", self._now),
+        )
+
+    async def _fill_browsers(self) -> None:
+        now, name = self._now(), self._name
+        signed_in = SignedIn(self._principal, f"Name {name}", f"uid {name}", now, now + HOUR, f"place {name}")
+        await self._database.sign_ins.create(f"browser-{name}", signed_in)
+        asked = await self._ask("cursor")
+        await self._database.grant_legs.create(
+            GrantLeg(
+                SecretStr(f"state-{name}"),
+                asked,
+                self._principal,
+                READ,
+                f"https://mcp.example.org/{name}",
+                SecretStr(f"verifier {name}"),
+                SecretStr(f"nonce {name}"),
+                now,
+                now + HOUR,
+            ),
+            sign_in=f"browser-{name}",
+        )
+        held = HeldGrant(
+            asked,
+            self._principal,
+            READ,
+            "nextcloud_oauth2",
+            tokens(f"held-{name}", self._now),
+            f"uid {name}",
+            f"Name {name}",
+            f"home {name}",
+            now + HOUR,
+        )
+        assert await self._database.held_grants.hold(held, sign_in=f"browser-{name}")
+
+    async def _fill_arrivals(self) -> None:
+        left = Arrival(f"left-{self._name}", f"target {self._name}", None, READ, self._now() + HOUR)
+        await self._database.arrivals.create(left, state=f"s-{self._name}", browser=f"browser-{self._name}")
+        back = Arrival(f"back-{self._name}", "account", None, READ, self._now() + HOUR)
+        given = tokens(f"back-{self._name}", self._now)
+        arrived = Arrived(back, self._principal, f"Name {self._name}", "home", "nextcloud_oauth2", given)
+        assert await self._database.arrivals.hold(arrived, browser=f"browser-{self._name}")
+
+    async def _fill_tokens(self) -> None:
+        now, name = self._now(), self._name
+        await self._database.clients.save(
+            Client(
+                f"mcp-{name}",
+                "registered",
+                f"Client {name}",
+                ("http://127.0.0.1/",),
+                "none",
+                None,
+                READ,
+                now,
+                None,
+                native=True,
+            )
+        )
+        grant = CodeGrant(
+            f"mcp-{name}", self._principal, "http://127.0.0.1/", READ, "c" * 43, RESOURCE, f"home {name}"
+        )
+        for code in (f"used-{name}", f"code-{name}"):
+            await self._database.oauth_tokens.add_code(code, grant, expires_at=now + HOUR)
+        await self._redeem(self._database, f"used-{name}", name)
+
+    async def _redeem(self, database: Database, code: str, name: str) -> object:
+        now = self._now()
+        return await database.oauth_tokens.redeem(
+            code,
+            client_id=f"mcp-{self._name}",
+            fits=lambda grant: grant.home_id == f"home {self._name}",
+            fresh=Fresh(f"family-{name}", f"refresh-{name}", f"access-{name}", now + 24 * HOUR, now + HOUR),
+        )
+
+    async def read(self, database: Database) -> dict[str, object]:
+        """Read each row once, through the repositories; texts of secrets are among the values."""
+        name, browser = self._name, f"browser-{self._name}"
+        asked = self._elicitations
+        flow = await database.login_flows.find(asked[0])
+        return {
+            "elicitations": [await database.elicitations.find(each) for each in asked],
+            "login_flows": flow,
+            "grants": await database.grants.find(self._principal, "claude"),
+            "audit": await database.audit.recent(self._principal, 10),
+            "outbox": await database.outbox.lease_due(owner="test", lease=MINUTE, within=self._principal),
+            "sign_ins": await database.sign_ins.find(browser),
+            "grant_legs": await database.grant_legs.take(f"state-{name}", sign_in=browser),
+            "held_grants": await database.held_grants.find(asked[2], sign_in=browser),
+            "left": await database.arrivals.take(f"s-{name}", browser=browser),
+            "back": await database.arrivals.find(f"back-{name}", browser=browser),
+            "clients": await database.clients.find(f"mcp-{name}"),
+            "access_tokens": await database.oauth_tokens.find(f"access-{name}"),
+            "token_families": await database.oauth_tokens.rotate(
+                f"refresh-{name}",
+                client_id=f"mcp-{name}",
+                resource=RESOURCE,
+                scopes=None,
+                successors=[f"successor-{name}"],
+                grace=MINUTE,
+                lifetime=24 * HOUR,
+                fresh=Fresh(
+                    f"family-{name}",
+                    f"successor-{name}",
+                    f"next-{name}",
+                    self._now() + HOUR,
+                    self._now() + HOUR,
+                ),
+            ),
+            "codes": await self._redeem(database, f"code-{name}", f"second-{name}"),
+        }
+
+
+async def sealed_values(url: str) -> dict[tuple[str, str], list[Sealed]]:
+    """Read every sealed value of a database as it is stored, by table and column."""
+    found: dict[tuple[str, str], list[Sealed]] = {}
+    engine = backend_of(url).engine()
+    async with engine.connect() as connection:
+        for table in sealed_tables():
+            rows = (await connection.execute(select(table))).all()
+            for column in sealed_columns(table):
+                values = [getattr(row, column.name) for row in rows]
+                found[table.name, column.name] = [value for value in values if value is not None]
+    await engine.dispose()
+    return found
+
+
+async def opened_values(url: str, keys: KeyRing) -> list[str]:
+    """Open every sealed value of a database that these keys open."""
+    opened: list[str] = []
+    engine = backend_of(url).engine()
+    async with engine.connect() as connection:
+        for table in sealed_tables():
+            for row in (await connection.execute(select(table))).all():
+                for column in sealed_columns(table):
+                    sealed: Sealed | None = getattr(row, column.name)
+                    if sealed is None:
+                        continue
+                    try:
+                        opened.append(place_of(keys, table, row).open(column.name, sealed))
+                    except Unsealable:
+                        continue
+    await engine.dispose()
+    return sorted(opened)
