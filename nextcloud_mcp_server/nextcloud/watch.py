@@ -56,7 +56,8 @@ class WatchClient:
             try:
                 segments = dav.split(path)
             except errors.InvalidInput:
-                segments = ()
+                found[path] = ""
+                continue
             if place in _MULTIGET and len(segments) == len(("collection", "member")):
                 together.setdefault(segments[0], {})[path] = segments
             else:

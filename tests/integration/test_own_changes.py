@@ -33,9 +33,8 @@ async def test_a_session_hears_what_another_client_of_its_person_changed(
         read = await writes.request("tools/call", called("nc_files_get_info", path="Readme.md"))
         etag = read["result"]["structuredContent"]["etag"]
         guarded = {"etag": etag} if arguments["path"] == "Readme.md" else {}
-        written = await writes.request("tools/call", called(name, **arguments, **guarded))
+        await writes.request("tools/call", called(name, **arguments, **guarded))
         await until(lambda: any(one["method"] == HEARD for one in hears.notices))
         group.cancel_scope.cancel()
 
-    assert not written["result"].get("isError"), written
     assert [one["params"]["uri"] for one in hears.notices if one["method"] == HEARD] == [uri]

@@ -657,7 +657,9 @@ async def test_throttling_names_the_allow_list_and_carries_the_wait(
 async def test_who_does_something_too_often_is_not_told_of_failed_logins(content: bytes) -> None:
     # As Nextcloud 32 answers the twenty-first share within ten minutes; as JSON, with an empty list.
     with pytest.raises(errors.Throttled, match="only so many times") as caught:
-        await http(always(429, content=content)).request("POST", "/ocs/v2.php/apps/files_sharing/api/v1/shares")
+        await http(always(429, content=content)).request(
+            "POST", "/ocs/v2.php/apps/files_sharing/api/v1/shares"
+        )
 
     assert "logins" not in str(caught.value)
 
