@@ -12,7 +12,7 @@ from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.core import Core, Outside
-from nextcloud_mcp_server.database_file import database_file
+from nextcloud_mcp_server.database_file import has_state
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.pending import Pending
@@ -75,12 +75,18 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
     async def consent() -> Consent:
         return (await parts.core.get()).provisioning or NothingToAllow()
 
-    pages = routes(consent, csrf_keys=lambda: cores.keys(settings).derive("forms"), sandbox=settings.sandbox)
-    app = mcp_app(parts, pages, running=lambda: parts.running(resume=_has_state(settings)))
+    secret = bearer_secret(settings)
+    pages = routes(
+        consent,
+        csrf_keys=lambda: cores.keys(settings).derive("forms"),
+        sandbox=settings.sandbox,
+        secret=secret is not None,
+    )
+    app = mcp_app(parts, pages, running=lambda: parts.running(resume=has_state(settings)))
     config = WebConfig(
         allowed_hosts=site.names(),
         allowed_origins=site.origins(),
-        bearer_secret=bearer_secret(settings),
+        bearer_secret=secret,
         secure_cookies=site.public_url.startswith("https://"),
         mcp_path=MCP_PATH,
     )
@@ -109,7 +115,7 @@ async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it leaves."""
     async with _with_nextcloud(settings) as own:
         parts = build(own, page_url=None, outside=Outside())
-        async with _looking(own), parts.running(resume=_has_state(own)):
+        async with _looking(own), parts.running(resume=has_state(own)):
             await parts.mcp.run_stdio_async()
 
 
@@ -187,9 +193,3 @@ async def open_core(settings: Settings) -> AsyncGenerator[tuple[Core, Pending]]:
             yield core, pending
         finally:
             group.cancel_scope.cancel()
-
-
-def _has_state(settings: Settings) -> bool:
-    """Tell whether an earlier process may have left a visit or a deletion unfinished."""
-    file = database_file(settings)
-    return file is None or file.exists()

@@ -14,13 +14,15 @@ from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.core import Core, LazyCore
+from nextcloud_mcp_server.database_file import has_state
 from nextcloud_mcp_server.protocol.audience import Audience
-from nextcloud_mcp_server.protocol.availability import Availability, unlimited
+from nextcloud_mcp_server.protocol.availability import Availability, FetchApps, unlimited
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Standing, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
@@ -92,9 +94,18 @@ def assemble(settings: Settings, front: Front) -> Parts:
         provisioning = (await lazy.get()).provisioning
         return await provisioning.finished(elicitation_ids) if provisioning else list(elicitation_ids)
 
+    async def access(ctx: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
+        if settings.operator_credential is None and not has_state(settings):
+            # Nobody is connected, and a client that only lists opens no database.
+            return None
+        core, of = await lazy.get(), caller(ctx)
+        opened = await core.accounts.find(of)
+        return opened and (apps_of(core, of, opened, in_menu=availability.in_menu), opened.account.uid)
+
     lazy = LazyCore(open_)
     pending = Pending(finished)
     availability = Availability(server.facts(specs), audience, scopes=front.token_scopes)
+    availability.find_access = access
     state = State(
         core=lazy.get,
         caller=caller,
@@ -166,6 +177,7 @@ def mcp_app(
     from starlette.applications import Starlette  # noqa: PLC0415 - HTTP only
     from starlette.middleware import Middleware  # noqa: PLC0415 - HTTP only
 
+    from nextcloud_mcp_server.web.exchanges import Exchanges  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.standing import StandingStreams  # noqa: PLC0415 - HTTP only
 
     # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
@@ -178,4 +190,5 @@ def mcp_app(
             yield
 
     standing = Middleware(StandingStreams, audience=parts.availability.audience, mcp_path=MCP_PATH)
-    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[standing])
+    exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
+    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[standing, exchanges])

@@ -16,6 +16,12 @@ def database_file(settings: Settings) -> Path | None:
     return Path(rest.removeprefix("/").partition("?")[0]) if scheme.startswith("sqlite") else None
 
 
+def has_state(settings: Settings) -> bool:
+    """Tell whether an earlier process may have left something: a visit, a deletion, or the access of a person."""
+    file = database_file(settings)
+    return file is None or file.exists()
+
+
 async def schema_of(settings: Settings) -> str | None:
     """Read the version of the schema; None when there is none yet.
 

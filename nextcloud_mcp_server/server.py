@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
@@ -32,6 +33,9 @@ NAME = "nextcloud-mcp-server"
 
 #: How often changes are looked for, while somebody wants to hear of them.
 UPDATE_SECONDS = 60.0
+
+#: How long clients of 2026-07-28 may keep a list; those that listen hear sooner that it has changed.
+LIST_TTL_MS = 300_000
 
 #: The kinds of resources, in the order in which they are listed: toolset, module and class.
 #: A module is imported when its toolset is on, as in `toolsets`. Some clients look at the first page
@@ -181,6 +185,7 @@ def create(
         tools=[GuardedTool.build(spec, state) for spec in specs],
         extensions=[track],
         middleware=[state.availability.middleware],
+        cache_hints=cache_hints(update_seconds),
         # The SDK's own would tell everybody of everybody's changes.
         subscriptions=False,
         request_state_security=RequestStateSecurity(
@@ -197,6 +202,22 @@ def create(
 def _principal(caller: Caller) -> str:
     """Name whom a request state belongs to: brought back by anybody else, it is refused."""
     return json.dumps([caller.principal.issuer, caller.principal.subject, caller.client_id])
+
+
+def cache_hints(update_seconds: float) -> dict[CacheableMethod, CacheHint]:
+    """Tell how long clients may keep what they are told: private, since tokens and apps decide about it.
+
+    What is read is not among it: a model that repeats a change on an old text would lose that of another person.
+    """
+    kept = CacheHint(LIST_TTL_MS, "private")
+    return {
+        "tools/list": kept,
+        "prompts/list": kept,
+        "resources/templates/list": kept,
+        "resources/list": CacheHint(round(update_seconds * 1000), "private"),
+        # The same for everybody.
+        "server/discover": CacheHint(LIST_TTL_MS, "public"),
+    }
 
 
 class LazyCodec:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import anyio
 import httpx2
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourcesListChanged
 from mcp_types import (
     SubscribeRequestParams,
     SubscriptionFilter,
@@ -88,6 +89,11 @@ class Client:
     async def subscribe(self, *uris: str) -> None:
         for uri in uris:
             await self.stage.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
+
+    def listed(self) -> "Client":
+        """Have asked for the list of resources."""
+        self.stage.state.availability.audience.join(self.ctx, ResourcesListChanged)
+        return self
 
     async def unsubscribe(self, uri: str) -> None:
         await self.stage.updates.unsubscribe(self.ctx, UnsubscribeRequestParams(uri=uri))
@@ -191,6 +197,11 @@ class Stage:
     def kept(self) -> int:
         """Count the people and streams that are held in memory: that nothing leaks cannot be seen from outside."""
         return len(self.poller._people) + len(self.updates._streams)  # pyright: ignore[reportPrivateUsage]
+
+    def write(self, uri: str, owner: Principal = ALICE) -> None:
+        """Write something else into a note by a call of this person, whichever their client."""
+        self.change(uri)
+        self.state.availability.on_write(owner)
 
     async def look(self) -> list[str]:
         """Have everybody's things looked at, and tell what was asked for."""

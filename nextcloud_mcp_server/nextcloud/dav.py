@@ -224,6 +224,13 @@ def filter_files(properties: Iterable[str], *, tag_id: str) -> bytes:
     ).encode()
 
 
+def multiget(report: str, properties: Iterable[str], hrefs: Iterable[str]) -> bytes:
+    """Write the body of a REPORT that reads these members of a collection (RFC 4791 §7.9, RFC 6352 §8.7)."""
+    wanted = "".join(f"<{each}/>" for each in properties)
+    named = "".join(f"<d:href>{escape(each, quote=False)}</d:href>" for each in hrefs)
+    return f'<?xml version="1.0"?><{report} {DECLARED}><d:prop>{wanted}</d:prop>{named}</{report}>'.encode()
+
+
 def filter_comments(*, limit: int, offset: int) -> bytes:
     """Write the body of a REPORT that reads comments, newest first."""
     return (

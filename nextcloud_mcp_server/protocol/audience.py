@@ -2,11 +2,14 @@
 
 A handshake-era client hears on its session, a client of 2026-07-28 on the streams that it opened
 (`subscriptions/listen`). All of one person's are told together, whichever client they belong to.
+No session hears that a list has changed which it has not asked for: some clients end the connection after one call,
+and a notification that comes then costs them its answer (modelcontextprotocol/python-sdk issue 1960). Streams hear of
+what they name (2026-07-28, basic/utilities/subscriptions), which the SDK sees to.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,6 +19,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
+    ResourceUpdated,
     ServerEvent,
     ToolsListChanged,
 )
@@ -33,6 +37,9 @@ _KEY = "audience"
 
 Listener = Callable[[ServerEvent], None]
 
+#: What tells that a list has changed.
+ListChanged = type[ToolsListChanged] | type[PromptsListChanged] | type[ResourcesListChanged]
+
 
 def _nobody() -> None:
     """Stand where nobody wants to know."""
@@ -40,11 +47,15 @@ def _nobody() -> None:
 
 @dataclass(eq=False, slots=True)
 class Session:
-    """A handshake-era client that is connected; `uris` are the resources it wants to hear of."""
+    """A handshake-era client that is connected.
+
+    `uris` are the resources it wants to hear of; `lists` are those it has asked for.
+    """
 
     key: str
     connection: Connection
     uris: Collection[str] = ()
+    lists: set[ListChanged] = field(default_factory=set[ListChanged])
 
 
 class Audience:
@@ -65,8 +76,11 @@ class Audience:
         #: Told that a session can hear something again.
         self.on_stream: Callable[[], None] = _nobody
 
-    def join(self, ctx: ServerRequestContext[Any, Any]) -> Session | None:
-        """Let the session of a request hear of changes until it ends; None where there is no session."""
+    def join(self, ctx: ServerRequestContext[Any, Any], listed: ListChanged | None = None) -> Session | None:
+        """Let the session of a request hear of changes until it ends; None where there is no session.
+
+        `listed`: the request asked for a list, so the session hears of changes to this list too.
+        """
         key, owner = wire.session_key(ctx), self.owner(ctx)
         if key is None:
             return None
@@ -81,6 +95,8 @@ class Audience:
             sessions[key] = session
             while len(sessions) > MAX_SESSIONS:
                 del sessions[next(iter(sessions))]
+        if listed is not None:
+            session.lists.add(listed)
         return session
 
     def stream_opened(self, key: str) -> None:
@@ -130,20 +146,23 @@ class Audience:
             self._sessions.pop(owner, None)
 
     async def send(self, session: Session, *events: ServerEvent) -> None:
-        """Tell one session, if it still reads."""
+        """Tell one session what it asked for, if it still reads."""
         connection = session.connection
         with anyio.move_on_after(self._send_seconds):
             for event in events:
-                match event:
-                    case ToolsListChanged():
-                        await connection.send_tool_list_changed()
-                    case PromptsListChanged():
-                        await connection.send_prompt_list_changed()
-                    case ResourcesListChanged():
-                        await connection.send_resource_list_changed()
-                    case _:
-                        if event.uri in session.uris:
-                            await connection.send_resource_updated(event.uri)
+                if isinstance(event, ResourceUpdated):
+                    if event.uri in session.uris:
+                        await connection.send_resource_updated(event.uri)
+                elif type(event) in session.lists:
+                    await _SEND[type(event)](connection)
+
+
+#: The notification about each list.
+_SEND: Mapping[ListChanged, Callable[[Connection], Awaitable[None]]] = {
+    ToolsListChanged: Connection.send_tool_list_changed,
+    PromptsListChanged: Connection.send_prompt_list_changed,
+    ResourcesListChanged: Connection.send_resource_list_changed,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -18,7 +19,7 @@ from mcp_types import INVALID_PARAMS
 from nextcloud_mcp_server.auth.token_scopes import covers, require
 from nextcloud_mcp_server.errors import NextcloudMcpError, TokenTooNarrow
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Audience
+from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,16 @@ _AT_ONCE = 8
 TOOLSETS_HEADER = "x-mcp-toolsets"
 READ_ONLY_HEADER = "x-mcp-readonly"
 
-#: The lists that depend on what a Nextcloud has.
-_LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+#: The lists that depend on what a Nextcloud has, and what tells that one has changed.
+_LISTS: Mapping[str, ListChanged] = {
+    "tools/list": ToolsListChanged,
+    "prompts/list": PromptsListChanged,
+    "resources/list": ResourcesListChanged,
+    "resources/templates/list": ResourcesListChanged,
+}
+
+#: The first list of a person waits so long for their Nextcloud to tell what it has.
+LIST_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,9 @@ NOTHING = Apps(Told(frozenset()))
 
 #: Asks for the apps, given what was known of them.
 FetchApps = Callable[[Apps], Awaitable[Apps]]
+
+#: Finds what asks for the apps of a request's person, and the uid of their account; None where there is no access.
+FindAccess = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[FetchApps, str] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +139,17 @@ class Availability:
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
+        self._tried = OrderedDict[Hashable, float]()
+        # With the time until which lists wait for it.
+        self._preparing: dict[Hashable, tuple[anyio.Event, float]] = {}
+        self._to_prepare: list[Callable[[], Awaitable[None]]] = []
         self._work = anyio.Event()
+        #: Asked before the first list of a person.
+        self.find_access: FindAccess | None = None
         #: Told whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
+        #: Told whose call may have changed something there.
+        self.on_write: Callable[[Hashable], None] = _nobody
 
     def knows(self, owner: Hashable) -> bool:
         """Tell whether a call of this person has reached Nextcloud, not too long ago."""
@@ -163,6 +183,44 @@ class Availability:
         finally:
             del self._asking[owner]
             done.set()
+
+    async def _prepare(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """Wait until it is known what the person's Nextcloud has, where there is access; not for long.
+
+        A list must not change as a side effect of other requests (2026-07-28, server/tools), and the first call
+        would bring it out. What a slow Nextcloud says later is a change like any other, and announced.
+        """
+        owner = self.audience.owner(ctx)
+        if self.find_access is None or self.knows(owner):
+            return
+        if owner not in self._preparing and not self._tried_lately(owner):
+            self._preparing[owner] = anyio.Event(), anyio.current_time() + LIST_SECONDS
+            self._to_prepare.append(partial(self._prepare_now, owner, self.find_access(ctx)))
+            self._work.set()
+        if owner in self._preparing:
+            done, deadline = self._preparing[owner]
+            with anyio.CancelScope(deadline=deadline):
+                await done.wait()
+
+    def _tried_lately(self, owner: Hashable) -> bool:
+        """Tell whether access was looked for just now; if not, it is now."""
+        tried_at = self._tried.pop(owner, float("-inf"))
+        lately = self._monotonic() - tried_at <= RECHECK_SECONDS
+        self._tried[owner] = tried_at if lately else self._monotonic()
+        while len(self._tried) > self._max_people:
+            self._tried.popitem(last=False)
+        return lately
+
+    async def _prepare_now(self, owner: Hashable, finding: Awaitable[tuple[FetchApps, str] | None]) -> None:
+        try:
+            access = await finding
+            if access is not None:
+                fetch, account = access
+                await self.ask(owner, fetch, account=account)
+        except NextcloudMcpError as error:
+            logger.info("the access of a person is not known yet: %s", error)
+        finally:
+            self._preparing.pop(owner)[0].set()
 
     def known(self, owner: Hashable) -> Apps:
         """Tell what was learned of a person's apps, of those that anything here needs."""
@@ -202,10 +260,10 @@ class Availability:
         """Fetch what was asked for; runs as long as the server."""
         limit = anyio.CapacityLimiter(_AT_ONCE)
 
-        async def one(owner: Hashable, fetch: FetchApps, account: str) -> None:
+        async def one(job: Callable[[], Awaitable[None]]) -> None:
             async with limit:
                 try:
-                    await self.ask(owner, fetch, account=account)
+                    await job()
                 except Exception:  # a supervisor: one strange answer must not end it for everybody
                     logger.exception("the apps of a Nextcloud could not be learned")
 
@@ -213,9 +271,12 @@ class Availability:
             while True:
                 await self._work.wait()
                 self._work = anyio.Event()
+                jobs, self._to_prepare = self._to_prepare, []
                 asked, self._asked = self._asked, {}
                 for owner, (fetch, account) in asked.items():
-                    group.start_soon(one, owner, fetch, account)
+                    jobs.append(partial(self.ask, owner, fetch, account=account))
+                for job in jobs:
+                    group.start_soon(one, job)
 
     def _age_of(self, owner: Hashable, account: str) -> float:
         return self._age(owner) if self.known(owner).account == account else float("inf")
@@ -233,11 +294,17 @@ class Availability:
                 self._require(ctx, facts, name)
             if facts and not self._wanted(ctx, facts):
                 raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
+        listed = _LISTS.get(ctx.method)
+        if listed is not None:
+            await self._prepare(ctx)
         result = await call_next(ctx)
         if not isinstance(result, dict):
             return result
-        if ctx.method in _LISTS:
-            self.audience.join(ctx)
+        if listed is not None:
+            self.audience.join(ctx, listed)
+            if "ttlMs" in result and not self.knows(self.audience.owner(ctx)):
+                # Access, or what the Nextcloud has, may come at any time.
+                result = {**result, "ttlMs": 0}
         if ctx.method == "tools/list":
             tools = cast("list[dict[str, Any]]", result["tools"])
             shown = [tool for tool in tools if self.shows(ctx, self._tools[tool["name"]])]

@@ -71,5 +71,10 @@ class Notices:
 
     async def _finished(self, elicitation_id: str) -> None:
         for told in list(self._told.values()):
-            if told.session is not None and told.elicitation_id == elicitation_id:
+            if (
+                told.session is not None
+                and told.elicitation_id == elicitation_id
+                # Others have no word for it: unknown notifications have broken clients.
+                and wire.declares_url(told.session.client_capabilities)
+            ):
                 await told.session.send_elicit_complete(elicitation_id)

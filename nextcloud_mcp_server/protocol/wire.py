@@ -214,6 +214,11 @@ def text(need: ElicitationRequired) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=sentence)], is_error=True)
 
 
+def declares_url(capabilities: ClientCapabilities | None) -> bool:
+    """Tell whether a client declares URL elicitation; `elicitation: {}` means form mode only (2025-11-25)."""
+    return bool(capabilities and capabilities.elicitation and capabilities.elicitation.url is not None)
+
+
 def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
     """Add `elicitation.url`, our extension and the lists' changes to what the server says it can do.
 

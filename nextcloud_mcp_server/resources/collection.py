@@ -18,8 +18,9 @@ async def look(
     each: dict[str, str] = {}
     for value in values:
         state = states.get(value.partition("/")[0])
-        same = state is not None and state == old.get(value.partition("/")[0])
-        each[value] = known[value] if same and value in known else await nc.watch.etag(place, value)
+        if value in known and state is not None and state == old.get(value.partition("/")[0]):
+            each[value] = known[value]
+    each |= await nc.watch.etags(place, [value for value in values if value not in each])
     return Marks(each, fingerprint(states.items()) if listing else None, states)
 
 

@@ -73,10 +73,8 @@ class Files:
         """Look at the top folder, whose etag changes with everything below it, and further only where it does."""
         top = await nc.watch.etag("files", "/")
         same = before if before and before.state == top != "" else Marks({})
-        each = {
-            value: same.each[value] if value in same.each else await nc.watch.etag("files", value)
-            for value in values
-        }
+        each = {value: same.each[value] for value in values if value in same.each}
+        each |= await nc.watch.etags("files", [value for value in values if value not in each])
         listed = same.listing
         if listing and listed is None:
             found = await nc.files.list_folder("/", limit=_WATCHED)

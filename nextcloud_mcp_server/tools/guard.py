@@ -216,6 +216,9 @@ class Guard:
                 # An answer for another person must be known even when the server is killed next.
                 now=not job.read_only or result == WrongAccount.__name__,
             )
+            if not job.read_only:
+                # What failed may have been done in part.
+                self._state.availability.on_write(call.caller.principal)
         return value
 
     async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:

@@ -25,6 +25,7 @@ from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused, TooManyRequests
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
+from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS
 from nextcloud_mcp_server.web.json_bounds import JsonBounds
 from nextcloud_mcp_server.web.lasting import OpenStreams, lasts, run_for
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
@@ -32,7 +33,6 @@ from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, Admission, Requ
 
 logger = logging.getLogger(__name__)
 
-_METHODS = "GET, POST, DELETE, OPTIONS"
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _MAX_TOKEN_CHARS = 16_384
 _PARSE_ERROR = -32700
@@ -109,7 +109,7 @@ class BearerLayer:
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "OPTIONS":
             # A browser asks this without the token.
-            await preflight(_METHODS)(scope, receive, send)
+            await preflight(METHODS)(scope, receive, send)
             return
         bearer = await self._authenticate(scope)
         async with self._limiter.admit(bearer) as admission:
@@ -127,7 +127,7 @@ class BearerLayer:
                     return
                 receive = _replaying(body, receive)
                 await working.enter_async_context(admission.turn())
-                value = _parsed(body)
+                value = scope[MESSAGE] = _parsed(body)
                 self._check_call(value, bearer, Headers(scope=scope).get("mcp-protocol-version"))
             if not lasts(scope["method"], value):
                 await self._app(scope, receive, send)

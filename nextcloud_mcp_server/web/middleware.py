@@ -103,7 +103,8 @@ _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is lar
 _TOO_SLOW = Refusal(
     Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
 )
-_UNAUTHORIZED_MESSAGE = (
+#: What a client without the secret of one person's server is told.
+UNAUTHORIZED_MESSAGE = (
     "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
     "'nextcloud-mcp-server config claude-code --http' prints what to put into your client; it also knows "
     "vscode, cursor and codex."
@@ -113,9 +114,28 @@ _UNAUTHORIZED_MESSAGE = (
 def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
     """Put the checks around the whole application, and the security headers on every answer."""
     gate = _Gate(app, config)
-    inner = gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies)
+    inner = OneSpelling(gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies))
     # RFC 6797 §7.2: never over http, so only where browsers know us under https.
     return _SecurityHeaders(inner, _ALWAYS | (_ENCRYPTED if config.secure_cookies else {}))
+
+
+class OneSpelling:
+    """Takes an address with a slash at its end for the one without: people and clients write both.
+
+    Outside of every check, so that all of them see the same address.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application on the one spelling; what the query holds stays as it is."""
+        path: str = scope.get("path", "")
+        if scope["type"] == "http" and path.endswith("/") and path != "/":
+            scope = {**scope, "path": path.removesuffix("/")}
+            if scope.get("raw_path"):
+                scope["raw_path"] = scope["raw_path"].removesuffix(b"/")
+        await self._app(scope, receive, send)
 
 
 class _SecurityHeaders:
@@ -216,7 +236,7 @@ class _Gate:
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             await self._refuse(refusal, scope)(scope, receive, send)
-        elif self._for_mcp(scope) and not self._knows_secret(headers):
+        elif self._for_mcp(scope) and scope["method"] != "OPTIONS" and not self._knows_secret(headers):
             await _unauthorized()(scope, receive, send)
         else:
             scheme = "https" if self._config.secure_cookies else scope["scheme"]
@@ -330,7 +350,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _unauthorized() -> Response:
-    body = {"error": "unauthorized", "message": _UNAUTHORIZED_MESSAGE}
+    body = {"error": "unauthorized", "message": UNAUTHORIZED_MESSAGE}
     return JSONResponse(body, 401, {"WWW-Authenticate": 'Bearer realm="nextcloud-mcp-server"'})
 
 

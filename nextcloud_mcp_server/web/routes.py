@@ -15,7 +15,7 @@ from nextcloud_mcp_server.web.account import AccountPages
 from nextcloud_mcp_server.web.callback_result import RESULT, CallbackResults, result_page
 from nextcloud_mcp_server.web.consent import VisitPages
 from nextcloud_mcp_server.web.health import healthz
-from nextcloud_mcp_server.web.middleware import KeepsOpener, PageErrors
+from nextcloud_mcp_server.web.middleware import UNAUTHORIZED_MESSAGE, KeepsOpener, PageErrors
 from nextcloud_mcp_server.web.pages import page, stylesheet
 from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
 from nextcloud_mcp_server.web.problem import CLIENT, PEOPLE, PERSONAL, Problem, Problems, problem_page
@@ -42,11 +42,13 @@ def routes(
     csrf_keys: Callable[[], Sequence[bytes]],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     sandbox: bool = False,
+    secret: bool = True,
 ) -> list[BaseRoute]:
     """List the routes of one person's server.
 
     `consent` is asked at the first page, and `csrf_keys` after it; `sandbox` says that the server
-    works on the built-in Nextcloud, which the command that connects a client must be told.
+    works on the built-in Nextcloud, which the command that connects a client must be told. `secret` says that
+    clients need one: those that were not given it look for a way to register.
     """
     pages = ConsentPages(consent, csrf_keys=csrf_keys, clock=clock)
     return _with_the_rest(
@@ -56,8 +58,25 @@ def routes(
             _page_route("/oauth/provision", pages.answer, "POST"),
             _page_route("/oauth/waiting", pages.wait, "GET"),
             _page_route("/oauth/cancel", pages.cancel, "POST"),
+            *(_needs_secret_routes() if secret else ()),
         ]
     )
+
+
+def _needs_secret_routes() -> list[Route]:
+    """List what clients try that are refused without the secret and take the server for one with OAuth.
+
+    Only JSON, as RFC 7591 §3.2.2 and RFC 6749 §5.2 have it: clients show the description.
+    """
+
+    async def refuse(_: Request) -> Response:
+        body = {
+            "error": "access_denied",
+            "error_description": f"Nothing to register here. {UNAUTHORIZED_MESSAGE}",
+        }
+        return JSONResponse(body, 403)
+
+    return [Route(path, refuse, methods=["POST"]) for path in ("/register", "/token")]
 
 
 def people_routes(

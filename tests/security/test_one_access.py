@@ -197,7 +197,7 @@ async def test_a_subscription_that_outlasts_a_change_of_the_account_tells_of_it_
             return None
         return multistatus([entry("Readme.md", uid=request.url.path.split("/")[4])])
 
-    session = stage.client()
+    session = stage.client().listed()
     stage.network.instead = same
     await session.subscribed(README)
     await stage.look()

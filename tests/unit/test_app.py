@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server import app, settings
 from nextcloud_mcp_server.app import Site
 from nextcloud_mcp_server.core import Outside
+from nextcloud_mcp_server.database_file import has_state
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
 from tests.auth_stage import NEXTCLOUD, Stage
@@ -206,7 +207,7 @@ def test_work_of_an_earlier_process_is_looked_for_where_there_is_a_database(
     tmp_path: Path, database_url: str | None
 ) -> None:
     config = configured(tmp_path, database_url=database_url and database_url.format(tmp_path.as_posix()))
-    before = app._has_state(config)  # pyright: ignore[reportPrivateUsage]
+    before = has_state(config)
     (tmp_path / "state.db").touch()
 
-    assert (before, app._has_state(config)) == (False, True)  # pyright: ignore[reportPrivateUsage]
+    assert (before, has_state(config)) == (False, True)

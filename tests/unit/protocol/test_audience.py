@@ -6,13 +6,25 @@ import pytest
 from anyio.abc import TaskGroup
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler
-from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams
 
 from nextcloud_mcp_server.protocol import audience as module
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Audience
+from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
 from tests.sdk_request import Channel, request
+
+#: The notifications of MCP 2025-11-25 (server/tools, server/prompts, server/resources).
+LISTS: dict[ListChanged, str] = {
+    ToolsListChanged: "notifications/tools/list_changed",
+    PromptsListChanged: "notifications/prompts/list_changed",
+    ResourcesListChanged: "notifications/resources/list_changed",
+}
 
 
 def owner(ctx: ServerRequestContext[Any, Any]) -> str:
@@ -34,8 +46,8 @@ async def group() -> AsyncGenerator[TaskGroup]:
 
 async def test_only_the_sessions_and_streams_of_the_person_are_told(group: TaskGroup) -> None:
     audience, hers, his, stream, foreign = Audience(owner), Channel(), Channel(), Channel(), Channel()
-    audience.join(of("alice", hers))
-    audience.join(of("bob", his))
+    audience.join(of("alice", hers), ToolsListChanged)
+    audience.join(of("bob", his), ToolsListChanged)
     for name, channel in (("alice", stream), ("bob", foreign)):
         asked = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(tools_list_changed=True))
         group.start_soon(ListenHandler(audience.bus(name)), of(name, channel, version="2026-07-28"), asked)
@@ -64,11 +76,36 @@ async def test_a_session_hears_of_the_resources_it_named_and_of_nothing_after_it
     assert [params for _, params in channel.sent] == [{"uri": "nc://notes/1"}]
 
 
+@pytest.mark.parametrize("listed", LISTS)
+async def test_a_session_hears_of_the_lists_it_asked_for_and_of_no_other(listed: ListChanged) -> None:
+    audience, channel, silent = Audience(owner), Channel(), Channel()
+    audience.join(of("alice", channel), listed)
+    session = audience.join(of("alice", silent, session="subscribed only"))
+    assert session is not None
+    session.uris = ["nc://notes/1"]
+
+    await audience.tell("alice", *(each() for each in LISTS))
+
+    assert [method for method, _ in channel.sent] == [LISTS[listed]]
+    assert silent.sent == []
+
+
+async def test_a_session_that_asks_for_one_list_after_the_other_hears_of_both() -> None:
+    audience, channel = Audience(owner), Channel()
+    ctx = of("alice", channel)
+    audience.join(ctx, ToolsListChanged)
+    audience.join(ctx, PromptsListChanged)
+
+    await audience.tell("alice", *(each() for each in LISTS))
+
+    assert [method for method, _ in channel.sent] == [LISTS[ToolsListChanged], LISTS[PromptsListChanged]]
+
+
 async def test_a_session_joins_once_and_a_request_without_one_never() -> None:
     audience, channel = Audience(owner), Channel()
     ctx = of("alice", channel)
 
-    assert audience.join(ctx) is audience.join(ctx)
+    assert audience.join(ctx) is audience.join(ctx, ResourcesListChanged)
     assert audience.join(of("alice", channel, version="2026-07-28")) is None
     await audience.tell("alice", ResourcesListChanged())
     assert len(channel.sent) == 1
@@ -77,8 +114,8 @@ async def test_a_session_joins_once_and_a_request_without_one_never() -> None:
 async def test_of_too_many_sessions_of_a_person_the_oldest_is_forgotten_and_nobody_elses() -> None:
     audience, first, his = Audience(owner), Channel(), Channel()
     oldest = of("alice", first, session="first")
-    audience.join(oldest)
-    audience.join(of("bob", his))
+    audience.join(oldest, ToolsListChanged)
+    audience.join(of("bob", his), ToolsListChanged)
     for number in range(module.MAX_SESSIONS):
         audience.join(of("alice", Channel(), session=f"s{number}"))
 
@@ -114,8 +151,8 @@ async def test_a_client_that_does_not_read_is_not_waited_for() -> None:
             await anyio.sleep_forever()
 
     audience, channel = Audience(owner, send_seconds=0), Channel()
-    audience.join(of("alice", Stuck(), session="stuck"))
-    audience.join(of("alice", channel, session="reads"))
+    audience.join(of("alice", Stuck(), session="stuck"), ToolsListChanged)
+    audience.join(of("alice", channel, session="reads"), ToolsListChanged)
 
     with anyio.fail_after(5):
         await audience.tell("alice", ToolsListChanged())

@@ -9,10 +9,10 @@ from anyio.abc import TaskGroup
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from nextcloud_mcp_server.errors import Unreachable
+from nextcloud_mcp_server.errors import StorageError, Unreachable
 from nextcloud_mcp_server.protocol import availability as module
 from nextcloud_mcp_server.protocol.audience import Audience
-from nextcloud_mcp_server.protocol.availability import Apps, Availability, Facts, Told
+from nextcloud_mcp_server.protocol.availability import Apps, Availability, Facts, FetchApps, Told
 from tests.sdk_request import Channel, request
 
 TOOLS = {
@@ -47,6 +47,13 @@ def made(time: Time | None = None) -> Availability:
 
 async def everything(ctx: ServerRequestContext[Any, Any], of: Iterable[str] = TOOLS) -> HandlerResult:
     return {"tools": [{"name": name} for name in of]}
+
+
+async def asks(
+    method: str, availability: Availability, channel: Channel, *, session: str | None = "a"
+) -> None:
+    """Send a request, which is answered with nothing in particular."""
+    await availability.middleware(request(method=method, session=session, channel=channel), everything)
 
 
 async def shown(
@@ -160,18 +167,162 @@ async def test_the_tools_of_a_missing_app_vanish_and_their_owner_is_told_once(gr
     assert await shown(availability, {}) == {"connect", "read_file"}
     assert availability.lacks("alice", availability.app_of("read_note"))
     assert not availability.lacks("bob", "notes")
-    assert methods(channel) == ["tools/list_changed", "prompts/list_changed", "resources/list_changed"]
+    assert methods(channel) == ["tools/list_changed"]
 
 
 async def test_when_the_tools_stay_the_same_only_what_there_is_to_read_is_new(group: TaskGroup) -> None:
     availability, channel = made(), Channel()
     group.start_soon(availability.run)
     await shown(availability, {}, channel)
+    await asks("resources/list", availability, channel)
 
     await learn(availability, having("files", "notes"))
     await availability.heard("alice", having("files", "notes", "more", etag="e2"))
 
     assert methods(channel) == ["resources/list_changed"]
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("tools/list", ["tools/list_changed"]),
+        ("prompts/list", ["prompts/list_changed"]),
+        ("resources/list", ["resources/list_changed"]),
+        ("resources/templates/list", ["resources/list_changed"]),
+        ("tools/call", []),
+        ("ping", []),
+    ],
+)
+@pytest.mark.parametrize("session", ["over HTTP", None])
+async def test_what_a_session_has_asked_for_is_what_it_hears_of(
+    method: str, told: list[str], session: str | None
+) -> None:
+    availability, channel = made(), Channel()
+    await asks(method, availability, channel, session=session)
+
+    await availability.heard("alice", having("files"))
+
+    assert methods(channel) == told
+
+
+def connected(availability: Availability, apps: Apps, *, until: anyio.Event | None = None) -> list[str]:
+    """Let there be access; the answer notes what was asked for."""
+    asked: list[str] = []
+
+    async def fetch(_: Apps) -> Apps:
+        asked.append("apps")
+        if until is not None:
+            await until.wait()
+        return apps
+
+    async def find_access(_: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str]:
+        asked.append("access")
+        return fetch, ""
+
+    availability.find_access = find_access
+    return asked
+
+
+async def test_the_first_list_of_a_connected_person_is_what_their_nextcloud_has(group: TaskGroup) -> None:
+    availability, channel = made(), Channel()
+    asked = connected(availability, having("files"))
+    group.start_soon(availability.run)
+
+    first = await shown(availability, {}, channel)
+    availability.learn("alice", unasked)
+    await anyio.wait_all_tasks_blocked()
+    second = await shown(availability, {}, channel)
+
+    assert first == second == {"connect", "read_file"}
+    assert asked == ["access", "apps"]
+    assert channel.sent == []
+
+
+async def test_without_access_a_list_shows_everything_and_looks_for_access_once_in_a_while(
+    group: TaskGroup,
+) -> None:
+    time, looked = Time(), list[float]()
+    availability = made(time)
+    group.start_soon(availability.run)
+
+    async def find_access(_: ServerRequestContext[Any, Any]) -> None:
+        looked.append(time.now)
+
+    availability.find_access = find_access
+    for seconds in (0.0, 1.0, module.RECHECK_SECONDS):
+        time.now = 100.0 + seconds
+        assert await shown(availability, {}) == set(TOOLS)
+    time.now += 1
+    await shown(availability, {})
+
+    assert looked == [100.0, 101.0 + module.RECHECK_SECONDS]
+
+
+@pytest.mark.parametrize("error", [StorageError("The database is away."), ValueError("surprise")])
+async def test_an_access_that_cannot_be_looked_up_hides_nothing(group: TaskGroup, error: Exception) -> None:
+    availability = made()
+    group.start_soon(availability.run)
+
+    async def find_access(_: ServerRequestContext[Any, Any]) -> None:
+        raise error
+
+    availability.find_access = find_access
+
+    assert await shown(availability, {}) == set(TOOLS)
+
+
+async def test_a_nextcloud_that_is_slow_delays_no_list_for_long_and_what_it_says_is_announced(
+    group: TaskGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LIST_SECONDS", 0.01)
+    availability, channel, gate = made(), Channel(), anyio.Event()
+    asked = connected(availability, having("files"), until=gate)
+    group.start_soon(availability.run)
+
+    first = await shown(availability, {}, channel)
+    gate.set()
+    await anyio.wait_all_tasks_blocked()
+
+    assert first == set(TOOLS)
+    assert await shown(availability, {}, channel) == {"connect", "read_file"}
+    assert asked == ["access", "apps"]
+    assert methods(channel) == ["tools/list_changed"]
+
+
+async def test_an_access_that_is_found_too_slowly_delays_all_lists_together_for_one_time(
+    group: TaskGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LIST_SECONDS", 0.01)
+    availability, looked = made(), list[str]()
+    group.start_soon(availability.run)
+
+    async def find_access(_: ServerRequestContext[Any, Any]) -> None:
+        looked.append("access")
+        await anyio.sleep_forever()
+
+    availability.find_access = find_access
+    lists = [await shown(availability, {}) for _ in range(3)]
+
+    assert lists == [set(TOOLS)] * 3
+    assert looked == ["access"]
+
+
+async def test_of_too_many_people_whose_access_was_looked_for_the_first_is_forgotten(
+    group: TaskGroup,
+) -> None:
+    looked: list[str] = []
+    audience = Audience(lambda ctx: ctx.request.headers["owner"] if ctx.request else "")
+    availability = Availability(TOOLS, audience, monotonic=Time(), max_people=2)
+    group.start_soon(availability.run)
+
+    async def find_access(ctx: ServerRequestContext[Any, Any]) -> None:
+        looked.append(str(audience.owner(ctx)))
+
+    availability.find_access = find_access
+    for name in ("alice", "bob", "carol", "carol", "alice"):
+        await shown(availability, {"owner": name})
+
+    assert looked == ["alice", "bob", "carol", "alice"]
 
 
 async def test_a_nextcloud_that_cannot_be_asked_hides_nothing_and_is_asked_again(group: TaskGroup) -> None:

@@ -1,9 +1,15 @@
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from nextcloud_mcp_server.protocol import notices as module
+from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.notices import Notices, Told
 from nextcloud_mcp_server.protocol.pending import Pending
 from tests.sdk_request import Channel, request
+
+URL: dict[str, Any] = {"elicitation": {"url": {}}}
 
 
 def link(notices: Notices, session: str) -> str | None:
@@ -19,14 +25,39 @@ async def test_exactly_the_sessions_that_were_told_hear_how_it_ended() -> None:
     pending = Pending(nothing)
     notices = Notices(pending)
     told, other, stateless = Channel(), Channel(), Channel()
-    notices.tell(request(session="a", channel=told), "one", seconds=60)
-    notices.tell(request(session="b", channel=other), "two", seconds=60)
+    notices.tell(request(session="a", channel=told, capabilities=URL), "one", seconds=60)
+    notices.tell(request(session="b", channel=other, capabilities=URL), "two", seconds=60)
     notices.tell(request(version="2026-07-28", channel=stateless), "one", seconds=60)
 
     await pending.finish("one")
 
     assert told.sent == [("notifications/elicitation/complete", {"elicitationId": "one"})]
     assert other.sent == stateless.sent == []
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "hears"),
+    [
+        (URL, True),
+        ({"elicitation": {"form": {}, "url": {}}}, True),
+        ({"elicitation": {"form": {}}}, False),
+        ({"elicitation": {}}, False),
+        ({"extensions": {wire.EXTENSION_ID: {}}}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("session", ["over HTTP", None])
+async def test_only_a_client_that_declares_url_elicitation_hears_how_it_ended(
+    capabilities: dict[str, Any] | None, session: str | None, *, hears: bool
+) -> None:
+    pending, channel = Pending(nothing), Channel()
+    ctx = request(session=session, channel=channel, capabilities=capabilities)
+    Notices(pending).tell(ctx, "one", seconds=60)
+
+    await pending.finish("one")
+
+    assert bool(channel.sent) == hears
 
 
 async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten() -> None:

@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 from nextcloud_mcp_server.protocol.availability import Apps, Told
 from nextcloud_mcp_server.resources import updates
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS
+from nextcloud_mcp_server.storage.records import Principal
 from tests.updates_stage import ALICE, Stage, open_stage, settled
 
 README = "nc://files/Readme.md"
@@ -57,7 +58,7 @@ async def test_a_stream_is_promised_what_it_may_hear_of_and_hears_it(stage: Stag
 
 
 async def test_what_is_deleted_or_made_is_told_as_well(stage: Stage) -> None:
-    note, client = stage.note("One"), stage.client()
+    note, client = stage.note("One"), stage.client().listed()
     await client.subscribed(note, "nc://files/Later/new.txt")
     stage.notes.delete(stage.notes.find(int(note.rpartition("/")[2])))
     stage.sandbox.state.users["alice"].files.make_folder("/Later")
@@ -175,21 +176,23 @@ async def test_a_stream_that_its_client_closes_leaves_nothing_behind(stage: Stag
 async def test_a_list_that_changes_is_told_to_those_who_asked_for_that(
     stage: Stage, group: TaskGroup
 ) -> None:
-    wants, tools, session = stage.client(modern=True), stage.client(modern=True), stage.client()
+    wants, tools = stage.client(modern=True), stage.client(modern=True)
+    session, unlisted = stage.client().listed(), stage.client()
     group.start_soon(lambda: wants.listen(resources=True))
     group.start_soon(lambda: tools.listen(tools=True))
     await session.subscribed(README)
+    await unlisted.subscribed(README)
     for client in (wants, tools):
         client.heard()
 
     stage.note("New")
     await stage.look()
-    with_note = [client.heard() for client in (wants, tools, session)]
+    with_note = [client.heard() for client in (wants, tools, session, unlisted)]
     stage.sandbox.state.users["alice"].files.put("/new.txt", b"1")
     await stage.look()
     with_file = [client.heard() for client in (wants, tools)]
 
-    assert with_note == [["resources/list_changed"], [], ["resources/list_changed"]]
+    assert with_note == [["resources/list_changed"], [], ["resources/list_changed"], []]
     assert with_file == [["resources/list_changed"], []]
 
 
@@ -290,7 +293,7 @@ async def test_so_many_people_are_looked_after_and_no_more() -> None:
 async def test_a_refused_credential_ends_the_subscriptions_after_one_probe(
     stage: Stage, group: TaskGroup
 ) -> None:
-    session, stream = stage.client(), stage.client(modern=True)
+    session, stream = stage.client().listed(), stage.client(modern=True)
     await session.subscribed(README)
     ended: list[bool] = []
 
@@ -378,3 +381,56 @@ async def test_what_a_nextcloud_has_is_watched_as_well(stage: Stage) -> None:
     await stage.look()
 
     assert session.heard() == ["nc://capabilities"]
+
+
+async def test_what_a_client_changes_itself_is_heard_at_once_by_all_clients_of_its_person(
+    stage: Stage, group: TaskGroup
+) -> None:
+    note = stage.note("One")
+    session, stream = stage.client(), stage.client(modern=True, program="b")
+    session.attend()
+    await session.subscribed(note)
+    group.start_soon(stream.listen, note)
+    await settled()
+    stream.heard()
+
+    with anyio.fail_after(60):
+        stage.write(note)
+        await settled()
+
+    # The next look of its own would come in an hour.
+    assert session.heard() == stream.heard() == [note]
+
+
+async def test_a_change_before_the_first_look_at_what_was_subscribed_to_is_heard(stage: Stage) -> None:
+    note, other, client = stage.note("One"), stage.note("Other"), stage.client()
+    client.attend()
+    await client.subscribe(note)
+    stage.write(note)
+    await settled()
+    first = client.heard()
+    await client.subscribe(other)
+    stage.write(other)
+    await settled()
+
+    assert first == [note]
+    assert client.heard() == [other]
+
+
+async def test_a_call_of_another_person_or_for_those_who_hear_nothing_brings_no_look(stage: Stage) -> None:
+    note, client = stage.note("One"), stage.client()
+    client.attend()
+    await client.subscribed(note)
+    stage.network.seen.clear()
+    stage.write(note, Principal("test", "bob"))
+    await settled()
+    of_another = list(stage.network.seen)
+    client.turn_away()
+    stage.write(note)
+    await settled()
+    unheard = list(stage.network.seen)
+    client.attend()
+    await stage.look()
+
+    assert of_another == unheard == []
+    assert client.heard() == [note]

@@ -47,7 +47,7 @@ async def test_the_stylesheet_may_be_kept_because_its_name_changes_with_it(
 
 
 @pytest.mark.parametrize(
-    "path", ["/nothing", "/oauth/", "/healthz/", "/static/style.css", "/static/..%2fpages.py"]
+    "path", ["/nothing", "/oauth/", "/healthz/more", "/static/style.css", "/static/..%2fpages.py"]
 )
 async def test_an_unknown_path_gets_a_small_page(browser: httpx2.AsyncClient, path: str) -> None:
     response = await browser.get(path)

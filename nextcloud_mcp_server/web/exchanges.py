@@ -1,0 +1,182 @@
+"""What the HTTP transport of MCP leaves open: one message for each POST, one answer for each request, also at the end.
+
+| what came | what the SDK does with it | what is answered here |
+|---|---|---|
+| several messages in one body (a batch) | the words of its validation | one sentence, no id |
+| JSON that is no message | the words of its validation | one sentence, no id |
+| an id that is under way in this session | its first request is never answered | one sentence, no id |
+| a request that the server's end cuts off | a bare 500, or a stream that just ends | that it can be sent again |
+| HEAD, OPTIONS | each mode in its own way | 405 and 204, with the methods there are |
+
+Sources: MCP 2025-06-18 took batches out of the protocol; 2025-11-25, basic/transports, lets a refusal carry a JSON-RPC
+error without id; an id must not be used twice in a session (basic).
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import anyio
+import pydantic_core
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, jsonrpc_message_adapter
+from pydantic import ValidationError
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+#: Where a layer further out leaves the message that it has read already.
+MESSAGE = "nextcloud_mcp_server.message"
+
+METHODS = "GET, POST, DELETE, OPTIONS"
+
+_RETRY_AFTER_SECONDS = 5
+_BATCH = "This server takes one JSON-RPC message for each request, no batches: send each message on its own."
+_NO_MESSAGE = (
+    "The body is no JSON-RPC 2.0 message: send one object with jsonrpc, method and, for a request, a string or a whole "
+    "number as id."
+)
+_TWICE = "A request with this id is still under way in this session: give each request an id of its own."
+_CUT_OFF = (
+    "The server is restarting, and this request was not finished. Send it again in a few seconds; if it was to change "
+    "something, read first whether that is done already."
+)
+
+
+class Exchanges:
+    """Around the MCP endpoint, inside of what lets requests in."""
+
+    def __init__(self, app: ASGIApp, *, mcp_path: str) -> None:
+        self._app = app
+        self._mcp_path = mcp_path
+        self._under_way: set[tuple[str, str]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer in the application's place, or run it."""
+        if scope["type"] != "http" or scope["path"] != self._mcp_path:
+            await self._app(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers={"Allow": METHODS})(scope, receive, send)
+        elif scope["method"] == "HEAD":
+            # What GET opens is a stream, which has no length and no end to tell of.
+            await Response(status_code=405, headers={"Allow": METHODS})(scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._post(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _whole(receive)
+        if body is None:
+            return
+        receive = _again(body, receive)
+        try:
+            message = scope[MESSAGE] if MESSAGE in scope else cast("object", pydantic_core.from_json(body))
+        except ValueError:
+            # The SDK says where it is no JSON.
+            await self._app(scope, receive, send)
+            return
+        refusal = _refusal(message)
+        if refusal is not None:
+            await _error(None, INVALID_REQUEST, refusal, 400)(scope, receive, send)
+            return
+        fields = cast("dict[str, Any]", message)
+        request_id = fields.get("id") if "method" in fields else None
+        session = Headers(scope=scope).get("mcp-session-id")
+        # The SDK keeps the requests of a session by the text of their ids.
+        key = (session, str(request_id)) if session and request_id is not None else None
+        if key is None:
+            await self._answered(request_id, scope, receive, send)
+        elif key in self._under_way:
+            await _error(None, INVALID_REQUEST, _TWICE, 400)(scope, receive, send)
+        else:
+            self._under_way.add(key)
+            try:
+                await self._answered(request_id, scope, receive, send)
+            finally:
+                self._under_way.discard(key)
+
+    async def _answered(self, request_id: object, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, and end in its place what it left without an answer."""
+        answer = _Answer(send)
+        try:
+            await self._app(scope, receive, answer.send)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await answer.end(request_id, scope, receive)
+            raise
+        await answer.end(request_id, scope, receive)
+
+
+class _Answer:
+    """How far an answer has come."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._streams = self._started = self._ended = False
+
+    async def send(self, message: Message) -> None:
+        """Pass on a part of it."""
+        await self._send(message)
+        if message["type"] == "http.response.start":
+            self._started = True
+            self._streams = (
+                Headers(raw=message["headers"]).get("content-type", "").startswith("text/event-stream")
+            )
+        else:
+            self._ended = not message.get("more_body", False)
+
+    async def end(self, request_id: object, scope: Scope, receive: Receive) -> None:
+        """Say that it was cut off, where it has no end; a client that has left hears nothing of it."""
+        if not self._started:
+            response = _error(request_id, INTERNAL_ERROR, _CUT_OFF, 503)
+            response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+            await response(scope, receive, self._send)
+        elif self._streams and not self._ended:
+            event = (
+                f"event: message\r\ndata: {json.dumps(_body(request_id, INTERNAL_ERROR, _CUT_OFF))}\r\n\r\n"
+            )
+            await self._send({"type": "http.response.body", "body": event.encode(), "more_body": False})
+
+
+def _refusal(message: object) -> str | None:
+    """Tell why something that was read is not one message."""
+    if isinstance(message, list):
+        return _BATCH
+    try:
+        jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except ValidationError:
+        return _NO_MESSAGE
+    fields = cast("dict[str, Any]", message)
+    # The SDK takes a request with another id for a notification, and answers nothing.
+    strange = "method" in fields and type(fields.get("id", 0)) not in (str, int)
+    return _NO_MESSAGE if strange else None
+
+
+async def _whole(receive: Receive) -> bytes | None:
+    """Read a body; None when its sender has gone."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
+    """Give the body once more, then whatever comes, such as the client's leaving."""
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return left.pop() if left else await receive()
+
+    return replay
+
+
+def _body(request_id: object, code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
+
+
+def _error(request_id: object, code: int, message: str, status: int) -> JSONResponse:
+    return JSONResponse(_body(request_id, code, message), status)

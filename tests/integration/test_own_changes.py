@@ -1,0 +1,40 @@
+"""What a person changes through our tools is heard at once by their clients, not with the next look."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.integration.world import World, until
+
+HEARD = "notifications/resources/updated"
+
+
+def called(name: str, **arguments: object) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+@pytest.mark.parametrize(
+    ("uri", "name", "arguments"),
+    [
+        ("nc://files/Readme.md", "nc_files_write_file", {"path": "Readme.md", "content": "new"}),
+        ("nc://files/New.md", "nc_files_write_file", {"path": "New.md", "content": "new"}),
+    ],
+)
+async def test_a_session_hears_what_another_client_of_its_person_changed(
+    world: World, uri: str, name: str, arguments: dict[str, Any]
+) -> None:
+    await world.stop()
+    # The next look of its own comes in an hour.
+    await world.start(nextcloud_username="alice", nextcloud_app_password="alice", update_seconds=3600)
+    async with world.raw() as hears, world.raw() as writes, anyio.create_task_group() as group:
+        await group.start(hears.listen)
+        await hears.request("resources/subscribe", {"uri": uri})
+        read = await writes.request("tools/call", called("nc_files_get_info", path="Readme.md"))
+        etag = read["result"]["structuredContent"]["etag"]
+        guarded = {"etag": etag} if arguments["path"] == "Readme.md" else {}
+        await writes.request("tools/call", called(name, **arguments, **guarded))
+        await until(lambda: any(one["method"] == HEARD for one in hears.notices))
+        group.cancel_scope.cancel()
+
+    assert [one["params"]["uri"] for one in hears.notices if one["method"] == HEARD] == [uri]

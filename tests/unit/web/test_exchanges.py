@@ -1,0 +1,206 @@
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS, Exchanges
+
+CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {}}
+SESSION = {"Mcp-Session-Id": "one"}
+NO_IDS: tuple[object, ...] = ({"a": 1}, None, 1.5, True, [])
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with what came."""
+    message = await receive()
+    await Response(message["body"])(scope, receive, send)
+
+
+async def unreached(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotImplementedError
+
+
+def client(app: App) -> httpx2.AsyncClient:
+    asgi = Exchanges(app, mcp_path="/mcp")
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), base_url="http://mcp.test")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        json.dumps([CALL, {**CALL, "id": 8}]),
+        '"text"',
+        "5",
+        "null",
+        "{}",
+        json.dumps({"id": 1, "method": "ping"}),
+        *(json.dumps({**CALL, "id": each}) for each in NO_IDS),
+    ],
+)
+async def test_a_body_that_is_not_one_message_is_refused_in_a_sentence_without_id(body: str) -> None:
+    """2025-11-25, basic/transports: the body of a refusal may be a JSON-RPC error that has no id."""
+    async with client(unreached) as http:
+        answer = await http.post("/mcp", content=body)
+
+    error = answer.json()
+    assert answer.status_code == 400
+    assert (error["jsonrpc"], error["id"], error["error"]["code"]) == ("2.0", None, -32600)
+    assert ("batch" in error["error"]["message"]) == body.startswith("[")
+    assert not {"validation", "pydantic", "input_value"} & set(error["error"]["message"].lower().split())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/mcp", json.dumps(CALL)),
+        ("POST", "/mcp", json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})),
+        ("POST", "/mcp", json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})),
+        ("POST", "/mcp", '{"half'),
+        ("POST", "/other", "[]"),
+        ("DELETE", "/mcp", ""),
+    ],
+)
+async def test_what_is_one_message_or_none_of_ours_passes_as_it_came(
+    method: str, path: str, body: str
+) -> None:
+    async with client(answered) as http:
+        answer = await http.request(method, path, content=body, headers=SESSION)
+
+    assert (answer.status_code, answer.text) == (200, body)
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 405), ("OPTIONS", 204)])
+async def test_head_and_options_name_the_methods_there_are(method: str, status: int) -> None:
+    async with client(unreached) as http:
+        answer = await http.request(method, "/mcp")
+
+    assert (answer.status_code, answer.headers["Allow"]) == (status, METHODS)
+
+
+async def test_an_id_that_is_under_way_in_a_session_is_refused_and_its_first_request_is_answered() -> None:
+    gate, begun = anyio.Event(), anyio.Event()
+    answers, refused = list[httpx2.Response](), list[httpx2.Response]()
+
+    async def held(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await gate.wait()
+        await answered(scope, receive, send)
+
+    async def first(http: httpx2.AsyncClient) -> None:
+        answers.append(await http.post("/mcp", json=CALL, headers=SESSION))
+
+    others: list[tuple[dict[str, Any], dict[str, str]]] = [
+        ({**CALL, "id": "8"}, SESSION),
+        (CALL, {"Mcp-Session-Id": "other"}),
+        (CALL, {}),
+    ]
+    async with client(held) as http, anyio.create_task_group() as group:
+        group.start_soon(first, http)
+        await begun.wait()
+        refused += [await http.post("/mcp", json={**CALL, "id": each}, headers=SESSION) for each in (7, "7")]
+        gate.set()
+        answers += [await http.post("/mcp", json=body, headers=headers) for body, headers in others]
+    async with client(answered) as http:
+        answers += [await http.post("/mcp", json=CALL, headers=SESSION) for _ in range(2)]
+
+    assert [each.status_code for each in refused] == [400, 400]
+    assert {each.json()["error"]["code"] for each in refused} == {-32600}
+    assert all("id of its own" in each.json()["error"]["message"] for each in refused)
+    assert [each.status_code for each in answers] == [200] * 6
+
+
+async def test_a_message_that_a_layer_further_out_has_read_is_not_read_again() -> None:
+    async def outer(scope: Scope, receive: Receive, send: Send) -> None:
+        await Exchanges(answered, mcp_path="/mcp")({**scope, MESSAGE: CALL}, receive, send)
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(outer), base_url="http://mcp.test") as http:
+        answer = await http.post("/mcp", content=b"not looked at")
+
+    assert answer.text == "not looked at"
+
+
+def scope() -> Scope:
+    return {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
+
+
+async def ended(app: App, *, cut_off: bool = True) -> list[Message]:
+    """Run a request, and cut it off as the end of the server does; the answer is what was sent."""
+    sent: list[Message] = []
+    waiting = anyio.Event()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": json.dumps(CALL).encode(), "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def running(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+        if cut_off:
+            waiting.set()
+            await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(Exchanges(running, mcp_path="/mcp"), scope(), receive, send)
+        if cut_off:
+            await waiting.wait()
+            group.cancel_scope.cancel()
+    return sent
+
+
+async def starts(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = [(b"content-type", b"text/event-stream")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b": ping\r\n\r\n", "more_body": True})
+
+
+async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+    """Do nothing yet."""
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+async def test_a_request_without_an_answer_yet_is_told_that_it_can_be_sent_again(*, cut_off: bool) -> None:
+    start, body = await ended(waits, cut_off=cut_off)
+
+    error = json.loads(body["body"])
+    assert start["status"] == 503
+    assert (b"retry-after", b"5") in start["headers"]
+    assert (error["id"], error["error"]["code"]) == (7, -32603)
+    assert "Send it again in a few seconds" in error["error"]["message"]
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+async def test_a_stream_that_is_cut_off_ends_with_the_same_words(*, cut_off: bool) -> None:
+    *_, last = await ended(starts, cut_off=cut_off)
+
+    event = last["body"].decode()
+    assert last["more_body"] is False
+    assert event.startswith("event: message\r\ndata: ")
+    assert event.endswith("\r\n\r\n")
+    error = json.loads(event.partition("data: ")[2])
+    assert (error["id"], error["error"]["code"]) == (7, -32603)
+
+
+async def test_what_was_answered_gets_no_second_answer() -> None:
+    assert [each["type"] for each in await ended(answered)] == ["http.response.start", "http.response.body"]
+
+
+async def test_who_leaves_in_the_middle_of_a_body_starts_nothing() -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await Exchanges(unreached, mcp_path="/mcp")(scope(), receive, send)
+
+    assert sent == []
