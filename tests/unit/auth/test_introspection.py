@@ -143,6 +143,7 @@ async def test_a_flood_of_tokens_reaches_the_issuer_a_few_at_a_time() -> None:
         with pytest.raises(TokenRefused):
             await asking.ask(f"made-up-{number}")
 
+    at_once = 0
     async with anyio.create_task_group() as group:
         for number in range(100):
             group.start_soon(ask, number)

@@ -64,6 +64,7 @@ async def test_a_hold_ends_with_its_consent_request(after: int) -> None:
         await anyio.sleep(after * STEP)
         await pending.finish("one")
 
+    ended = False
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             group.start_soon(finish)

@@ -58,7 +58,7 @@ def closed() -> CallToolResult:
 async def messages() -> dict[str, str]:
     """Write every kind of message that has a link."""
     refused, paused = declined(CORE), MissingScope("Paused.", link=Link(ACCOUNT, "Wait for the user."))
-    revoked = await revoke_nextcloud_access.body(cast("Access", CORE))
+    revoked = cast("Any", await revoke_nextcloud_access.body(cast("Access", CORE)))
     return {
         "text": words(wire.render(NEED, wire.Form.TEXT, now=NOW)),
         "closed": words(closed()),

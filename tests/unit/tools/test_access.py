@@ -12,7 +12,7 @@ async def test_an_access_that_ended_since_it_was_looked_at_is_none_and_no_questi
 ) -> None:
     await stage.connect(process)
     nothing = cast("Any", None)
-    access = Access(cast("Any", process), CALLER, wire.Form.TEXT, nothing, nothing)
+    access = Access(cast("Any", process), CALLER, wire.Form.TEXT, nothing, nothing, until=0)
     before = await access.connection()
     await process.accounts.disconnect(CALLER)
 

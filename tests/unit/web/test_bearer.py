@@ -99,7 +99,7 @@ async def test_other_paths_are_let_through_as_they_are(app: App, http: httpx2.As
 async def test_what_cannot_be_a_token_is_refused_before_anybody_is_asked(
     app: App, http: httpx2.AsyncClient, token: str
 ) -> None:
-    answer = await http.get("/mcp", headers=[("Authorization", f"Bearer {token}".encode("latin-1"))])
+    answer = await http.get("/mcp", headers=[(b"Authorization", f"Bearer {token}".encode("latin-1"))])
 
     assert answer.status_code == 401
     assert app.asked == []

@@ -1,6 +1,9 @@
 import anyio
 import pytest
+from starlette.types import Message
 
+from nextcloud_mcp_server.auth.verifier import Bearer
+from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.lasting import OpenStreams, lasts
 
 
@@ -21,25 +24,34 @@ def test_what_is_answered_until_its_client_leaves_is_a_stream(
     assert lasts(method, value) is stream
 
 
+def bearer(person: str) -> Bearer:
+    return Bearer(Principal("https://id.test", person), "claude", None, 0, {})
+
+
 async def test_only_the_streams_that_are_meant_are_cut_off() -> None:
     streams = OpenStreams()
-    with streams.opened({"sub": "alice"}) as hers, streams.opened({"sub": "bob"}) as his:
-        streams.end(lambda claims: claims["sub"] == "alice")
+    with streams.opened(bearer("alice")) as hers, streams.opened(bearer("bob")) as his:
+        streams.end(lambda one: one.principal.subject == "alice")
 
         assert (hers.done, his.done) == (True, False)
 
 
 async def test_who_waits_for_a_client_hears_at_once_that_the_stream_is_cut_off() -> None:
     streams = OpenStreams()
+    heard: Message | None = {"type": "nothing yet"}
 
-    with streams.opened({}) as cut:
+    with streams.opened(bearer("alice")) as cut:
         async with anyio.create_task_group() as group:
+
+            async def never() -> Message:
+                await anyio.sleep_forever()
+                raise AssertionError
 
             async def end() -> None:
                 streams.end(lambda _: True)
 
             group.start_soon(end)
             with anyio.fail_after(5):
-                heard = await cut.wait(anyio.sleep_forever, until=anyio.current_time() + 60)
+                heard = await cut.wait(never, until=anyio.current_time() + 60)
 
     assert heard is None
