@@ -37,6 +37,9 @@ _IN_TRASH: Final = (
     "with this event_id and etag and restore=true brings it back."
 )
 _TAKEN_OFF: Final = Empty("takes it off")
+ChangedRule = Annotated[
+    str | None, Field(description='"" ends the recurrence.'), Empty("ends the recurrence")
+]
 _BOARDS: Final = (
     "What has the app “deck” are Deck's boards, shown as lists of tasks: "
     "change their cards with nc_deck_update_card."
@@ -153,9 +156,7 @@ async def nc_calendar_update_event(
     timezone: Annotated[str | None, Field(description="Default: the event's.")] = None,
     location: Annotated[str | None, _TAKEN_OFF] = None,
     description: Annotated[str | None, _TAKEN_OFF] = None,
-    rrule: Annotated[
-        str | None, Field(description='"" ends the recurrence.'), Empty("ends the recurrence")
-    ] = None,
+    rrule: ChangedRule = None,
     attendees: Annotated[list[str] | None, Field(description="Replaces the list.")] = None,
     categories: list[str] | None = None,
     answer: Literal["accepted", "declined", "tentative"] | None = None,

@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from threading import Lock
 
 from tests.mutants.guards import chosen, read_guards
 from tests.mutants.report import PART_KILLED, rate, sentence, write
@@ -19,20 +20,29 @@ def main() -> int:
         _say("\n".join([*stale, "The table is stale: put its rows right first."]))
         return 1
     guards = chosen(every, options.only)
+    outcomes: list[Outcome] = []
+    one_at_a_time = Lock()
+
+    def told(outcome: Outcome) -> None:
+        # The page is written as results come: a run of hours may be stopped.
+        with one_at_a_time:
+            outcomes.append(outcome)
+            write(every, [outcome])
+            _tell(outcome)
+
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         try:
-            outcomes = run_all(
+            run_all(
                 guards,
                 Path(folder),
                 jobs=options.jobs,
                 seconds=options.seconds,
                 baseline=not options.no_baseline,
-                on_outcome=_tell,
+                on_outcome=told,
             )
         except TestsFail as failure:
             _say(f"The tests fail with all guards in place:\n{failure}")
             return 1
-    write(every, outcomes)
     odd = [outcome for outcome in outcomes if not outcome.accepted]
     _say(f"\n{len(outcomes)} guards tried, {rate(outcomes):.1%} killed, {len(odd)} survive without a reason.")
     for outcome in odd:

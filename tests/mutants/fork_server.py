@@ -8,6 +8,7 @@ with `code` and `said`.
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -17,6 +18,9 @@ from contextlib import suppress
 from typing import IO
 
 _POLL_SECONDS = 0.02
+
+#: A limit that is taken out may have been what kept memory small.
+_MOST_BYTES = 2 << 30
 
 
 def main() -> None:
@@ -46,6 +50,7 @@ def _test(tests: Sequence[str], output: IO[bytes], temporary: str) -> None:
     code = 70
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -118,8 +118,10 @@ async def test_a_paused_client_is_told_where_the_person_can_let_it_go_on(
     await replica.database.grants.set_paused(ALICE.principal, ALICE.client_id, True)
     replica.accounts.forget()
 
-    with pytest.raises(MissingScope, match=ACCOUNT):
+    with pytest.raises(MissingScope) as paused:
         await replica.accounts.open(ALICE, READ)
+    assert paused.value.link is not None
+    assert paused.value.link.url == ACCOUNT
     assert await replica.accounts.find(ALICE) is None
 
     await replica.database.grants.set_paused(ALICE.principal, ALICE.client_id, False)

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -156,7 +157,7 @@ def test_a_2026_client_gets_an_input_request_without_an_id() -> None:
     }
 
 
-@pytest.mark.parametrize("tell", [wire.render, wire.waiting])
+@pytest.mark.parametrize("tell", [partial(wire.render, now=NOW), wire.waiting], ids=["render", "waiting"])
 def test_each_answer_counts_one_round_more(tell: Callable[..., object]) -> None:
     result = tell(NEED, Form.INPUT_REQUIRED, round_=3)
 
