@@ -65,11 +65,14 @@ async def hears_the_end(client: HandshakeClient, server: Crowd, uid: str) -> Non
             await ended.wait()
 
 
-async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_account(crowd: Crowd) -> None:
+async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_account_and_of_nobody_else(
+    crowd: Crowd,
+) -> None:
     token = crowd.token("alice")
     async with (
         crowd.person("alice") as alice,
         crowd.raw(token, capabilities={"elicitation": {"url": {}}}) as client,
+        crowd.raw(crowd.token("bob")) as other,
     ):
         asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
         await alice.consent(asked["error"]["data"]["elicitations"][0]["url"])
@@ -77,6 +80,7 @@ async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_accou
         await hears_the_end(client, crowd, "alice")
 
         assert (await client.refused(*PING))[0] == 404
+        assert "result" in await other.request(*PING)
 
 
 async def test_builtin_ends_the_stream_of_who_held_a_released_account(house: House) -> None:
