@@ -56,7 +56,7 @@ def _not_fetched(settings: Settings, url: str, detail: str) -> Finding:
         else "or correct CLIENT_METADATA_PROXY"
     )
     return Finding(
-        Verdict.FAIL,
+        Verdict.WARN,
         _TOPIC,
         f"{url} {detail}. Clients such as Claude Code and Codex cannot be connected: let this server connect to {host} "
         f"on port 443, {proxy}, or set CLIENT_METADATA_DOCUMENTS=false, so that they register themselves.",

@@ -75,6 +75,10 @@ class Dialect(ABC):
     def asks(self, answer: Message) -> Ask | None:
         """Find the server's question in an answer, if it is one."""
 
+    def asks_still(self, answer: Message) -> bool:
+        """Tell whether an answer asks, in this form or in words: a question that got no answer is repeated in words."""
+        return (self.asks(answer) or _in_text(answer)) is not None
+
     @abstractmethod
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
         """Wait for the visit in this form's way; the answer is the one to the call that waited."""

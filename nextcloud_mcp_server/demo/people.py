@@ -66,8 +66,8 @@ class Pair:
         page = await self.bob.person.consent(ask.url)
         expect(page.status == _FORBIDDEN, f"Bob came as far as the page “{page.title}”")
         await self.lists_only(before)
-        again = self.alice.dialect.asks(await self.alice.send(tool, arguments))
-        expect(again is not None, "Alice's assistant got what she had not allowed")
+        again = await self.alice.send(tool, arguments)
+        expect(self.alice.dialect.asks_still(again), "Alice's assistant got what she had not allowed")
         self.narrator.done("Refused: a link is for the person whose assistant asked. Nothing was connected.")
 
     def connected(self) -> list[str]:

@@ -57,7 +57,9 @@ async def test_the_link_of_one_person_is_refused_to_another(crowd: Crowd) -> Non
 
     assert page.status == 403
     assert "another account" in page.text
-    assert again["error"]["code"] == -32042
+    # An error that brought no answer is followed by the link in words.
+    assert again["result"]["isError"]
+    assert link in again["result"]["content"][0]["text"].splitlines()
     assert crowd.sandbox.state.oauth_grants == []
 
 

@@ -63,7 +63,7 @@ async def test_refusing_in_a_fresh_tab_ends_the_held_call_in_its_first_round_and
             result = await client.call_tool(LIST, {})
 
     assert result.is_error
-    assert "you declined" in str(result.content)
+    assert "the user declined" in str(result.content)
     assert counted.calls == 2
     assert not world.sandbox.state.app_passwords
     assert stored(world) == 0
@@ -97,7 +97,7 @@ async def test_refusing_ends_the_held_call_of_one_of_many_people_and_a_later_cal
                 await client.call_tool(LIST, {})
 
     assert result.is_error
-    assert "you declined" in str(result.content)
+    assert "the user declined" in str(result.content)
     assert calls == 2
     assert len(set(asked.urls)) == 2
     assert not server.sandbox.state.app_passwords
