@@ -47,6 +47,9 @@ class Counted(httpx2.AsyncBaseTransport):
         self.calls += b'"tools/call"' in request.content
         return await self._inner.handle_async_request(request)
 
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
 
 async def test_refusing_in_a_fresh_tab_ends_the_held_call_in_its_first_round_and_leaves_nothing(
     world: World, asked: Asked
