@@ -165,6 +165,18 @@ async def test_of_many_requests_those_that_have_not_ended_are_found_at_once(
     assert await database.elicitations.still_open([]) == set()
 
 
+async def test_disconnecting_ends_the_open_requests_of_that_person_alone(
+    database: Database, ask: Ask, alice: Principal, bob: Principal
+) -> None:
+    hers, his = await ask(alice), await ask(bob)
+
+    await database.grants.disconnect(
+        alice, audit=AuditEntry(hers.created_at, alice, "", "disconnect", "done")
+    )
+
+    assert await database.elicitations.still_open([hers.id, his.id]) == {his.id}
+
+
 async def test_a_url_can_be_set_later(database: Database, ask: Ask) -> None:
     asked = await ask()
 
