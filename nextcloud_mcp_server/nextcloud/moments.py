@@ -19,7 +19,6 @@ _VALUE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(Z?))?")
 _DURATION = re.compile(
     r"([+-]?)P(?:(\d{1,6})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?"
 )
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 #: The years in which a given time may be: so far from both ends of time that a day, a zone's offset or the
 #: changes of its clocks in the years around are still within.
 _FIRST_YEAR: Final = 100
@@ -200,10 +199,8 @@ def given(name: str, text: str, zone: tzinfo | None) -> Moment:
     """
     found: Moment
     try:
-        if _DATE.fullmatch(text.strip()):
-            found = date.fromisoformat(text.strip())
-        else:
-            found = _in(timestamp.read(text).replace(microsecond=0), zone)
+        day = timestamp.day(text)
+        found = _in(timestamp.read(text).replace(microsecond=0), zone) if day is None else day
     except (ValueError, OverflowError):
         raise errors.InvalidInput(
             f"'{name}' must be a date such as 2026-11-27 or a time such as 2026-11-27T15:00."

@@ -1,6 +1,6 @@
 """Times as Nextcloud answers them, in seconds since 1970, and as clients send them, in ISO 8601."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 #: 9999-12-31T23:59:59Z, after which no calendar has a day.
@@ -23,3 +23,11 @@ def read(text: str) -> datetime:
     """
     text = text.strip()
     return datetime.fromisoformat(f"{text[:-1]}Z" if text.endswith("z") else text)
+
+
+def day(text: str) -> date | None:
+    """Read a date in any form of ISO 8601, such as 2026-12-08, 20261208 or 2026-W50-2; None where it is none."""
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        return None

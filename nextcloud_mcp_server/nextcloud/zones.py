@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from math import prod
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
@@ -30,12 +30,12 @@ _SPELT_OUT: Final = 10
 
 
 def named(name: str) -> tzinfo:
-    """Take a zone by its name, such as `Europe/Berlin` or, on Windows, `W. Europe Standard Time`.
+    """Take a zone by its name, in any letter case, such as `Europe/Berlin` or, on Windows, `W. Europe Standard Time`.
 
     Raises:
         InvalidInput: There is no such zone.
     """
-    zone = found(name.strip()) or _of_windows(name)
+    zone = found(name.strip()) or _otherwise(name)
     if zone is None:
         raise errors.InvalidInput(
             "'timezone' must be the name of a time zone such as Europe/Berlin, America/New_York or UTC."
@@ -49,9 +49,16 @@ def found(name: str) -> tzinfo | None:
     return UTC if zone is not None and zone.key in _UTC else zone
 
 
-def _of_windows(name: str) -> tzinfo | None:
-    iana = iana_name(name)
+def _otherwise(name: str) -> tzinfo | None:
+    """Find a zone that is named as on Windows, or in another letter case."""
+    iana = iana_name(name) or _folded().get(name.strip().casefold())
     return None if iana is None else found(iana)
+
+
+@cache
+def _folded() -> dict[str, str]:
+    """List the names of IANA, of which no two differ in letter case alone (RFC 6557, and its theory.html)."""
+    return {name.casefold(): name for name in available_timezones()}
 
 
 @cache
@@ -88,7 +95,7 @@ class Zones:
                 return zone
         # A description counts before what Windows calls so: the programs that read it go by it.
         own = None if described is None else _own(described, tzid)
-        return own or _of_windows(tzid)
+        return own or _otherwise(tzid)
 
 
 def _own(described: Component, tzid: str) -> tzinfo | None:

@@ -38,6 +38,11 @@ def test_a_zone_is_described_as_it_is(name: str) -> None:
         ), moment
 
 
+@pytest.mark.parametrize("name", ["europe/berlin", "EUROPE/BERLIN", " Europe/berlin "])
+def test_a_zone_is_found_in_any_letter_case(name: str) -> None:
+    assert zones.named(name) == described().get(name) == ZoneInfo("Europe/Berlin")
+
+
 def test_a_zone_is_found_by_the_names_programs_give_it() -> None:
     located = "BEGIN:VTIMEZONE\nTZID:Custom\nX-LIC-LOCATION:Asia/Tokyo\nEND:VTIMEZONE\n"
     found = described(OUTLOOK, located)

@@ -88,6 +88,20 @@ async def test_where_nextcloud_knows_no_zone_an_event_is_stored_in_utc() -> None
     assert (made.start, made.timezone) == ("2026-12-08T19:00:00+00:00", "UTC")
 
 
+@pytest.mark.parametrize("day", ["2026-12-08", "20261208", "2026-W50-2"])
+async def test_a_date_makes_an_event_all_day_in_each_form_of_iso_8601(berlin: Berlin, day: str) -> None:
+    made = await berlin.call("calendar_create_event", title="Fair", start=day, end=day)
+
+    assert "DTSTART;VALUE=DATE:20261208\r\n" in berlin.text(made.event_id)
+    assert (made.start, made.timezone) == ("2026-12-08", None)
+
+
+async def test_a_task_that_is_due_on_a_date_has_no_time_in_any_form(berlin: Berlin) -> None:
+    made = await berlin.call("tasks_create_task", title="Pack", due="20261208")
+
+    assert "DUE;VALUE=DATE:20261208\r\n" in berlin.text(made.task_id)
+
+
 async def test_an_event_floats_only_where_that_is_asked_for(berlin: Berlin) -> None:
     made = await berlin.call(
         "calendar_create_event", title="Pill", start="2026-12-08T08:00", timezone="floating"
