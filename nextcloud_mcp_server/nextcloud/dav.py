@@ -4,7 +4,6 @@ Names are opaque. A tool's path is split at `/` and each part is encoded exactly
 split first and each part is decoded exactly once, so a file called `a%62c.txt` stays that file.
 """
 
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Final
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.spelling import composed
 
 #: Nextcloud stores names in 255 and paths in 4000 bytes and answers 400 to longer ones.
 MAX_NAME_BYTES: Final = 255
@@ -100,11 +100,7 @@ def same(left: Segments, right: Segments) -> bool:
     if left == right:
         return True
     # Comparing lengths first spares a listing the normalising of its folder's name for every child.
-    return len(left) == len(right) and [_nfc(part) for part in left] == [_nfc(part) for part in right]
-
-
-def _nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
+    return len(left) == len(right) and [*map(composed, left)] == [*map(composed, right)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """What files can be searched by."""
 
-import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
 from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.spelling import composed, folded
 
 Kind = Literal["file", "folder", "image", "video", "audio", "text", "pdf"]
 
@@ -50,8 +50,8 @@ class Query:
         return (
             len(entry.segments) > len(inside)
             and dav.same(entry.segments[: len(inside)], inside)
-            and (not self.name or _folded(self.name) in _folded(entry.name))
-            and (not self.any_word or any(_folded(word) in _folded(entry.name) for word in self.any_word))
+            and (not self.name or folded(self.name) in folded(entry.name))
+            and (not self.any_word or any(folded(word) in folded(entry.name) for word in self.any_word))
             and (self.kind is None or _is_of_kind(entry, self.kind))
             and (self.min_size is None or (entry.size or 0) >= self.min_size)
             and (self.max_size is None or (entry.size or 0) <= self.max_size)
@@ -84,11 +84,7 @@ class Query:
 
 def _named(text: str) -> str:
     # So Nextcloud keeps names; a keyboard may have sent an accent as a character of its own.
-    return dav.like("d:displayname", unicodedata.normalize("NFC", text))
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFC", text).casefold()
+    return dav.like("d:displayname", composed(text))
 
 
 def _is_of_kind(entry: Entry, kind: Kind) -> bool:

@@ -1,6 +1,5 @@
 """What people mark files with: tags, which all share, and favourites, which each has for themselves."""
 
-import unicodedata
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries, troubles
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.spelling import composed
 from nextcloud_mcp_server.nextcloud.visible import quoted
 
 _TAGS: Final = dav.Tree(("systemtags",))
@@ -214,9 +214,9 @@ def _relations(file_id: str) -> dav.Tree:
 
 def _named(name: str, tags: Sequence[Tag]) -> Tag | None:
     """Find the tag of that name; regardless of case only where that leaves no doubt."""
-    exact = unicodedata.normalize("NFC", name)
+    exact = composed(name)
     for wanted in (exact, exact.strip()):
-        same = [tag for tag in tags if unicodedata.normalize("NFC", tag.name) == wanted]
+        same = [tag for tag in tags if composed(tag.name) == wanted]
         folded = [tag for tag in tags if tag.name.casefold() == wanted.casefold()]
         if same or len(folded) == 1:
             return same[0] if same else folded[0]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.spelling import composed
 from nextcloud_mcp_server.nextcloud.visible import visible
 
 #: What was before a thing was made.
@@ -61,10 +62,10 @@ def compare(app: str, parts: Iterable[Part]) -> str | None:
 
 
 def _plain(value: object) -> object:
-    """Take one kind of nothing for another, as apps do, and a list in any order for the same."""
+    """Take one kind of nothing for another, as apps do, and for the same a list in any order, a text in any form."""
     if isinstance(value, list):
-        return sorted(map(str, cast("list[object]", value))) or None
-    return None if value == "" else value
+        return sorted(composed(str(one)) for one in cast("list[object]", value)) or None
+    return None if value == "" else composed(value) if isinstance(value, str) else value
 
 
 def _shown(value: object) -> str:

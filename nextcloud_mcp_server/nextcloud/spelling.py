@@ -1,6 +1,7 @@
-"""Spellings of the same address: default ports, letter case, escapes, a slash at the end (RFC 3986 §6.2)."""
+"""Spellings of the same thing: of addresses (RFC 3986 §6.2), and of texts in Unicode."""
 
 import re
+import unicodedata
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -56,6 +57,16 @@ def is_address(value: str) -> bool:
     except ValueError:
         return False
     return re.fullmatch(r":?[0-9]{0,5}", port) is not None
+
+
+def composed(text: str) -> str:
+    """Write accents as Nextcloud stores names: in Unicode form NFC, one character for a letter with its accent."""
+    return unicodedata.normalize("NFC", text)
+
+
+def folded(text: str) -> str:
+    """Make texts comparable however they were typed: composed characters, no case."""
+    return composed(text).casefold()
 
 
 def _is_plain(text: str) -> bool:

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.spelling import folded
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MOST_STARS: Final = 5
@@ -183,9 +184,11 @@ def _is_finite(value: float) -> bool:
 
 
 def _integer(most: int, column: Column, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+    # In JSON 5.0 is the same number as 5 (RFC 8259 §6), and some clients write it so.
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= most:
         raise _unfit(column, f"must be a whole number from 0 to {most}")
-    return value
+    return number
 
 
 def _several(one: "_Writer", column: Column, value: object) -> list[object]:
@@ -201,8 +204,11 @@ def _tick(column: Column, value: object) -> str:
 
 
 def _chosen(column: Column, value: object) -> int:
-    wanted = str(value).casefold()
-    found = next((option.id for option in column.options if option.label.casefold() == wanted), None)
+    # Two choices may differ in letter case alone.
+    forms: tuple[Callable[[str], str], ...] = (str, folded)
+    found = next(
+        (each.id for form in forms for each in column.options if form(each.label) == form(str(value))), None
+    )
     if found is None:
         labels = ", ".join(f"“{option.label}”" for option in column.options[:_LISTED])
         raise _unfit(column, f"has no choice “{value}”. Its choices are: {labels or 'none'}")

@@ -14,6 +14,7 @@ from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import calendar_results, event_time, file_page, free_time
 from nextcloud_mcp_server.tools.arguments import Empty
@@ -304,8 +305,9 @@ def _matches(event: Event, query: str | None) -> bool:
     if not query:
         return True
     one = event.at.component
-    text = " ".join(one.text(name) for name in ("SUMMARY", "LOCATION", "DESCRIPTION")).casefold()
-    return all(word in text for word in query.casefold().split())
+    text = " ".join(one.text(name) for name in ("SUMMARY", "LOCATION", "DESCRIPTION"))
+    there = folded(text)
+    return all(word in there for word in folded(query).split())
 
 
 def _note(found: Agenda) -> str | None:

@@ -14,9 +14,9 @@ from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.collectives import FIRST_PAGE, Collective, Page
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.tools import file_page, file_text
 from nextcloud_mcp_server.tools.files_read import charset_of
-from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.result import Document, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 

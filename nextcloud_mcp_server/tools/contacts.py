@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact
 from nextcloud_mcp_server.nextcloud.contacts import Card, new_card
 from nextcloud_mcp_server.nextcloud.ids import TextId
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import contact_result, file_page
@@ -23,7 +24,6 @@ from nextcloud_mcp_server.tools.contact_result import (
     ContactPage,
     ContactWritten,
 )
-from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 contacts = Toolset("contacts")

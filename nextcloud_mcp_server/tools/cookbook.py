@@ -10,9 +10,9 @@ from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.tools import file_page, recipe_result
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.recipe_result import (
     FIELDS,
     RecipeDeleted,

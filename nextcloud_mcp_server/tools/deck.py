@@ -11,10 +11,11 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
 from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.tools import deck_result, file_page, moment
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
-from nextcloud_mcp_server.tools.note_page import cut, folded
+from nextcloud_mcp_server.tools.note_page import cut
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 deck = Toolset("deck")

@@ -10,8 +10,8 @@ from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.forms import Form, FormStub, Question, Submission
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.tools import file_page
-from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 

@@ -1,6 +1,5 @@
 """Parts of long texts: a page by its offset, a snippet."""
 
-import unicodedata
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
@@ -46,11 +45,6 @@ def snippet(text: str, at: int | None) -> str:
     part = text[start : start + _SNIPPET_CHARACTERS]
     before, after = "…" if start else "", "…" if start + len(part) < len(text) else ""
     return f"{before}{' '.join(part.split())}{after}"
-
-
-def folded(text: str) -> str:
-    """Make texts comparable however they were typed: composed characters, no case."""
-    return unicodedata.normalize("NFC", text).casefold()
 
 
 def _boundary(data: bytes, at: int) -> int:

@@ -13,10 +13,11 @@ from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
+from nextcloud_mcp_server.nextcloud.spelling import composed, folded
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, moment, note_edit, note_pictures, note_result
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut, folded
+from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut
 from nextcloud_mcp_server.tools.note_result import (
     NoteDeleted,
     NoteFile,
@@ -53,7 +54,7 @@ async def nc_notes_list_notes(
     since = None if modified_since is None else await moment.read(nc, "modified_since", modified_since)
     filters = ("notes", category, favorite, since)
     after = file_page.unseal(cursor, *filters)
-    inside = None if category is None else category.strip("/")
+    inside = None if category is None else composed(category.strip("/"))
     found = [
         note
         async for note in nc.notes.list_all()
@@ -271,7 +272,7 @@ def _is_in(category: str, wanted: str) -> bool:
 
 
 def _title(text: str) -> str:
-    title = text.strip()
+    title = composed(text.strip())
     if not title:
         raise InvalidInput("'title' is empty: a note needs one.")
     _refuse_control("title", title)
@@ -279,7 +280,7 @@ def _title(text: str) -> str:
 
 
 def _category(text: str) -> str:
-    category = text.strip().strip("/")
+    category = composed(text.strip().strip("/"))
     segments = category.split("/")
     if "\\" in category or {".", ".."} & set(segments):
         raise InvalidInput("'category' must be folder names with / between them, without “..” or backslash.")

@@ -12,11 +12,11 @@ from nextcloud_mcp_server.nextcloud import moments, outcome, troubles
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
 from nextcloud_mcp_server.nextcloud.tables import Row, Table
 from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.tools import file_page, table_result
-from nextcloud_mcp_server.tools.note_page import folded
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.table_result import RowDeleted, RowValues, TableList, TablePage
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.nextcloud.calendar_errors import DECK, app_of
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.moments import Moment
+from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
 from nextcloud_mcp_server.nextcloud.tasks import Task, TaskLists
 from nextcloud_mcp_server.nextcloud.window import Position, Window
@@ -283,8 +284,8 @@ def _is(task: Task, status: str) -> bool:
 
 
 def _matches(task: Task, query: str | None) -> bool:
-    text = f"{task.component.text('SUMMARY')} {task.component.text('DESCRIPTION')}".casefold()
-    return all(word in text for word in (query or "").casefold().split())
+    text = folded(f"{task.component.text('SUMMARY')} {task.component.text('DESCRIPTION')}")
+    return all(word in text for word in folded(query or "").split())
 
 
 def _row(task: Task, longest: int) -> TaskRow:

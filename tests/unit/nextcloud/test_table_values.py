@@ -135,3 +135,12 @@ def test_whatever_a_column_limits_and_a_model_sends_is_stored_within_or_refused_
     assert json.dumps(ready, allow_nan=False)
     assert not is_refused_by_tables(ready, made.minimum, made.maximum, made.longest)
     assert shown(made, ready) is None or ready is not None
+
+
+@pytest.mark.parametrize("subtype", ["stars", "progress"])
+def test_a_whole_number_may_be_written_with_a_point(subtype: str) -> None:
+    """RFC 8259 §6 has one kind of numbers, and some clients write 5 as 5.0."""
+    made = column(type="number", subtype=subtype)
+
+    assert (outcome(made, 5.0), outcome(made, 5)) == ((5, ""), (5, ""))
+    assert outcome(made, 2.5)[1].startswith("'Count' must be a whole number from 0 to ")
