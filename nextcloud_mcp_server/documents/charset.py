@@ -44,6 +44,13 @@ _UTF8: Final = re.compile(
 )
 #: The bytes that are never the first of a character in UTF-8 (RFC 3629 §3).
 _INSIDE: Final = bytes(range(0x80, 0xC0))
+#: What Western texts hold beside ASCII when no word has an accent, as windows-1252 has it: one byte for a currency,
+#: a quotation mark, a dash or a sign. None stands within a word but an apostrophe, and none is followed by what is
+#: often the second byte of a character in Shift_JIS.
+_SIGN: Final = re.compile(
+    rb"(?<![\x80-\xff])(?:(?<=[A-Za-z])\x92|(?<![A-Za-z])[\x80\x84\x93\x96\x97\xa3\xa7\xa9\xab\xb0\xb1\xb7\xd7]"
+    rb"|[\x80\x85\x94\x97\x99\xa9\xae\xb0\xb7\xbb](?![A-Za-z])|\x85[\x92\x94])(?![\x80-\xff@\[-`{-~])"
+)
 _WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
 #: A sign between two letters is what the wrong encoding makes of an accent.
 _ODD: Final = re.compile(
@@ -221,6 +228,9 @@ def _guessed(data: bytes) -> Charset | None:
     from charset_normalizer import from_bytes  # noqa: PLC0415 - only where a text is not UTF-8
 
     telling = b"".join(_TELLING.findall(data))
+    if not _NOT_ASCII.search(_SIGN.sub(b"", telling)):
+        # No word tells of another encoding.
+        return Charset("cp1252")
     sample = telling[:SAMPLE_BYTES]
     if len(telling) > SAMPLE_BYTES:
         # A character that is cut in two would speak against its own encoding.
