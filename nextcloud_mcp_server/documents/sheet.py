@@ -16,6 +16,9 @@ MAX_SHARED_BYTES: Final = 67_108_864
 _BUILT_IN: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
 _DATE_LETTERS: Final = re.compile(r"[dmyhs]", re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
+#: `[h]:mm` shows how long something took (ECMA-376, part 1, 18.8.31), and built-in format 46 is one of these.
+_ELAPSED: Final = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_BUILT_IN_ELAPSED: Final = 46
 _COLUMN: Final = re.compile(r"([A-Z]{1,3})\d+")
 #: Excel counts a 29 February 1900 that never was, so its day 0 lies a day earlier than it says.
 _EPOCH: Final = datetime(1899, 12, 30, tzinfo=UTC)
@@ -37,7 +40,7 @@ def read(file: BinaryIO, out: Output) -> None:
     for kind, listener in (("/sharedStrings", shared), ("/styles", styles)):
         if parts.get(kind) in archive.names:
             archive.xml(parts[kind], listener)
-    cells = _Cells(shared.texts, styles.dates, _EPOCH_1904 if book.since_1904 else _EPOCH)
+    cells = _Cells(shared.texts, styles, _EPOCH_1904 if book.since_1904 else _EPOCH)
     people = sheet_comments.people(archive, parts)
     for number, (name, part) in enumerate(book.sheets, 1):
         hidden = " (hidden)" if part in book.hidden else ""
@@ -101,11 +104,13 @@ class _Shared(Listener):
 
 
 class _Styles(Listener):
-    """Finds the cell styles that show a number as a date."""
+    """Finds the cell styles that show a number as a date, or as a length of time."""
 
     def __init__(self) -> None:
         self.dates: set[int] = set()
+        self.lengths: set[int] = set()
         self._formats: set[int] = set(_BUILT_IN)
+        self._elapsed = {_BUILT_IN_ELAPSED}
         self._in_cells = False
         self._count = 0
 
@@ -113,11 +118,15 @@ class _Styles(Listener):
         if name == "cellXfs":
             self._in_cells = True
         elif name == "numFmt":
-            bare = _QUOTED.sub("", attributes.get("formatCode", "")).partition(";")[0]
-            number = _number(attributes.get("numFmtId"))
+            code, number = attributes.get("formatCode", ""), _number(attributes.get("numFmtId"))
+            bare = _QUOTED.sub("", code).partition(";")[0]
+            (self._elapsed.add if _ELAPSED.search(code) else self._elapsed.discard)(number)
             (self._formats.add if _DATE_LETTERS.search(bare) else self._formats.discard)(number)
         elif name == "xf" and self._in_cells:
-            if _number(attributes.get("numFmtId")) in self._formats:
+            number = _number(attributes.get("numFmtId"))
+            if number in self._elapsed:
+                self.lengths.add(self._count)
+            elif number in self._formats:
                 self.dates.add(self._count)
             self._count += 1
 
@@ -129,9 +138,9 @@ class _Styles(Listener):
 class _Cells:
     """Says what a cell shows."""
 
-    def __init__(self, shared: list[str], dates: set[int], epoch: datetime) -> None:
+    def __init__(self, shared: list[str], styles: _Styles, epoch: datetime) -> None:
         self._shared = shared
-        self._dates = dates
+        self._styles = styles
         self._epoch = epoch
 
     def show(self, kind: str, style: int, value: str) -> str:
@@ -142,7 +151,9 @@ class _Cells:
                 return self._shared[index] if 0 <= index < len(self._shared) else ""
             case "b":
                 return {"1": "TRUE", "0": "FALSE"}.get(value, value)
-            case "n" | "" if style in self._dates:
+            case "n" | "" if style in self._styles.lengths:
+                return _length(value)
+            case "n" | "" if style in self._styles.dates:
                 return self._date(value)
             case "n" | "":
                 return _plain(value)
@@ -209,6 +220,19 @@ class _Rows(Listener):
     def text(self, text: str) -> None:
         if self._shown is not None:
             self._shown.append(text)
+
+
+def _length(value: str) -> str:
+    """Write a length of time, which is stored in days, as hours, minutes and seconds."""
+    try:
+        days = float(value)
+    except ValueError:
+        return value
+    if not -_LAST_DAY < days < _LAST_DAY:
+        return value
+    seconds = round(abs(days) * 86_400)
+    sign = "-" if days < 0 and seconds else ""
+    return f"{sign}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def _column(reference: str, following: int) -> int:

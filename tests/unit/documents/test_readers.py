@@ -127,6 +127,27 @@ def test_a_workbook_may_count_days_from_1904() -> None:
     assert "2025-12-09" in text
 
 
+def test_a_workbook_tells_how_long_something_took() -> None:
+    """A sheet of working hours: 40 hours are stored as 1.666… days, and Excel shows 40:00 (ECMA-376, 18.8.31)."""
+    formats = (
+        '<numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="[Red][mm]:ss;@"/>'
+        '<numFmt numFmtId="166" formatCode="[Red]0.00"/>'
+    )
+    xfs = "".join(f'<xf numFmtId="{number}"/>' for number in (164, 165, 166, 46, 45))
+    rows = (
+        '<row><c s="0"><v>1.6666666666666667</v></c><c s="1"><v>0.0625</v></c><c s="2"><v>1.5</v></c>'
+        '<c s="3"><v>2.0000115740740742</v></c><c s="4"><v>0.0625</v></c></row>'
+        '<row><c s="0"><v>-0.5</v></c><c s="0"><v>0</v></c><c s="0"><v>none</v></c><c s="0"><v>9e99</v></c></row>'
+    )
+
+    text, _ = read("sheet", xlsx(rows, formats=formats, xfs=xfs))
+
+    assert text.splitlines()[1:3] == [
+        "40:00:00\t1:30:00\t1.5\t48:00:01\t01:30:00",
+        "-12:00:00\t0:00:00\tnone\t9e99",
+    ]
+
+
 def test_an_opendocument_text_is_read_without_what_was_deleted() -> None:
     body = (
         "<office:text><text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>"
