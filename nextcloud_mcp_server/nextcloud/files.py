@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import httpx2
@@ -121,6 +121,9 @@ class FilesClient:
             return byte_range.Chunk(shown, b"", 0, 0, entry.content_type, entry.version)
         if suspicious and chunk.data:
             sign_in_page.refuse(shown, chunk.version, await self.info(shown))
+        if chunk.total is None:
+            # A part of an unknown length (RFC 9110 §14.4), which need not be the last one, however short it is.
+            return replace(chunk, total=(await self.info(shown)).size)
         return chunk
 
     async def write(self, path: str, data: bytes, *, version: str | None = None) -> Written:

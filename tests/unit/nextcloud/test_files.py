@@ -188,14 +188,21 @@ async def test_a_server_that_ignores_the_range_is_cut_to_it() -> None:
     assert (chunk.data, chunk.offset, chunk.total) == (b"3456", 3, 10)
 
 
-async def test_a_part_with_an_unknown_total_counts_as_the_last() -> None:
+@pytest.mark.parametrize(
+    ("size", "total", "is_last"),
+    [(2, 2, True), (9, 9, False), (None, None, True)],
+    ids=["all", "more", "unsaid"],
+)
+async def test_a_part_of_an_unknown_length_is_measured_by_the_size_of_the_file(
+    size: int | None, total: int | None, *, is_last: bool
+) -> None:
+    """RFC 9110 §14.4: `*` says that the length is unknown, and a server may send less than was asked for."""
     headers = {**READ_HEADERS, "Content-Range": "bytes 0-1/*"}
-    net = network(httpx2.Response(206, headers=headers, content=b"ab"))
+    net = network(httpx2.Response(206, headers=headers, content=b"ab"), multistatus([entry("a", size=size)]))
 
-    chunk = await client(net).read("a", length=2)
+    chunk = await client(net).read("a", length=5)
 
-    assert chunk.total is None
-    assert chunk.is_last
+    assert (chunk.data, chunk.total, chunk.is_last) == (b"ab", total, is_last)
 
 
 async def test_another_part_than_asked_for_is_refused() -> None:

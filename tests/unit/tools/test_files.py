@@ -385,7 +385,8 @@ async def test_what_cannot_be_read_is_described(data: bytes, content_type: str, 
 
 async def test_an_unknown_size_is_said_to_be_unknown() -> None:
     headers = {"ETag": '"e1"', "Content-Range": "bytes 0-1/*"}
-    account = account_over(network(httpx2.Response(206, headers=headers, content=b"\0\1")))
+    seen = multistatus([entry("a", size=None)])
+    account = account_over(network(httpx2.Response(206, headers=headers, content=b"\0\1"), seen))
 
     facts = await call(account, "nc_files_read_file", path="a")
 
