@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cache
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
@@ -209,7 +209,7 @@ class NextcloudHttp:
         timeout_seconds: float = _STREAM_SECONDS,
         sentences: Mapping[int, str] | None = None,
     ) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Open an answer without reading it; it is neither compressed nor repeated.
+        """Open an answer without reading it, uncompressed; reading is repeated as in `request` until it is open.
 
         Raises:
             NextcloudError: As `request`.
@@ -226,8 +226,12 @@ class NextcloudHttp:
 
     @asynccontextmanager
     async def _stream(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx2.Response]:  # noqa: ANN401  # passed on
+        repeater = repeating.Repeater(Kind.READING if method in READING else Kind.ONCE)
         try:
-            async with self._open(method, path, **options) as response:
+            async with AsyncExitStack() as stack:
+                response = await repeater.run(
+                    lambda: stack.enter_async_context(self._open(method, path, **options))
+                )
                 if coding := body.coding_of(response):
                     # A part of a compressed body has other offsets, and no known size.
                     raise body.unasked(coding)

@@ -321,7 +321,32 @@ async def test_a_stream_that_came_compressed_all_the_same_is_refused() -> None:
             raise NotImplementedError
 
 
-async def test_a_stream_fails_like_a_request_and_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "trouble",
+    [423, 502, 503, 504, httpx2.ConnectError("refused"), httpx2.RemoteProtocolError("hung up")],
+)
+@pytest.mark.parametrize("method", ["GET", "PROPFIND", "REPORT", "SEARCH"])
+async def test_reading_in_a_stream_is_repeated_until_it_is_open(
+    method: str, trouble: Exception | int
+) -> None:
+    asked: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        if len(asked) > 1:
+            return httpx2.Response(207, stream=Trickle(b"a", b"b"))
+        if isinstance(trouble, Exception):
+            raise trouble
+        return httpx2.Response(trouble, headers={"Retry-After": "0"})
+
+    async with http(answer).stream(method, "/remote.php/dav/x") as response:
+        body = await response.aread()
+
+    assert (body, len(asked)) == (b"ab", 2)
+
+
+@pytest.mark.parametrize(("method", "tries"), [("GET", 3), ("POST", 1)])
+async def test_a_stream_fails_like_a_request(method: str, tries: int) -> None:
     asked: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -329,10 +354,10 @@ async def test_a_stream_fails_like_a_request_and_is_not_repeated() -> None:
         return httpx2.Response(502)
 
     with pytest.raises(errors.Unavailable):
-        async with http(answer).stream("GET", "/x"):
+        async with http(answer).stream(method, "/x"):
             raise NotImplementedError
 
-    assert len(asked) == 1
+    assert len(asked) == tries
 
 
 async def test_a_connection_lost_in_a_stream_is_unreachable() -> None:
