@@ -20,6 +20,8 @@ MAX_BYTES = 80_000
 
 #: MCP allows a hundred values in one answer.
 MAX_VALUES = 100
+#: A path of 4,000 bytes is shorter, also with every character of it escaped twice.
+_LONGEST_URI = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ class About:
         return self.prefix + quote(shown(value), safe="/" if parts else "")
 
     def value(self, uri: str) -> str | None:
-        """Read the argument out of an address; None when it is none of this kind."""
+        """Read the argument out of an address; None when it is none of this kind, or longer than any."""
+        if len(uri) > _LONGEST_URI:
+            return None
         if not self.argument:
             return "" if uri == self.template else None
         return meant(unquote(uri[len(self.prefix) :])) if uri.startswith(self.prefix) else None
