@@ -95,6 +95,11 @@ def meant(text: str) -> str:
     return _ESCAPE.sub(lambda found: known.get(found[0], found[0]), text)
 
 
+def without_hidden(text: str) -> str:
+    """Drop what is hidden, wherever it stands: for the names on a page, which nobody writes back."""
+    return _HIDDEN.sub("", text)
+
+
 def sent_bytes(text: str) -> int:
     """Count the bytes of a text in an answer: shown, in JSON."""
     return len(json.dumps(shown(text), ensure_ascii=False).encode("utf-8", "replace"))
