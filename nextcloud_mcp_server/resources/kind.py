@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from nextcloud_mcp_server.errors import NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.visible import meant, shown
+from nextcloud_mcp_server.nextcloud.visible import meant, quoted, shown
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.progress import Progress
 
@@ -164,6 +164,6 @@ def fingerprint(seen: Iterable[object]) -> str:
 def no_such(uri: str) -> NotFound:
     """Say that nothing is there, whoever asks: foreign and unknown look the same."""
     return NotFound(
-        f"There is no resource {uri[:200]!r} that you can read. Take an address from the list of resources, "
+        f"There is no resource {quoted(uri)} that you can read. Take an address from the list of resources, "
         "or make one as a template says."
     )
