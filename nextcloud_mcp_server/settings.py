@@ -18,6 +18,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import Fields
 from nextcloud_mcp_server.settings_names import (
     FIELDS,
+    NOT_CARRIED,
     SECRETS,
     env_name,
     explain,
@@ -93,6 +94,25 @@ class Settings(_FromEnvironment):
         """The files that secrets were read from, by the variables that name them."""
         names = (f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)
         return {name: Path(file) for name in names if (file := os.environ.get(name))}
+
+    @property
+    def carried(self) -> dict[str, str]:
+        """The variables that a client has to set for a server that it starts, without secrets."""
+        found: dict[str, str] = {}
+        for field in FIELDS:
+            name = f"{env_name(field)}_FILE" if field in SECRETS else env_name(field)
+            text = os.environ.get(name)
+            if text and field not in NOT_CARRIED:
+                is_path = field in SECRETS or isinstance(getattr(self, field), Path)
+                # The client starts the server in a folder of its own.
+                found[name] = str(Path(text).expanduser().absolute()) if is_path else text
+        return found
+
+    @property
+    def not_carried(self) -> list[str]:
+        """The secrets that are set here, and that no entry of a client should hold."""
+        names = [env_name(field) for field in FIELDS if field in SECRETS - NOT_CARRIED]
+        return [name for name in names if os.environ.get(name)]
 
     @property
     def key_source(self) -> str:

@@ -14,7 +14,7 @@ from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.settings_people import PeopleFields
-from nextcloud_mcp_server.settings_types import Lower, Secrets, Words
+from nextcloud_mcp_server.settings_types import Lower, Secrets, Typed, Words
 
 EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
 #: Where this server's callbacks are; each leg has its own path below it.
@@ -43,7 +43,7 @@ class Fields(PeopleFields):
         "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of people, who sign "
         "in with Nextcloud itself (docs/quickstart-builtin.md).",
     )
-    nextcloud_host: str | None = Field(
+    nextcloud_host: Typed | None = Field(
         default=None,
         description="Address of your Nextcloud, such as `https://cloud.example.org` or "
         "`https://example.org/nextcloud`.",

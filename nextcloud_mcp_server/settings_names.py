@@ -28,6 +28,8 @@ SECRETS = frozenset(
         "nextcloud_oauth_client_secret",
     }
 )
+#: Fields that a client's entry names by an option, or that mean nothing over stdio.
+NOT_CARRIED = frozenset({"mode", "nextcloud_host", "toolsets", "host", "port", "nextcloud_mcp_secret"})
 #: Fields that hold a web address.
 ADDRESSES = (
     "nextcloud_host",

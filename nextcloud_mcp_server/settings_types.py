@@ -1,5 +1,6 @@
 """How the texts of variables become values."""
 
+import re
 from typing import Annotated
 
 from pydantic import BeforeValidator, SecretStr
@@ -16,7 +17,21 @@ def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+#: Of an address without a scheme: this computer is reached without TLS, everything else with it.
+_HERE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/.*)?")
+
+
+def _with_scheme(value: object) -> object:
+    """Take `cloud.example.org` for `https://cloud.example.org`."""
+    if not isinstance(value, str) or not value.strip() or "://" in value:
+        return value
+    scheme = "http" if _HERE.fullmatch(value.strip()) else "https"
+    return f"{scheme}://{value.strip()}"
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
 #: Placed before a choice of words, which may be written in capitals too.
 Lower = BeforeValidator(_lower)
+#: An address as people type it.
+Typed = Annotated[str, BeforeValidator(_with_scheme)]

@@ -26,6 +26,11 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
     found = snippet(client, server)
     say(found.place)
     result(found.text)
+    if not http and settings.not_carried:
+        say(
+            f"Left out, because they are secret: {', '.join(settings.not_carried)}. Put each into a file that only you "
+            "can read, and name it with …_FILE; or set them in the client's own settings."
+        )
     if http and not settings.no_local_auth:
         say("It holds the secret of your server: keep it to yourself.")
     if http and _chosen(settings):
@@ -62,8 +67,8 @@ def this_command(settings: Settings) -> ServerCommand:
     folder = Path(sys.executable).parent
     for script in (folder / "nextcloud-mcp-server", folder / "nextcloud-mcp-server.exe"):
         if script.is_file():
-            return ServerCommand(command=str(script), arguments=("serve", *what))
-    return ServerCommand(command=sys.executable, arguments=("-m", "nextcloud_mcp_server", "serve", *what))
+            return ServerCommand(str(script), ("serve", *what), settings.carried)
+    return ServerCommand(sys.executable, ("-m", "nextcloud_mcp_server", "serve", *what), settings.carried)
 
 
 def _chosen(settings: Settings) -> tuple[str, ...]:

@@ -37,6 +37,9 @@ async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 -
         finally:
             progress.close()
     result(f"Connected as {name} on {url}. Your assistant can use this Nextcloud now.")
+    say(
+        f"To tell a client about it: nextcloud-mcp-server config claude-code --nextcloud {url} (or another client)"
+    )
 
 
 def list_grants(settings: Settings) -> None:

@@ -31,6 +31,7 @@ class Terminal(io.StringIO):
         return True
 
 
+REMOVE = "claude mcp remove --scope user nextcloud"
 CLOUD = "https://cloud.example.org"
 
 
@@ -132,9 +133,9 @@ def test_a_client_s_configuration_goes_to_stdout_and_its_place_to_stderr(
     code, out, err = run(["config", "claude-code", "--nextcloud", CLOUD], monkeypatch, capsys)
 
     assert code == 0
-    assert out.startswith("claude mcp add nextcloud -- ")
+    assert out.splitlines()[1].startswith("claude mcp add --scope user nextcloud --env DATA_DIR=")
     assert out.rstrip().endswith(f"serve --nextcloud {CLOUD}")
-    assert err == "Run this in a terminal:\n"
+    assert err.startswith("Run this in a terminal")
 
 
 def test_the_configuration_over_http_holds_the_secret_that_the_server_asks_for(
@@ -209,6 +210,7 @@ def test_without_the_console_script_the_interpreter_runs_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.delenv("DATA_DIR")
 
     command = this_command(load(sandbox=True))
 
@@ -311,7 +313,10 @@ def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
 @pytest.mark.parametrize(
     ("client", "line"),
     [
-        ("claude-code", "claude mcp add --transport http nextcloud https://mcp.example.org/mcp"),
+        (
+            "claude-code",
+            f"{REMOVE}\nclaude mcp add --scope user --transport http nextcloud https://mcp.example.org/mcp",
+        ),
         ("claude-desktop", "https://mcp.example.org/mcp"),
     ],
 )

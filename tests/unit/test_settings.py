@@ -9,6 +9,7 @@ from nextcloud_mcp_server.logs import redact
 from nextcloud_mcp_server.settings import Settings, load
 from nextcloud_mcp_server.settings_names import COMMAND_LINE_ONLY, FIELDS, known_variables
 from nextcloud_mcp_server.settings_pages import check, configuration_page, env_example, tools_page, write
+from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS
 
 ROOT = Path(__file__).parents[2]
@@ -200,7 +201,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
     [
         ({"mode": "builtin"}, "NEXTCLOUD_MCP_SERVER_URL is missing"),
         ({"mode": "many"}, "MODE is not right: use personal, oidc or builtin."),
-        ({"nextcloud_host": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
+        ({"nextcloud_public_url": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://[::1"}, "NEXTCLOUD_HOST is not a web address"),
@@ -332,3 +333,42 @@ def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:
     write(str(tmp_path))
 
     check(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("cloud.example.org", "https://cloud.example.org"),
+        (" cloud.example.org:8443/nextcloud ", "https://cloud.example.org:8443/nextcloud"),
+        ("localhost:8080", "http://localhost:8080"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("[::1]:8080/nextcloud", "http://[::1]:8080/nextcloud"),
+        ("localhost.example.org", "https://localhost.example.org"),
+        ("http://cloud.example.org", "http://cloud.example.org"),
+    ],
+)
+def test_a_nextcloud_may_be_named_without_a_scheme(typed: str, address: str) -> None:
+    assert load(nextcloud_host=typed).nextcloud_host == address
+
+
+def test_what_a_client_has_to_set_is_told_without_secrets_and_for_any_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text(new_key())
+    monkeypatch.setenv("NEXTCLOUD_HOST", CLOUD)
+    monkeypatch.setenv("READ_ONLY", "true")
+    monkeypatch.setenv("DATA_DIR", "data")
+    monkeypatch.setenv("NEXTCLOUD_USERNAME", "alice")
+    monkeypatch.setenv("NEXTCLOUD_APP_PASSWORD", "s3cret")
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS_FILE", "keys")
+
+    settings = load()
+
+    assert settings.carried == {
+        "READ_ONLY": "true",
+        "DATA_DIR": str(tmp_path / "data"),
+        "NEXTCLOUD_USERNAME": "alice",
+        "TOKEN_ENCRYPTION_KEYS_FILE": str(tmp_path / "keys"),
+    }
+    assert settings.not_carried == ["NEXTCLOUD_APP_PASSWORD"]
