@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, is_writing
-from nextcloud_mcp_server.nextcloud.visible import meant, shown
+from nextcloud_mcp_server.nextcloud.visible import meant, quoted, shown
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
@@ -160,7 +160,9 @@ class Prompts:
         for one in self._shown(ctx):
             if one.name == name:
                 return one
-        raise MCPError(INVALID_PARAMS, f"There is no prompt {name[:64]!r}; list them to see which there are.")
+        raise MCPError(
+            INVALID_PARAMS, f"There is no prompt {quoted(name[:64])}; list them to see which there are."
+        )
 
 
 def _facts(starter: Starter) -> Facts:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from nextcloud_mcp_server.nextcloud.visible import meant
+from nextcloud_mcp_server.nextcloud.visible import meant, without_hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +54,38 @@ _KNOWN = (
 #: Look-alikes after compatibility decomposition and case folding: Cyrillic, Greek, Armenian, Cherokee, Lisu, small
 #: capitals and other Latin letters, digits and signs (confusables.txt of UTS #39, as far as it concerns the names).
 _LOOKS_LIKE = {
-    "a": "аαɑᴀꭺꓮ4@",
+    "a": "аαɑᴀꭺꓮ4@ⲁⱥ",
     "b": "вьβʙƅꓐ",
-    "c": "сϲꮯꓚᴄ¢",
-    "d": "ԁɗᴅꓓꭰ",
-    "e": "еєεҽᴇꓰꭼ3",
+    "c": "сϲꮯꓚᴄ¢ⲥȼᑕ",
+    "d": "ԁɗᴅꓓꭰđðᗞᗪ",
+    "e": "еєεҽᴇꓰꭼ3℮ⲉɇ",
     "f": "ꜰẝꓝ",
     "g": "ɡցɢԍɕ",
     "h": "һհнʜꓧꮋ",
     "k": "кκᴋꓗꮶ",
-    "l": "iіıιӏlⅼꙇɩɪʟ1|!ꮮꓡǀ׀",
+    "l": "iіıιӏlⅼꙇɩɪʟ1|!ꮮꓡǀ׀ɨ∣ا",
     "m": "мᴍꓟꮇ",
     "n": "ոռηпɴꓠ",
-    "o": "оοօσᴏ0ꓳ",
-    "p": "рρᴘꓑꮲ",
+    "o": "оοօσᴏ0ꓳⲟøⱺ",
+    "p": "рρᴘꓑꮲⲣƥᑭ",
     "r": "гᴦʀꭱꓣ",
     "s": "ѕꜱ5$ꓢꮪ",
-    "t": "тτᴛꓔꭲ",
+    "t": "тτᴛꓔꭲⲧŧ",
     "u": "սυцᴜʋꓴ",
     "v": "ѵνᴠꓦꮩ",
     "w": "ԝωшᴡꓪꮃ",
     "x": "хχ×ꓫ",
     "y": "уүγʏꓬ",
 }
-_FOLD = str.maketrans({look: letter for letter, looks in _LOOKS_LIKE.items() for look in looks})
+#: White letters in black circles and squares, and those of flags, have no decomposition.
+_ALPHABETS = (0x1F150, 0x1F170, 0x1F1E6)
+#: Cherokee letters are folded to capitals, all others to small ones.
+_FOLD = {
+    ord(form): letter
+    for letter, looks in _LOOKS_LIKE.items()
+    for look in looks
+    for form in (look, look.casefold())
+} | {first + at: chr(ord("a") + at) for first in _ALPHABETS for at in range(26)}
 _PAIRS = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 _GAPS = re.compile(r"[\s_.-]+")
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -110,7 +118,8 @@ def _plain(name: str) -> str:
 
 
 def _skeleton(name: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", meant(name).casefold().translate(_FOLD)).casefold()
+    seen = without_hidden(meant(name))
+    decomposed = unicodedata.normalize("NFKD", seen.casefold().translate(_FOLD)).casefold()
     letters = "".join(c for c in decomposed if not unicodedata.category(c).startswith(("M", "C")))
     folded = _NO_LETTERS.sub("", letters.translate(_FOLD))
     for pair, letter in _PAIRS:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The source that failures are counted for: a network, or a browser in which a user signed in before.
+    """The source that failures are counted for: a network, or its browsers in which a user signed in before.
 
     `source` is a keyed hash, which gives no address away; empty where it is not known.
     """

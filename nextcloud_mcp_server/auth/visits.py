@@ -13,7 +13,7 @@ from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage, 
 from nextcloud_mcp_server.auth.budget import RedemptionBudget
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.grant_leg import GrantLegs
-from nextcloud_mcp_server.auth.orphaned_code import codes_in
+from nextcloud_mcp_server.auth.orphaned_code import codes_in, spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.auth.provisioning import OVER, Policy
@@ -222,7 +222,8 @@ class Visits:
 
     async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
         """Take what the grant provider sent back with the browser; see `GrantLegs.finish`."""
-        self._account_of(who)
+        async with spent_unless_used(self._database.spent_codes, params):
+            self._account_of(who)
         return await self._legs.finish(params, who, token)
 
     async def end_foreign(self, params: Params) -> None:

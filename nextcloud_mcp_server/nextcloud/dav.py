@@ -57,11 +57,15 @@ def split(path: str) -> Segments:
     Raises:
         InvalidInput: It climbs, or holds a control character or a backslash, or is too long.
     """
+    too_long = errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
+    if len(path) > MAX_PATH_BYTES:
+        # Looking through megabytes of it would hold up everybody else.
+        raise too_long
     segments = tuple(part for part in path.split("/") if part)
     for segment in segments:
         _check(segment)
     if sum(len(segment.encode()) + 1 for segment in segments) > MAX_PATH_BYTES:
-        raise errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
+        raise too_long
     return segments
 
 

@@ -12,6 +12,7 @@ separators, and letters that are drawn as nothing. Three kinds stay, where a rea
 
 import json
 import re
+from functools import cache
 from typing import Final
 
 _LONGEST: Final = 200
@@ -54,6 +55,7 @@ _JOINERS: Final = "\u200c\u200d"
 _AROUND: Final = 8
 
 _ESCAPE: Final = re.compile(r"<U\+([0-9A-F]{4,6})>")
+_RANGE: Final = re.compile("(.)(?:-(.))?", re.DOTALL)
 #: A carriage return without its line feed moves what follows over what was written before. In a text without any
 #: line feed it ends the lines, as on a Mac of before 2001.
 _LINE_ENDS: Final = re.compile("\r\n|\r(?=[^\n]*\\Z)")
@@ -87,7 +89,15 @@ def shown(text: str) -> str:
 
 def meant(text: str) -> str:
     """Read a text in which hidden characters may stand as they are, or as `shown` writes them."""
-    return _ESCAPE.sub(_read, text) if "<U+" in text else text
+    if "<U+" not in text:
+        return text
+    known = _escapes()
+    return _ESCAPE.sub(lambda found: known.get(found[0], found[0]), text)
+
+
+def without_hidden(text: str) -> str:
+    """Drop what is hidden, wherever it stands: for the names on a page, which nobody writes back."""
+    return _HIDDEN.sub("", text)
 
 
 def sent_bytes(text: str) -> int:
@@ -146,7 +156,7 @@ def _written(found: re.Match[str]) -> str:
         return character
     if character == "<":
         escape = _ESCAPE.match(found.string, found.start())
-        return character if escape is None or _read(escape) == escape[0] else _escape(character)
+        return _escape(character) if escape is not None and escape[0] in _escapes() else character
     return _escape(character)
 
 
@@ -166,9 +176,12 @@ def _escape(character: str) -> str:
     return f"<U+{ord(character):04X}>"
 
 
-def _read(escape: re.Match[str]) -> str:
-    code = int(escape[1], 16)
-    if escape[1] != f"{code:04X}" or code > 0xE0FFF or 0xD800 <= code <= 0xDFFF:  # noqa: PLR2004 - the last hidden one
-        return escape[0]
-    character = chr(code)
-    return character if character in "<\r" or _HIDDEN.match(character) else escape[0]
+@cache
+def _escapes() -> dict[str, str]:
+    """List every escape that stands for a character: a text of megabytes may have a hundred thousand of them."""
+    known = {_escape(character): character for character in "<\r"}
+    for first, last in _RANGE.findall(_HIDDEN_CLASS):
+        for code in range(ord(first), ord(last or first) + 1):
+            if not 0xD800 <= code <= 0xDFFF:  # noqa: PLR2004 - halves of pairs
+                known[_escape(chr(code))] = chr(code)
+    return known

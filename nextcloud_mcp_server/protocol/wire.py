@@ -35,6 +35,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
+from nextcloud_mcp_server.nextcloud.visible import visible
 from nextcloud_mcp_server.protocol import icons
 
 EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
@@ -159,7 +160,8 @@ def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
     params = ctx.session.client_params
     if params is None:
         return "An assistant"
-    return (params.client_info.title or params.client_info.name or "An assistant")[:64]
+    name = params.client_info.title or params.client_info.name
+    return visible(name.strip())[:64] or "An assistant"
 
 
 def retry(input_responses: Mapping[str, object] | None, request_state: str | None) -> Retry | None:

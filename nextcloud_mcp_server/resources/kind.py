@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from nextcloud_mcp_server.errors import NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.visible import meant, shown
+from nextcloud_mcp_server.nextcloud.visible import meant, quoted, shown
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.progress import Progress
 
@@ -20,6 +20,8 @@ MAX_BYTES = 80_000
 
 #: MCP allows a hundred values in one answer.
 MAX_VALUES = 100
+#: A path of 4,000 bytes is shorter, also with every character of it escaped twice.
+_LONGEST_URI = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ class About:
         return self.prefix + quote(shown(value), safe="/" if parts else "")
 
     def value(self, uri: str) -> str | None:
-        """Read the argument out of an address; None when it is none of this kind."""
+        """Read the argument out of an address; None when it is none of this kind, or longer than any."""
+        if len(uri) > _LONGEST_URI:
+            return None
         if not self.argument:
             return "" if uri == self.template else None
         return meant(unquote(uri[len(self.prefix) :])) if uri.startswith(self.prefix) else None
@@ -160,6 +164,6 @@ def fingerprint(seen: Iterable[object]) -> str:
 def no_such(uri: str) -> NotFound:
     """Say that nothing is there, whoever asks: foreign and unknown look the same."""
     return NotFound(
-        f"There is no resource {uri[:200]!r} that you can read. Take an address from the list of resources, "
+        f"There is no resource {quoted(uri)} that you can read. Take an address from the list of resources, "
         "or make one as a template says."
     )

@@ -40,6 +40,9 @@ _CLIENT, _QUESTION, _DEVICE = (
     re.compile(rf"[?&;](?:{names})=")
     for names in ("client_id", "response_type|request_uri|request", "user_code")
 )
+_LONGEST_PATH = 3
+#: How often a link is decoded: by who shows it, and by each page that sends the browser on.
+_MOST_DECODINGS = 5
 #: What a browser reads as one slash: also `\\`, `//` and `/./`.
 _SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
 #: A browser drops these from a link (URL Standard, basic URL parser).
@@ -63,11 +66,16 @@ def _defanged(word: re.Match[str]) -> str:
     link = word.group()
     if "/" not in link and "\\" not in link and "%" not in link and "&" not in link:
         return link
-    # Decoded, because Markdown and HTML take `&#102;low` for `flow`, a browser and Nextcloud `%66low`.
-    plain = unquote(html.unescape(link)).translate(_DROPPED)
-    if _CONSENT_PATH.search(_straight(_SLASHES.sub("/", plain))) or _asks(plain):
-        return DEFANGED
-    return link
+    for _ in range(_MOST_DECODINGS):
+        # Decoded, because Markdown and HTML take `&#102;low` for `flow`, a browser and Nextcloud `%66low`.
+        plain = unquote(html.unescape(link)).translate(_DROPPED)
+        if _leads_to_consent(_SLASHES.sub("/", plain)) or _asks(plain):
+            return DEFANGED
+        if plain == link:
+            break
+        # Again, because a page that sends the browser on decodes the address in its own.
+        link = plain
+    return word.group()
 
 
 def _asks(link: str) -> bool:
@@ -75,17 +83,23 @@ def _asks(link: str) -> bool:
     return bool(_DEVICE.search(link)) or bool(_CLIENT.search(link) and _QUESTION.search(link))
 
 
-def _straight(path: str) -> str:
-    """Take out the parts that `..` leaves again, as a browser does before it asks."""
-    if ".." not in path:
-        return path
+def _leads_to_consent(link: str) -> bool:
+    """Tell whether a link has a consent path in it, with or without the parts that `..` leaves again.
+
+    A browser takes those out before it asks, but none behind `?` or `#`: there they must not hide what stands before.
+    """
+    if ".." not in link:
+        return bool(_CONSENT_PATH.search(link))
     parts: list[str] = []
-    for part in path.split("/"):
+    for part in link.split("/"):
         if part != "..":
             parts.append(part)
         elif len(parts) > 1:
+            # What is left may have been the path. No consent path is longer than three parts.
+            if _CONSENT_PATH.search("/".join(["", *parts[-_LONGEST_PATH:]])):
+                return True
             parts.pop()
-    return "/".join(parts)
+    return bool(_CONSENT_PATH.search("/".join(parts)))
 
 
 def _may_hold_link(written: str) -> bool:

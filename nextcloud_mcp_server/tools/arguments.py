@@ -38,6 +38,7 @@ _SENTENCES = {
 }
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 #: What pydantic names after an argument: the check or the kind of value that it tried.
 _TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
 
@@ -155,7 +156,7 @@ def _refuse_unusable(name: str, value: object) -> None:
         if "\0" in value:
             raise InvalidInput(f"'{name[:64]}' holds a NUL character; send it without.")
         # A lone surrogate cannot be encoded, so it could never reach Nextcloud.
-        if any("\ud800" <= c <= "\udfff" for c in value):
+        if _SURROGATE.search(value):
             raise InvalidInput(f"'{name[:64]}' holds broken Unicode; send it again as proper text.")
 
 

@@ -55,11 +55,10 @@ class KnownBrowsers:
                 message = {**message, "headers": [*message["headers"], _set_cookie(scope, keys[0], random)]}
             await send(message)
 
-        if value:
-            requester = Requester(_mac(keys[0], "known browser", value), is_known_browser=True)
-        else:
-            requester = Requester(_mac(keys[0], "network", network_of(client_address(scope))))
-        token = current_requester.set(requester)
+        # Of a known browser the network counts, too: one user can get any number of marks.
+        kind = "known browsers of a network" if value else "network"
+        source = _mac(keys[0], kind, network_of(client_address(scope)))
+        token = current_requester.set(Requester(source, is_known_browser=bool(value)))
         try:
             await self._app(scope, receive, send_marked)
         finally:

@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
+from nextcloud_mcp_server.nextcloud.visible import without_hidden
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Name:
     @classmethod
     def of(cls, text: str) -> "Name":
         """Clean a name: no control or formatting characters, one line, at most 64 characters."""
-        visible = "".join(" " if char.isspace() else char for char in text if char.isspace() or _shows(char))
-        words = " ".join(visible.split())
+        spaced = "".join(" " if char.isspace() else char for char in text if char.isspace() or _shows(char))
+        words = " ".join(without_hidden(spaced).split())
         return cls(words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1].rstrip()}…")
 
     @classmethod

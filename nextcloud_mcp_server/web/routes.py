@@ -98,7 +98,7 @@ def people_routes(
     door = Door(visits, keys=keys, on_person=on_person)
     sign_in, visit = SignInPages(nextcloud_host), VisitPages(clock=clock)
     come_back = door.open(sign_in.come_back)
-    confirmed = door.signed_in(visit.come_back, otherwise=visit.come_back_signed_out)
+    confirmed = door.signed_in(visit.come_back, otherwise=visit.come_back_signed_out, is_callback=True)
     if authorizations is None:
         callbacks = [
             _callback_route("/oauth/callback/sign-in", come_back, keys),

@@ -84,14 +84,17 @@ class Door:
         return endpoint
 
     def signed_in(
-        self, handler: PersonHandler, *, otherwise: Handler
+        self, handler: PersonHandler, *, otherwise: Handler, is_callback: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Let those in who are signed in; the rest get another answer."""
+        """Let those in who are signed in; the rest get another answer.
+
+        A callback is counted by its address alone: a code that is refused before it is read stays usable.
+        """
 
         async def either(visitor: Visitor) -> Response:
             if visitor.who is None:
                 return await otherwise(visitor)
-            if self._on_person is not None:
+            if self._on_person is not None and not is_callback:
                 await self._on_person(visitor.who.principal)
             return await handler(visitor, visitor.who)
 

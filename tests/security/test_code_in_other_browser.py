@@ -296,6 +296,18 @@ async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_a
     assert people.provider.redeemed == []
 
 
+async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_account(mapped: Stage) -> None:
+    _, url = await begun_by_attacker(mapped)
+    params = mapped.provider.confirm(url, "victim")
+    mapped.issuer.userinfo = {"sub": "victim"}
+    victim = await mapped.browser("victim")
+
+    with pytest.raises(SignInRefused):
+        await mapped.visits.finish_grant(params, victim.who, victim.token)
+
+    assert await mapped.database.spent_codes.is_spent(codes(params))
+
+
 async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: Stage) -> None:
     """Some providers end all tokens of a sign-in with one of them."""
     visit = await mapped.ask("alice")

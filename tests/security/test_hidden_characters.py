@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
@@ -158,3 +159,16 @@ async def test_a_note_that_is_written_back_as_it_was_shown_keeps_each_of_its_cha
     assert isinstance(resource.contents[0], TextResourceContents)
     assert resource.contents[0].text == f"{back}end"
     assert world.sandbox.state.users["alice"].files.get("/Notes/x.md").read().decode() == f"{RAW}end"
+
+
+async def test_a_refusal_shows_what_is_hidden_in_the_name_of_a_prompt_and_the_address_of_a_resource(
+    world: World,
+) -> None:
+    async with world.client() as client:
+        with pytest.raises(MCPError) as prompt:
+            await client.get_prompt("tidy\u3164\u202e")
+        with pytest.raises(MCPError) as resource:
+            await client.read_resource("nc://nowhere\u3164\u202e")
+
+    assert "'tidy<U+3164><U+202E>'" in prompt.value.error.message
+    assert "'nc://nowhere<U+3164><U+202E>'" in resource.value.error.message

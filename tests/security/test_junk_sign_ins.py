@@ -4,7 +4,7 @@ import re
 import secrets
 import string
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx2
@@ -83,6 +83,22 @@ async def test_a_browser_that_signed_in_before_has_a_share_that_strangers_cannot
 
     assert await failures(house) == USUAL.of_strangers
     assert "half an hour" in answer.text
+
+
+async def test_who_has_an_account_and_many_marks_cannot_use_up_that_share_from_one_network(
+    house: House,
+) -> None:
+    async with browser(OTHER) as mine, AsyncExitStack() as stack:
+        await sign_in(house, mine)
+        marked = [await stack.enter_async_context(browser(ATTACKER)) for _ in range(3)]
+        for http in marked:
+            await sign_in(house, http, "bob")
+        for http in marked * 2:
+            await come_back(http, house, junk_code())
+
+        await sign_in(house, mine)
+
+    assert await failures(house) == USUAL.of_one
 
 
 async def test_who_is_signed_in_reads_the_account_page_and_disconnects_whatever_strangers_do(

@@ -78,3 +78,16 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
     assert ["Retry-After" in answer.headers for answer in answers] == [False, False, False, True]
     assert all("guess" not in answer.headers["Location"] for answer in answers)
     assert answers[-1].headers["location"] == TOO_MANY_RESULT
+
+
+async def test_a_code_is_spent_though_its_browser_has_asked_too_often_before() -> None:
+    """An attacker's page can lead a browser that is signed in here round and round, and then to Nextcloud."""
+    visits = MemoryVisits()
+    async with httpx2.AsyncClient(transport=site(visits, Rates(person=1)), base_url=ORIGIN) as victim:
+        sign_in(victim, visits, "alice")
+        asked = [(await victim.get("/account")).status_code for _ in range(2)]
+
+        await victim.get("/oauth/callback/nextcloud", params={"state": "made-up", "code": "code-of-alice"})
+
+    assert asked == [200, 429]
+    assert visits.spent == ["code-of-alice"]

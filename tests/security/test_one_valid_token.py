@@ -1,15 +1,20 @@
 """Attack: one valid token, at full speed: sessions without end, bodies of small objects, calls and streams at once."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from timeit import timeit
 
 import anyio
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud import dav, visible
+from nextcloud_mcp_server.resources.notes import Notes
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
 from tests.auth_stage import Process, Stage
@@ -101,6 +106,25 @@ async def test_a_large_text_is_no_large_number_of_things(stage: Stage, process: 
         answer = await session.send("POST", json=call)
 
     assert answer.status_code == 200
+
+
+def test_a_path_of_megabytes_is_refused_before_its_parts_are_looked_at() -> None:
+    with pytest.raises(InvalidInput, match="longer than 4000 bytes"):
+        dav.split("../" * 1_000_000)
+
+
+def test_an_address_of_megabytes_is_taken_for_no_resource_before_it_is_decoded() -> None:
+    assert Notes.about.value(f"{Notes.about.prefix}{'1' * 60_000}") is not None
+    assert Notes.about.value(f"{Notes.about.prefix}{'%31' * 1_000_000}") is None
+
+
+def test_escapes_without_end_cost_little_more_than_to_find_them() -> None:
+    written = "<U+202E>" * 400_000
+
+    found = timeit(lambda: re.sub(r"<U\+([0-9A-F]{4,6})>", lambda one: one[0], written), number=1)
+    meant = timeit(lambda: visible.meant(written), number=1)
+
+    assert meant < 3 * found
 
 
 async def test_streams_are_open_to_a_number_and_then_refused(stage: Stage, process: Process) -> None:

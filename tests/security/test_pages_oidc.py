@@ -595,6 +595,18 @@ async def test_a_name_cannot_turn_the_text_around(people: httpx2.AsyncClient, vi
     assert all(len(word) <= 64 for page in pages for word in re.findall(r"W+", page.text))
 
 
+async def test_a_name_of_letters_that_are_drawn_as_nothing_is_no_name(
+    people: httpx2.AsyncClient, visits: MemoryVisits
+) -> None:
+    visits.names = {"alice": "\u3164\u115f\u2800\ufe0f\U000e0101"}
+    sign_in(people, visits)
+
+    page = await people.get(url("consent", visits.open()))
+
+    assert "<bdi>alice</bdi>" in page.text
+    assert "\u3164" not in page.text
+
+
 async def test_no_page_repeats_what_was_in_its_address(
     people: httpx2.AsyncClient, visits: MemoryVisits
 ) -> None:

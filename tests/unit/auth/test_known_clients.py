@@ -63,6 +63,12 @@ def test_a_known_name_from_another_place_is_an_imitation(name: str, known: str, 
             ("Gernini", "Gemini"),
             ("Vİsual Studio", "Visual Studio"),
         ),
+        # Cherokee, where capitals are what small letters are folded to; Coptic; letters with a stroke; in circles.
+        *(("Ꮯlaude", "Claude"), ("ꮯlaude", "Claude"), ("Ⲥlaude", "Claude"), ("ClauđE", "Claude")),
+        *(("OpenᎪI", "OpenAI"), ("Cursør", "Cursor"), ("🅒🅛aude", "Claude"), ("🅲laude", "Claude")),
+        # Letters that are drawn as nothing, and one that no page shows.
+        *(("Cl\u115faude", "Claude"), ("Cl\u3164aude", "Claude"), ("Cl\u2800aude", "Claude")),
+        *(("Cl\ufe0faude", "Claude"), ("Cl\ue000aude", "Claude")),
         *(("Cоdex", "Codex"), ("0penAI", "OpenAI"), ("Wi\u200dndsurf", "Windsurf"), ("VS Cоde", "VS Code")),
     ],
 )

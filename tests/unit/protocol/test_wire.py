@@ -70,7 +70,15 @@ def test_a_version_without_url_mode_gets_text_whatever_the_client_declares(
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [(None, "An assistant"), ("Claude Code", "Claude Code"), ("x" * 99, "x" * 64)]
+    ("name", "shown"),
+    [
+        (None, "An assistant"),
+        ("Claude Code", "Claude Code"),
+        ("x" * 99, "x" * 64),
+        (" ", "An assistant"),
+        ("\u3164", "<U+3164>"),
+        ("Cl\u115faude\u202e", "Cl<U+115F>aude<U+202E>"),
+    ],
 )
 def test_a_client_is_called_what_it_calls_itself_or_an_assistant(name: str | None, shown: str) -> None:
     assert wire.client_name(request(name=name, capabilities={})) == shown
