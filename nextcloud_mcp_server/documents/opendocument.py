@@ -77,6 +77,8 @@ class _Text(Flow):
         self._hiding: set[str] = set()
         # Of each open paragraph or part of one: whether it is hidden.
         self._parts: list[bool] = []
+        # Of each open section: whether it is hidden, and with it all that it holds.
+        self._sections: list[bool] = []
         self._formulas: list[str] = []
         self._author: list[str] | None = None
 
@@ -92,7 +94,7 @@ class _Text(Flow):
         self.is_text = self.is_text or (name == "text" and self._last == "body")
         self._last = name
         match name:
-            case "style" | "text-properties" | "table-properties":
+            case "style" | "text-properties" | "table-properties" | "section":
                 self._learn(name, attributes)
             case "table" if self._spreadsheet:
                 hidden = " (hidden)" if attributes.get("style-name") in self._hiding else ""
@@ -104,7 +106,7 @@ class _Text(Flow):
                 level = _count(attributes.get("outline-level"), 9) if name == "h" else 0
                 self.begin("#" * level + " " if level else self._prefix)
                 self._prefix = ""
-                self._hide(attributes)
+                self._hide(attributes, hidden=any(self._sections))
             case "span" | "hidden-text" | "hidden-paragraph":
                 self._hide(attributes, hidden=name != "span")
             case "table-row":
@@ -117,8 +119,13 @@ class _Text(Flow):
                 self.add(_SIGNS.get(name, ""))
 
     def _learn(self, name: str, attributes: dict[str, str]) -> None:
-        """Keep which styles hide: `text:display` a text, `table:display` a sheet (ODF 1.3, part 3, chapter 20)."""
-        if name == "style":
+        """Keep which styles hide: `text:display` a text, `table:display` a sheet (ODF 1.3, part 3, chapter 20).
+
+        A section says so itself.
+        """
+        if name == "section":
+            self._sections.append(attributes.get("display") == "none")
+        elif name == "style":
             self._style = attributes.get("name", "")
         elif attributes.get("display") in {"none", "false"}:
             self._hiding.add(self._style)
@@ -163,9 +170,9 @@ class _Text(Flow):
                 self.finish_cell(self._repeated.pop())
             case "table-row":
                 self.finish_row()
-            case "page":
-                self.out.write("")
-            case "table" if self._spreadsheet:
+            case "section":
+                self._sections.pop()
+            case "page" | "table" if name == "page" or self._spreadsheet:
                 self.out.write("")
             case _:
                 pass

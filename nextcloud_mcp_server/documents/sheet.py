@@ -185,6 +185,7 @@ class _Rows(Listener):
         self._style = 0
         self._value: list[str] = []
         self._shown: list[str] | None = None
+        self._reading_aid = False
         self._place = ""
         self._formula: list[str] = []
         self._formulas = sheet_formula.Shared()
@@ -203,12 +204,17 @@ class _Rows(Listener):
             case "f":
                 self._shown = self._formula
                 self._formulas.begin(attributes.get("si", "") if attributes.get("t") == "shared" else "")
+            case "rPh":
+                # How a Japanese word is pronounced, beside the word.
+                self._reading_aid = True
             case _:
-                self._shown = self._value if name in {"v", "t"} else None
+                self._shown = self._value if name in {"v", "t"} and not self._reading_aid else None
 
     def end(self, name: str) -> None:
         self._shown = None
-        if name == "c" and self._column < MAX_COLUMNS:
+        if name == "rPh":
+            self._reading_aid = False
+        elif name == "c" and self._column < MAX_COLUMNS:
             self._row += [""] * (self._column - len(self._row))
             value, formula = "".join(self._value), self._formulas.of("".join(self._formula), self._place)
             # A program that does not calculate writes a formula without a result, and people see one all the same.

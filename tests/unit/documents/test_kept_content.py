@@ -260,6 +260,29 @@ def test_an_opendocument_says_what_is_hidden_and_who_commented() -> None:
     assert text == "a[hidden: b]c[hidden: d]\n[hidden: all]\n[comment by Bob] hm\nSaid.\n"
 
 
+def test_an_opendocument_section_that_is_hidden_hides_all_that_it_holds() -> None:
+    """ODF 1.3, part 3: `text:display="none"` of a section hides it, with those in it."""
+
+    def section(display: str, content: str) -> str:
+        return f'<text:section text:display="{display}">{content}</text:section>'
+
+    inside = section("true", "<text:p>b</text:p>")
+    body = f"<office:text>{section('none', f'<text:p>a</text:p>{inside}')}{inside}<text:p>c</text:p></office:text>"
+
+    text, _ = read("opendocument", odf(body))
+
+    assert text == "[hidden: a]\n[hidden: b]\nb\nc\n"
+
+
+def test_how_a_word_is_pronounced_is_no_part_of_a_cell() -> None:
+    """ECMA-376, part 1, 18.4.6: a phonetic run stands beside the text, also in a cell of its own text."""
+    word = "<is><r><t>東</t></r><r><t>京</t></r><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></is>"
+
+    text, _ = read("sheet", xlsx(f'<row><c t="inlineStr">{word}</c><c><v>1</v></c></row>'))
+
+    assert text.splitlines()[1] == "東京\t1"
+
+
 def test_an_opendocument_sheet_shows_formulas_comments_and_what_is_hidden() -> None:
     styles = (
         '<office:automatic-styles><style:style xmlns:style="s" style:name="ta2"><style:table-properties '
