@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from anyio import to_thread
 
+from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.stop_words import STOP_WORDS
 
 #: Scripts that set no spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings are attached).
@@ -33,6 +34,7 @@ _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 #: Words of one capital letter with which sentences begin.
 _ARTICLES: Final = frozenset("AEIOUYÀ")
 
+_LONGEST_QUESTION: Final = 10_000
 #: More words than these make no answer better.
 MOST_TERMS: Final = 24
 #: Occurrences looked at in one text.
@@ -121,7 +123,13 @@ class Term:
 
 
 def terms_of(query: str) -> tuple[Term, ...]:
-    """Take the words of a question that mean something; all of them where none does."""
+    """Take the words of a question that mean something; all of them where none does.
+
+    Raises:
+        InvalidInput: It is longer than any question: looking through megabytes would hold up everybody else.
+    """
+    if len(query) > _LONGEST_QUESTION:
+        raise InvalidInput(f"A question cannot be longer than {_LONGEST_QUESTION:,} characters: shorten it.")
     # As typed on some keyboards an accent is a sign of its own.
     text = unicodedata.normalize("NFC", query)
     shouted = text == text.upper()

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import dav, visible
+from nextcloud_mcp_server.nextcloud import dav, ranking, visible
 from nextcloud_mcp_server.resources.notes import Notes
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
@@ -111,6 +111,12 @@ async def test_a_large_text_is_no_large_number_of_things(stage: Stage, process: 
 def test_a_path_of_megabytes_is_refused_before_its_parts_are_looked_at() -> None:
     with pytest.raises(InvalidInput, match="longer than 4000 bytes"):
         dav.split("../" * 1_000_000)
+
+
+def test_a_question_of_megabytes_is_refused_before_its_words_are_looked_at() -> None:
+    assert ranking.terms_of("word " * 2_000)
+    with pytest.raises(InvalidInput, match="longer than 10,000 characters"):
+        ranking.terms_of("word " * 2_001)
 
 
 def test_an_address_of_megabytes_is_taken_for_no_resource_before_it_is_decoded() -> None:
