@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.tools.note_page import cut, folded, snippet
+from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.tools.note_page import cut, snippet
 
 
 @given(text=st.text(alphabet="aä日🎉\n\r", max_size=300), limit=st.integers(min_value=1, max_value=50))
