@@ -1,7 +1,8 @@
 """By which clock a client's times are: of events and tasks in a sandbox whose person is in Berlin."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 import icalendar
 import pytest
@@ -10,6 +11,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar
+from nextcloud_mcp_server.tools.event_time import reader
 from tests.dav_fakes import account_in, call
 
 FLOATING = (
@@ -305,3 +307,12 @@ async def test_completing_a_task_that_recurs_names_the_date_that_is_done(berlin:
         await berlin.call(
             "tasks_create_task", title="x", due="2026-12-03T10:00-05:00", rrule="FREQ=DAILY", calendar="todo"
         )
+
+
+async def test_a_time_at_the_end_of_all_days_is_by_the_clock_of_its_own_offset() -> None:
+    async def own() -> ZoneInfo:
+        return ZoneInfo("America/New_York")
+
+    zone = await reader(own, "0001-01-01T00:00:00+14:00", None)
+
+    assert zone.utcoffset(None) == timedelta(hours=14)
