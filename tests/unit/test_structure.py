@@ -4,9 +4,8 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.toolsets import TOOLSETS
@@ -31,8 +30,14 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(text_of(path))
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -48,15 +53,14 @@ def below(names: Iterator[str], package: str) -> bool:
     return any(found == package or found.startswith(f"{package}.") for found in names)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_a_module_is_at_most_400_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+def test_a_module_is_at_most_400_lines() -> None:
+    assert [name(path) for path in MODULES if len(text_of(path).splitlines()) > LONGEST_MODULE] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_a_function_is_at_most_50_lines(path: Path) -> None:
+def test_a_function_is_at_most_50_lines() -> None:
     long = {
-        node.name: length
+        f"{name(path)} {node.name}": length
+        for path in MODULES
         for node in ast.walk(tree(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
@@ -65,20 +69,17 @@ def test_a_function_is_at_most_50_lines(path: Path) -> None:
     assert long == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_only_the_settings_read_the_environment(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_only_the_settings_read_the_environment() -> None:
+    others = [path for path in MODULES if not name(path).endswith("/settings.py")]
 
-    assert name(path).endswith("/settings.py") or not re.search(r"\bos\.environ\b|\bgetenv\(", text)
+    assert [name(path) for path in others if re.search(r"\bos\.environ\b|\bgetenv\(", text_of(path))] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_only_the_wire_compares_protocol_versions(path: Path) -> None:
-    if name(path).endswith("protocol/wire.py"):
-        return
-
+def test_only_the_wire_compares_protocol_versions() -> None:
     compared = [
-        ast.unparse(node)
+        f"{name(path)}: {ast.unparse(node)}"
+        for path in MODULES
+        if not name(path).endswith("protocol/wire.py") and VERSIONS.search(text_of(path))
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Compare) and VERSIONS.search(ast.unparse(node))
     ]
@@ -86,39 +87,35 @@ def test_only_the_wire_compares_protocol_versions(path: Path) -> None:
     assert compared == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_only_storage_imports_the_database_library(path: Path) -> None:
-    inside = "storage" in path.relative_to(PACKAGE).parts
+def test_only_storage_imports_the_database_library() -> None:
+    outside = [path for path in MODULES if "storage" not in path.relative_to(PACKAGE).parts]
 
-    assert inside or not below(imported(path), "sqlalchemy")
-
-
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_nothing_uses_asyncio_directly(path: Path) -> None:
-    assert not below(imported(path), "asyncio")
+    assert [name(path) for path in outside if below(imported(path), "sqlalchemy")] == []
 
 
-@pytest.mark.parametrize("path", ALL, ids=name)
-def test_annotations_are_read_at_run_time(path: Path) -> None:
-    assert "__future__.annotations" not in set(imported(path))
+def test_nothing_uses_asyncio_directly() -> None:
+    assert [name(path) for path in MODULES if below(imported(path), "asyncio")] == []
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=name)
-def test_an_init_holds_one_docstring(path: Path) -> None:
-    module = tree(path)
-
-    assert len(module.body) == 1
-    assert ast.get_docstring(module)
+def test_annotations_are_read_at_run_time() -> None:
+    assert [name(path) for path in ALL if "__future__.annotations" in set(imported(path))] == []
 
 
-@pytest.mark.parametrize("path", ALL, ids=name)
-def test_each_exception_from_a_lint_rule_has_a_code_and_a_reason(path: Path) -> None:
-    if path == Path(__file__):
-        return
+def test_an_init_holds_one_docstring() -> None:
+    packages = [path for path in MODULES if path.name == "__init__.py"]
 
+    assert packages
+    for path in packages:
+        assert len(tree(path).body) == 1, name(path)
+        assert ast.get_docstring(tree(path)), name(path)
+
+
+def test_each_exception_from_a_lint_rule_has_a_code_and_a_reason() -> None:
     bare = [
-        match.group()
-        for match in NOQA.finditer(path.read_text(encoding="utf-8"))
+        f"{name(path)}: {match.group()}"
+        for path in ALL
+        if path != Path(__file__)
+        for match in NOQA.finditer(text_of(path))
         if not match["codes"] or len(match["reason"].strip(" #().—-")) < len("reason")
     ]
 
@@ -133,9 +130,11 @@ def toolsets() -> dict[Path, str]:
     return {path: match["app"] for path, match in found.items() if match and path.stem not in NO_APP}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "tools").glob("*.py")), ids=name)
-def test_tools_of_an_app_know_no_mcp(path: Path) -> None:
-    assert path.stem in NO_APP or not below(imported(path), "mcp")
+def test_tools_of_an_app_know_no_mcp() -> None:
+    ours = [path for path in (PACKAGE / "tools").glob("*.py") if path.stem not in NO_APP]
+
+    assert ours
+    assert [name(path) for path in ours if below(imported(path), "mcp")] == []
 
 
 def test_tools_of_an_app_have_their_client_and_are_registered() -> None:
