@@ -38,6 +38,12 @@ _SENTENCES = {
 }
 
 
+#: Arguments that hold a text of their own, of any length. All others name, search or say something.
+CONTENT = frozenset(
+    {"comment", "content", "description", "message", "new_text", "note", "old_text", "text", "vcard"}
+)
+#: Looking through megabytes of a name or a question would hold up everybody else.
+_LONGEST = 16_384
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: What pydantic names after an argument: the check or the kind of value that it tried.
 _TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
@@ -142,13 +148,16 @@ def _integral(value: object, field: FieldInfo | None) -> object:
 
 
 def _refuse_unusable(name: str, value: object) -> None:
+    if isinstance(value, str) and len(value) > _LONGEST and name not in CONTENT:
+        raise InvalidInput(f"'{name[:64]}' cannot be longer than {_LONGEST:,} characters: shorten it.")
     if isinstance(value, list):
         for item in cast("list[object]", value):
             _refuse_unusable(name, item)
     if isinstance(value, dict):
         for key, item in cast("dict[str, object]", value).items():
             _refuse_unusable(name, key)
-            _refuse_unusable(name, item)
+            # What is named by a key may be a text of any length, as in a row of a table.
+            _refuse_unusable("content", item)
     if isinstance(value, float) and not isfinite(value):
         # JSON has no such number (RFC 8259 §6), so it could never reach Nextcloud.
         raise InvalidInput(f"'{name[:64]}' must be a finite number.")

@@ -1,9 +1,12 @@
-from typing import Annotated, Literal
+import json
+from importlib.resources import files
+from typing import Annotated, Literal, cast
 
 import pytest
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.tools import arguments
 from nextcloud_mcp_server.tools.arguments import Arguments
 from nextcloud_mcp_server.tools.result import Result
 
@@ -118,3 +121,45 @@ def test_the_value_that_was_refused_is_not_repeated() -> None:
         Arguments(body).validate({"note_id": "a-secret-by-mistake"})
 
     assert "a-secret-by-mistake" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given", [{"title": "a" * 16_385}, {"kinds": ["a" * 16_385]}, {"either": "1" * 16_385}]
+)
+def test_a_name_or_question_without_end_is_refused_before_anything_looks_through_it(
+    given: dict[str, object],
+) -> None:
+    [name] = given
+
+    with pytest.raises(InvalidInput, match=f"'{name}' cannot be longer than 16,384 characters"):
+        Arguments(body).validate({"note_id": 1, **given})
+
+
+async def writing(nc: object, content: str, row: dict[str, str]) -> Result:
+    raise NotImplementedError
+
+
+def test_a_text_that_is_to_be_stored_may_have_any_length() -> None:
+    given = {"content": "a" * 1_000_000, "row": {"Notes": "b" * 1_000_000}}
+
+    assert Arguments(writing).validate(given) == given
+
+
+def test_each_name_of_a_stored_text_is_an_argument_of_a_tool() -> None:
+    schemas = json.loads((files("nextcloud_mcp_server.tools") / "schemas.json").read_text("utf-8"))
+
+    found = {name for schema in schemas.values() for name in named(schema)}
+
+    assert found >= arguments.CONTENT
+
+
+def named(schema: object) -> set[str]:
+    """List the arguments in a printed schema, however deep it lies in what is printed."""
+    if isinstance(schema, list):
+        return {name for one in cast("list[object]", schema) for name in named(one)}
+    if not isinstance(schema, dict):
+        return set()
+    fields = cast("dict[str, object]", schema)
+    own = fields.get("properties")
+    inside = {name for one in fields.values() for name in named(one)}
+    return inside | set(cast("dict[str, object]", own)) if isinstance(own, dict) else inside
