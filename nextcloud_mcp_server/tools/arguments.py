@@ -40,7 +40,10 @@ _SENTENCES = {
 
 #: Arguments that hold a text of their own, of any length. All others name, search or say something.
 CONTENT = frozenset(
-    {"comment", "content", "description", "message", "new_text", "note", "old_text", "text", "vcard"}
+    {
+        *("comment", "content", "description", "ingredients", "instructions"),
+        *("message", "new_text", "note", "old_text", "text", "vcard"),
+    }
 )
 #: Looking through megabytes of a name or a question would hold up everybody else.
 _LONGEST = 16_384
