@@ -174,7 +174,8 @@ async def test_a_recipe_too_long_for_a_result_is_cut_and_says_so(alice: Account)
     long = ["\x01" * 50_000, "second"]
     made = await call(
         alice, "save_recipe", name="Long", description="d" * 9_000, ingredients=["i" * 100] * 500,
-        instructions=long, category="c" * 9_000, keywords=["k" * 9_000], tools=["\x01" * 16_000, "second"], url="u" * 9_000,
+        instructions=long, category="c" * 9_000, keywords=["k" * 9_000], tools=["\x01" * 16_000, "second"],
+        url="u" * 9_000,
     )  # fmt: skip
 
     read = await call(alice, "get_recipe", recipe_id=made.id)
