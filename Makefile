@@ -52,9 +52,9 @@ run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandb
 test: $(STAMP) ## Run all tests that need nothing more; says what was skipped and why.
 	$(POSTGRES) $(PY) -m pytest -rs -n $(WORKERS) --dist loadfile --cov --cov-report= $(ARGS)
 	$(PY) -m coverage report --skip-covered $(UNTESTED)
-	@# The aim is 99.9. Up to Python 3.11 a frame that goes on after an asynchronous generator was closed early is not
-	@# traced, so coverage.py loses lines that do run (such as tools/note_pictures.py:118), each time others.
-	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=99.5
+	@# The aim is 99.9. Before 3.12 Python traces no call when an exception, such as a cancellation, is thrown into what a
+	@# function awaits; coverage.py then loses the lines that follow there (as in protocol/hold.py, which 3.13 counts).
+	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=99.7
 
 check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
 	$(PY) -m ruff check .

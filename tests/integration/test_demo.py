@@ -169,5 +169,5 @@ async def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(
         NotAsPromised, match="The server did not start; the last it said: Error: NEXTCLOUD_HOST"
     ):
-        async with run_server(tmp_path, "nonsense", narrator, {"NEXTCLOUD_MCP_SECRET": "x" * 32}):
+        async with run_server(tmp_path, "ftp://nonsense", narrator, {"NEXTCLOUD_MCP_SECRET": "x" * 32}):
             raise NotImplementedError

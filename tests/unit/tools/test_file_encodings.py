@@ -44,6 +44,22 @@ async def test_a_text_of_any_encoding_is_read_and_its_encoding_told(data: bytes,
     assert (read.content, read.encoding, read.note) == (CSV, encoding, None)
 
 
+async def test_no_part_of_a_text_in_utf_16_begins_between_two_bytes_of_a_character() -> None:
+    """The last byte of U+0A05 and the first of U+0100 look like a line end, across two characters."""
+    text = "first line\n" + "\u0a05\u0100" * 400
+    _, account = put("a.txt", codecs.BOM_UTF16_BE + text.encode("utf-16-be"))
+    _, other = put("a.txt", codecs.BOM_UTF16_LE + text.encode("utf-16-le"))
+
+    for one in (account, other):
+        parts: list[str] = []
+        offset: int | None = 0
+        while offset is not None:
+            read = await call(one, "nc_files_read_file", path="a.txt", offset=offset, limit=200)
+            parts.append(read.content)
+            offset = read.next_offset
+        assert "".join(parts) == text
+
+
 @pytest.mark.parametrize(("data", "encoding"), FILES)
 async def test_an_edit_keeps_encoding_mark_and_line_ends(data: bytes, encoding: str) -> None:
     _, account = put("a.csv", data)

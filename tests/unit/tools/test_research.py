@@ -101,6 +101,31 @@ async def test_texts_of_signs_that_json_writes_at_length_still_fit(sandbox: Sand
     assert await read_all(alice, sealed(f"note:{note.id}")) == text
 
 
+async def test_texts_that_json_writes_a_little_longer_still_fit(sandbox: Sandbox, alice: Account) -> None:
+    """A quotation mark takes two bytes in JSON (RFC 8259 §7); every fifth sign is one."""
+    text = 'abcd"' * 20_000
+    sandbox.state.users["alice"].files.put("/Documents/quotes.txt", text.encode())
+    note = await alice.notes.create(title="Quotes", content=text, category="", favorite=False)
+
+    assert await read_all(alice, sealed("file:Documents/quotes.txt")) == text
+    assert await read_all(alice, sealed(f"note:{note.id}")) == text
+
+
+async def test_of_many_notes_ten_are_named_and_leave_room_for_files(sandbox: Sandbox, alice: Account) -> None:
+    for number in range(12):
+        await alice.notes.create(title=f"Walrus {number}", content="walrus", category="", favorite=False)
+    sandbox.state.users["alice"].files.put("/Documents/walrus.txt", b"-")
+
+    found = [source.title for source in (await call(alice, "search", query="walrus")).results]
+
+    assert len([title for title in found if title.startswith("Walrus ")]) == 10
+    assert "Documents/walrus.txt" in found
+
+
+async def test_a_question_without_a_word_finds_nothing_and_asks_for_no_file(alice: Account) -> None:
+    assert (await call(alice, "search", query="?! …")).results == []
+
+
 async def test_a_picture_is_fetched_as_what_is_known_of_it(alice: Account) -> None:
     fetched = await call(alice, "fetch", id=sealed("file:Photos/Garden.png"))
 

@@ -25,10 +25,12 @@ from tests.trips_stage import ALICE, CALLBACK, ISSUER, Trips, open_trips
 Answer = Callable[[], httpx2.Response]
 
 
-def user(uid: str = "alice", *groups: str) -> httpx2.Response:
+def user(uid: str = "alice", *groups: str, header: str | None = None) -> httpx2.Response:
     data = {"id": uid, "displayname": uid.title(), "groups": list(groups), "enabled": True}
     meta = {"status": "ok", "statuscode": 200, "message": "OK"}
-    return httpx2.Response(200, json={"ocs": {"meta": meta, "data": data}}, headers={"X-User-Id": uid})
+    return httpx2.Response(
+        200, json={"ocs": {"meta": meta, "data": data}}, headers={"X-User-Id": header or uid}
+    )
 
 
 def refusal(status: int, message: str = "") -> httpx2.Response:
@@ -123,6 +125,7 @@ async def test_of_too_many_people_the_first_are_forgotten(
         (lambda: refusal(401), "Nextcloud no longer accepts the access given earlier"),
         (lambda: refusal(403), "Nextcloud no longer accepts the access given earlier"),
         (lambda: user("bob", "staff"), "Nextcloud answered for another account"),
+        (lambda: user("bob", "staff", header="alice"), "Nextcloud answered for another account"),
         (lambda: user("alice", "guests"), "not in a group that may use this server"),
     ],
 )
