@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
-from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, refuse_json
+from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, administrator, refuse_json
 from nextcloud_mcp_server.sandbox.reply import account_page, forbidden, json_reply
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
@@ -38,13 +38,9 @@ class AdminPage:
 
     async def _allow(self, request: Request) -> Response:
         """Add an entry, as `IPWhitelistController::add` does (app bruteforcesettings); an app password suffices."""
-        found = self._gate.identify(request, "other")
-        if isinstance(found, Refusal):
-            return refuse_json(found)
-        if not found.user.admin:
-            return json_reply({"message": "Logged in account must be an admin"}, status=403)
-        if not {"ocs-apirequest", "requesttoken"} & set(request.headers):
-            return json_reply({"message": "CSRF check failed"}, status=412)
+        found = administrator(self._gate, request)
+        if isinstance(found, Response):
+            return found
         fields = await request.json()
         try:
             network = ip_network(f"{fields['ip']}/{fields['mask']}", strict=False)

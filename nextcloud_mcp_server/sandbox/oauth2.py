@@ -18,7 +18,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
-from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, refuse_json, session_of
+from nextcloud_mcp_server.sandbox.identity import (
+    Gate,
+    Refusal,
+    address_of,
+    administrator,
+    refuse_json,
+    session_of,
+)
 from nextcloud_mcp_server.sandbox.reply import (
     account_page,
     forbidden,
@@ -101,14 +108,9 @@ class OAuth2App:
 
     def _admin(self, request: Request, *, confirmed: bool = False) -> User | Response:
         """Find the administrator who asks; `confirmed` wants the account's own password in the request."""
-        found = self._gate.identify(request, "other")
-        if isinstance(found, Refusal):
-            return refuse_json(found)
-        if not found.user.admin:
-            return json_reply({"message": "Logged in account must be an admin"}, status=403)
-        # A page's script sends the request token instead; nothing here makes or checks one.
-        if not {"ocs-apirequest", "requesttoken"} & set(request.headers):
-            return json_reply({"message": "CSRF check failed"}, status=412)
+        found = administrator(self._gate, request)
+        if isinstance(found, Response):
+            return found
         if confirmed and self._context.profile.confirms_passwords and found.app_password is not None:
             # `PasswordConfirmationRequired(strict: true)` on `SettingsController::addClient`, since 34.
             message, unconfirmed = "Password confirmation is required", {"X-NC-Auth-NotConfirmed": "true"}

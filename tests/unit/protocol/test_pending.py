@@ -203,6 +203,7 @@ async def test_an_announcement_is_followed_by_a_look_at_once(group: TaskGroup) -
         waiter.announcer.say()
 
         await waiter.woken.wait()
+    assert waiter.woken.is_set()
 
 
 async def test_an_announcement_of_another_visit_wakes_nobody(group: TaskGroup) -> None:
@@ -228,6 +229,7 @@ async def test_what_ended_while_nobody_listened_is_looked_up_when_listening_work
 
         await waiter.announcer.listened.wait()
         await waiter.woken.wait()
+    assert waiter.woken.is_set()
 
 
 async def test_without_announcements_visits_are_looked_up_once_a_second_and_the_log_says_so_once(
