@@ -8,9 +8,11 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 import stamina
+from alembic import command
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.oauth_stage import Office, Replica, office_of
+from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
 
 
@@ -25,6 +27,20 @@ def no_pauses() -> Iterator[None]:
 def results_meet_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a tool answers in a test is what its output schema says; see `result_schemas`."""
     check_every_call(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def replayed_upgrade() -> ReplayedUpgrade:
+    return ReplayedUpgrade(command.upgrade)
+
+
+@pytest.fixture(autouse=True)
+def schemas_are_planned_once(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, replayed_upgrade: ReplayedUpgrade
+) -> None:
+    """Empty databases get their schema by the statements of the migrations; tests of migrations run alembic itself."""
+    if request.node.get_closest_marker("migrations") is None:
+        monkeypatch.setattr(command, "upgrade", replayed_upgrade)
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,8 @@ async def main():
 anyio.run(main)
 """
 
+pytestmark = pytest.mark.migrations
+
 Open = Callable[..., Awaitable[Database]]
 Execute = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 

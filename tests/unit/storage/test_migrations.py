@@ -29,6 +29,8 @@ Complete = Callable[..., Awaitable[bool]]
 Open = Callable[..., Awaitable[Database]]
 Start = Callable[..., Awaitable[LoginFlow]]
 
+pytestmark = pytest.mark.migrations
+
 Rows = dict[str, list[tuple[Any, ...]]]
 
 ADDED = {
