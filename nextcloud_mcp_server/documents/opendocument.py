@@ -5,12 +5,15 @@ from typing import BinaryIO, Final
 
 from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.flow import Flow
+from nextcloud_mcp_server.documents.hidden_cells import HiddenCells
 from nextcloud_mcp_server.documents.output import Output, Refused
 from nextcloud_mcp_server.documents.page_headers import PageHeaders
 
 #: Equal cells in a row that are told; an empty rest of a row is written as thousands.
 MAX_REPEATED: Final = 100
 MAX_SPACES: Final = 100
+#: More rows or columns than any program knows.
+MAX_CELLS: Final = 100_000_000
 
 _CONTENT: Final = "content.xml"
 _STYLES: Final = "styles.xml"
@@ -22,6 +25,8 @@ _ABOUT_COMMENT: Final = frozenset({"date", "date-string", "creator-initials"})
 #: What holds the result of a formula.
 _VALUES: Final = ("value-type", "value", "string-value", "date-value", "time-value", "boolean-value")
 _REFERENCE: Final = re.compile(r"\[\.?([^\[\]]*)\]")
+#: Rows and columns that are hidden or folded away, and those that a filter leaves out (ODF 1.3, part 3, 19.749).
+_UNSEEN: Final = frozenset({"collapse", "filter"})
 _SIGNS: Final = {"tab": "\t", "line-break": "\n"}
 #: Those of left and first pages are elements of their own.
 _PAGE_HEADERS: Final = {
@@ -81,6 +86,9 @@ class _Text(Flow):
         self._sections: list[bool] = []
         self._formulas: list[str] = []
         self._author: list[str] | None = None
+        self._hidden_cells = HiddenCells()
+        # How many columns and rows of the sheet have come.
+        self._columns_passed = self._rows_passed = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name in _LEFT_OUT or self._hidden or (self._comments and name in _ABOUT_COMMENT):
@@ -97,6 +105,7 @@ class _Text(Flow):
             case "style" | "text-properties" | "table-properties" | "section":
                 self._learn(name, attributes)
             case "table" if self._spreadsheet:
+                self._hidden_cells, self._columns_passed, self._rows_passed = HiddenCells(), 0, 0
                 hidden = " (hidden)" if attributes.get("style-name") in self._hiding else ""
                 self.out.write(f"[Sheet: {attributes.get('name', '')}{hidden}]")
             case "page":
@@ -109,8 +118,8 @@ class _Text(Flow):
                 self._hide(attributes, hidden=any(self._sections))
             case "span" | "hidden-text" | "hidden-paragraph":
                 self._hide(attributes, hidden=name != "span")
-            case "table-row":
-                self.begin_row()
+            case "table-row" | "table-column":
+                self._pass_cells(name, attributes)
             case "table-cell" | "covered-table-cell":
                 self._cell(attributes)
             case "s":
@@ -129,6 +138,21 @@ class _Text(Flow):
             self._style = attributes.get("name", "")
         elif attributes.get("display") in {"none", "false"}:
             self._hiding.add(self._style)
+
+    def _pass_cells(self, name: str, attributes: dict[str, str]) -> None:
+        """Begin a row, or pass a column's description, which stands before all rows."""
+        hidden = attributes.get("visibility") in _UNSEEN
+        if name == "table-column":
+            first = self._columns_passed + 1
+            self._columns_passed += _count(attributes.get("number-columns-repeated"), MAX_CELLS) or 1
+            if hidden:
+                self._hidden_cells.add_columns(first, self._columns_passed)
+            return
+        first = self._rows_passed + 1
+        self._rows_passed += _count(attributes.get("number-rows-repeated"), MAX_CELLS) or 1
+        if hidden:
+            self._hidden_cells.add_rows(first, self._rows_passed)
+        self.begin_row()
 
     def _cell(self, attributes: dict[str, str]) -> None:
         self._repeated.append(_count(attributes.get("number-columns-repeated"), MAX_REPEATED) or 1)
@@ -173,9 +197,14 @@ class _Text(Flow):
             case "section":
                 self._sections.pop()
             case "page" | "table" if name == "page" or self._spreadsheet:
-                self.out.write("")
+                self._finish_part()
             case _:
                 pass
+
+    def _finish_part(self) -> None:
+        if line := self._hidden_cells.line():
+            self.out.write(line)
+        self.out.write("")
 
     def text(self, text: str) -> None:
         if self._author is not None:

@@ -6,6 +6,7 @@ from typing import BinaryIO, Final
 
 from nextcloud_mcp_server.documents import sheet_comments, sheet_formula
 from nextcloud_mcp_server.documents.archive import Archive, Listener
+from nextcloud_mcp_server.documents.hidden_cells import HiddenCells
 from nextcloud_mcp_server.documents.output import Output, Refused
 
 #: Columns of a row that are told; Excel itself has 16,384.
@@ -20,10 +21,13 @@ _QUOTED: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
 _ELAPSED: Final = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _BUILT_IN_ELAPSED: Final = 46
 _COLUMN: Final = re.compile(r"([A-Z]{1,3})\d+")
-#: Excel counts a 29 February 1900 that never was, so its day 0 lies a day earlier than it says.
+#: Excel counts a 29 February 1900 that never was, as its day 60.
+_LEAP_DAY: Final = 60
 _EPOCH: Final = datetime(1899, 12, 30, tzinfo=UTC)
 _EPOCH_1904: Final = datetime(1904, 1, 1, tzinfo=UTC)
 _LAST_DAY: Final = 2_958_466
+#: How XML writes that something is so.
+_TRUE: Final = frozenset({"1", "true"})
 
 
 def read(file: BinaryIO, out: Output) -> None:
@@ -46,7 +50,10 @@ def read(file: BinaryIO, out: Output) -> None:
         hidden = " (hidden)" if part in book.hidden else ""
         out.write(f"[Sheet {number} of {len(book.sheets)}: {name}{hidden}]")
         if parts.get(part) in archive.names:
-            archive.xml(parts[part], _Rows(out, cells))
+            hidden_cells = HiddenCells()
+            archive.xml(parts[part], _Rows(out, cells, hidden_cells))
+            if line := hidden_cells.line():
+                out.write(line)
             sheet_comments.write(archive, parts[part], people, out)
         out.write("")
         out.progress(number, len(book.sheets))
@@ -66,7 +73,7 @@ class _Book(Listener):
             if attributes.get("state") in {"hidden", "veryHidden"}:
                 self.hidden.add(attributes.get("r:id", ""))
         elif name == "workbookPr":
-            self.since_1904 = attributes.get("date1904") in {"1", "true"}
+            self.since_1904 = attributes.get("date1904") in _TRUE
 
 
 class _Shared(Listener):
@@ -167,18 +174,24 @@ class _Cells:
             return value
         if not 0 <= days < _LAST_DAY:
             return value
-        moment = self._epoch + timedelta(seconds=round(days * 86_400))
+        seconds = round(days * 86_400)
+        moment = self._epoch + timedelta(seconds=seconds)
         if days < 1:
             return f"{moment:%H:%M:%S}"
-        return f"{moment:%Y-%m-%d}" if days == int(days) else f"{moment:%Y-%m-%d %H:%M:%S}"
+        day = f"{moment:%Y-%m-%d}"
+        if self._epoch == _EPOCH and (number := seconds // 86_400) <= _LEAP_DAY:
+            day = "1900-02-29" if number == _LEAP_DAY else f"{moment + timedelta(days=1):%Y-%m-%d}"
+        return day if days == int(days) else f"{day} {moment:%H:%M:%S}"
 
 
 class _Rows(Listener):
     """Follows the rows of one sheet."""
 
-    def __init__(self, out: Output, cells: _Cells) -> None:
+    def __init__(self, out: Output, cells: _Cells, hidden: HiddenCells) -> None:
         self._out = out
         self._cells = cells
+        self._hidden = hidden
+        self._row_number = 0
         self._row: list[str] = []
         self._column = 0
         self._kind = ""
@@ -194,6 +207,11 @@ class _Rows(Listener):
         match name:
             case "row":
                 self._row = []
+                self._row_number = max(self._row_number + 1, _number(attributes.get("r")))
+                if attributes.get("hidden") in _TRUE:
+                    self._hidden.add_rows(self._row_number, self._row_number)
+            case "col" if attributes.get("hidden") in _TRUE:
+                self._hidden.add_columns(_number(attributes.get("min")), _number(attributes.get("max")))
             case "c":
                 self._kind = attributes.get("t", "n")
                 self._style = _number(attributes.get("s", "0"))

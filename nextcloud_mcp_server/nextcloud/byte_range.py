@@ -14,7 +14,8 @@ from nextcloud_mcp_server.nextcloud.visible import quoted
 
 #: What a part of a file is answered with (RFC 9110 §15.3.7).
 PARTIAL: Final = 206
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)", re.ASCII)
+#: Units of ranges are the same in any letter case (RFC 9110 §14.1).
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

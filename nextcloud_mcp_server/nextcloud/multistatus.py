@@ -5,6 +5,7 @@ refused, so there are no entities to expand and nothing to load; a response that
 given up, whether it goes on in depth, in width, in a text or in a tag.
 """
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, NamedTuple, Protocol, cast
@@ -25,6 +26,9 @@ _HREF: Final = dav.name("d:href")
 _PROPSTAT: Final = dav.name("d:propstat")
 _PROP: Final = dav.name("d:prop")
 _STATUS: Final = dav.name("d:status")
+_FORBIDDEN: Final = re.compile(r" 40[13]\b")
+#: What keeps properties back that may be there (RFC 4918 §9.1.2).
+_REFUSED: Final = re.compile(r" (?:40[13]|4(?:23|29)|5\d\d)\b")
 #: What a propstat holds at least.
 _PROP_AND_STATUS: Final = 2
 
@@ -92,6 +96,8 @@ class DavResponse(NamedTuple):
     href: str
     texts: dict[str, str]
     inner: dict[str, list[tuple[str, str]]]
+    #: The status line of properties that were all refused, as `HTTP/1.1 403 Forbidden`.
+    refusal: str = ""
 
     def text(self, qualified: str) -> str:
         """Give a property's text, empty when the server does not have it."""
@@ -129,11 +135,13 @@ async def read(  # noqa: C901 - one loop, and what may end it
         NextcloudError: What `refused` finds.
         ServerFault: It is not XML, ends early, or holds a document type.
         NotNextcloud: It is XML of another kind.
+        Forbidden: It lists something, and tells no property of any of it.
         TooLarge: It, or one response of it, is larger than any honest one.
     """
     growing: _Growing | None = None
     beginning = tail = b""
     total = unfinished = 0
+    told = _Told()
     try:
         async for received in chunks:
             chunk = received
@@ -149,17 +157,42 @@ async def read(  # noqa: C901 - one loop, and what may end it
             for start in range(0, len(chunk), _SLICE):
                 piece = chunk[start : start + _SLICE]
                 unfinished += len(piece)
-                if responses := growing.feed(piece):
+                if responses := told.hear(growing.feed(piece)):
                     unfinished = 0
                     yield responses
                 if unfinished > longest:
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
-        if responses := _whole(beginning) if growing is None else growing.close():
+        if responses := told.hear(_whole(beginning) if growing is None else growing.close()):
             yield responses
+        told.refuse_silence()
     except _etree().XMLSyntaxError as error:
         if (found := refused(await _end(chunks, tail))) is not None:
             raise found from None
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error
+
+
+class _Told:
+    """Whether anything at all was told: a list of things that are all refused must not look empty."""
+
+    def __init__(self) -> None:
+        self._silent = True
+        self._refusal = ""
+
+    def hear(self, responses: list[DavResponse]) -> list[DavResponse]:
+        """Look at responses as they come, and hand them on."""
+        if self._silent and responses:
+            self._silent = all(each.refusal for each in responses)
+            self._refusal = responses[-1].refusal
+        return responses
+
+    def refuse_silence(self) -> None:
+        """Raise when every response was refused."""
+        if self._silent and self._refusal:
+            if _FORBIDDEN.search(self._refusal):
+                raise errors.Forbidden(
+                    "Nextcloud lists this and refuses to tell anything about it: it may be read by others alone."
+                )
+            raise errors.ServerFault("Nextcloud lists this and failed to tell anything about it: try again.")
 
 
 async def _end(chunks: AsyncIterable[bytes], tail: bytes) -> bytes:
@@ -241,7 +274,20 @@ def _response(element: _Element) -> DavResponse:
                     texts[each.tag] = text
         elif child.tag == _HREF:
             href = (child.text or "").strip()
-    return DavResponse(href, texts, inner)
+    return DavResponse(href, texts, inner, "" if texts or inner else _refusal(element))
+
+
+def _refusal(response: _Element) -> str:
+    """Give the status of properties that were all refused; those that are not there (404) are no refusal."""
+    lines = [
+        part.text or ""
+        for propstat in response
+        if propstat.tag == _PROPSTAT
+        for part in propstat
+        if part.tag == _STATUS
+    ]
+    refused = [line for line in lines if _REFUSED.search(line)]
+    return refused[0] if refused and not any(" 200" in line for line in lines) else ""
 
 
 def _found(propstat: _Element, parts: list[_Element]) -> Iterable[_Element]:

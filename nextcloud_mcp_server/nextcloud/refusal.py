@@ -6,6 +6,7 @@ and a stripped header with 412. The bodies tell them apart.
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -242,9 +243,9 @@ def _throttled(response: httpx2.Response) -> errors.NextcloudError:
         # Too many failed logins are always put into words. With nothing at all, or an empty list as JSON
         # (`RateLimitingMiddleware` of Nextcloud), it answers who does something too often, as who shares for the
         # twenty-first time in ten minutes.
-        told = "ten minutes" if wait is None else f"{wait:.0f} seconds"
+        told = "ten minutes" if wait is None else _seconds(wait)
         return errors.Throttled(_TOO_OFTEN.format(wait=told), retry_after_seconds=wait)
-    told = "" if wait is None else f"; it asks to wait {wait:.0f} seconds"
+    told = "" if wait is None else f"; it asks to wait {_seconds(wait)}"
     return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
 
 
@@ -285,7 +286,7 @@ def _unavailable(response: httpx2.Response) -> errors.Unavailable:
             f"The proxy in front of Nextcloud got no answer from it. Try again in a minute. {IN_DOUBT}"
         )
     wait = _retry_after(response)
-    when = "in a minute" if wait is None else f"in {wait:.0f} seconds"
+    when = "in a minute" if wait is None else f"in {_seconds(wait)}"
     return errors.Unavailable(f"Nextcloud cannot answer right now. Try again {when}.")
 
 
@@ -329,6 +330,12 @@ def _json(response: httpx2.Response) -> dict[str, object]:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+
+
+def _seconds(wait: float) -> str:
+    """Say how long to wait; a server that says 0 means: soon, and not at once by all who read it."""
+    whole = max(1, math.ceil(wait))
+    return f"{whole} second" if whole == 1 else f"{whole} seconds"
 
 
 def _retry_after(response: httpx2.Response) -> float | None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nextcloud_mcp_server.documents.hidden_cells import HiddenCells
 from nextcloud_mcp_server.documents.sheet_formula import moved
 from tests.document_files import ODF, A, S, W, docx, odf, paragraph, pdf, read, relations, xlsx, zipped
 
@@ -236,6 +237,55 @@ def test_hidden_sheets_are_named_as_such_and_comments_follow_their_sheet() -> No
         "[C3, Carol] Is it final?\n[C3] Yes\n[B2, Bob] Please check\n[D4] nobody\n\n"
         "[Sheet 2 of 3: Old (hidden)]\n1\n\n[Sheet 3 of 3: Deep (hidden)]\n\n"
     )
+
+
+def test_a_workbook_names_its_hidden_rows_and_columns() -> None:
+    """ECMA-376, part 1, 18.3.1.13 and 18.3.1.73: a row may leave its number out."""
+    hidden = ('min="3" max="5" hidden="1"', 'min="6" max="6" hidden="true"', 'min="28" max="28" hidden="1"')
+    columns = "".join(f"<col {each}/>" for each in hidden)
+    rows = (
+        '<row r="1"><c r="A1"><v>1</v></c></row><row r="3" hidden="1"><c r="A3"><v>3</v></c></row>'
+        '<row hidden="1"/><row r="9" hidden="0"/><row r="10" hidden="1"/>'
+    )
+    sheet = f"<worksheet {S}><cols>{columns}</cols><sheetData>{rows}</sheetData></worksheet>"
+
+    text, _ = read("sheet", workbook("", xl__worksheets__1=sheet))
+
+    assert text.partition("\n[Sheet 2")[0] == (
+        "[Sheet 1 of 3: Open]\n1\n3\n[Hidden: columns C to F, AB; rows 3 to 4, 10]\n"
+    )
+
+
+def test_an_opendocument_sheet_names_its_hidden_rows_and_columns() -> None:
+    cell = "<table:table-cell><text:p>x</text:p></table:table-cell>"
+    body = (
+        '<office:body><office:spreadsheet><table:table table:name="One">'
+        '<table:table-column table:number-columns-repeated="2"/>'
+        '<table:table-column table:visibility="collapse"/>'
+        f"<table:table-row>{cell}</table:table-row>"
+        '<table:table-row table:number-rows-repeated="3" table:visibility="collapse"/>'
+        f'<table:table-row table:visibility="filter">{cell}</table:table-row></table:table>'
+        f'<table:table table:name="Two"><table:table-row>{cell}</table:table-row></table:table>'
+        "</office:spreadsheet></office:body>"
+    )
+
+    text, _ = read(
+        "opendocument",
+        zipped({"content.xml": f"<office:document-content {ODF}>{body}</office:document-content>"}),
+    )
+
+    assert [line for line in text.splitlines() if line] == [
+        "[Sheet: One]", "x", "x", "[Hidden: column C; rows 2 to 5]", "[Sheet: Two]", "x",
+    ]  # fmt: skip
+
+
+def test_what_a_filter_hides_is_named_up_to_a_bound() -> None:
+    hidden = HiddenCells()
+    for number in range(1, 100_001, 2):
+        hidden.add_rows(number, number)
+
+    assert hidden.line().startswith("[Hidden: rows 1, 3, 5,")
+    assert hidden.line().endswith("37, 39, and more]")
 
 
 def test_an_opendocument_says_what_is_hidden_and_who_commented() -> None:

@@ -127,6 +127,25 @@ def test_a_workbook_may_count_days_from_1904() -> None:
     assert "2025-12-09" in text
 
 
+@pytest.mark.parametrize(
+    ("days", "shown"),
+    [
+        ("1", "1900-01-01"),
+        ("1.5", "1900-01-01 12:00:00"),
+        ("59", "1900-02-28"),
+        ("60", "1900-02-29"),
+        ("60.25", "1900-02-29 06:00:00"),
+        ("61", "1900-03-01"),
+        ("0.25", "06:00:00"),
+    ],
+)
+def test_a_workbook_shows_days_of_1900_as_excel_does(days: str, shown: str) -> None:
+    """Excel counts 29 February 1900 (ECMA-376, part 1, 18.17.4.1: the 1900 date base)."""
+    text, _ = read("sheet", xlsx(f'<row><c s="0"><v>{days}</v></c></row>', xfs='<xf numFmtId="14"/>'))
+
+    assert text.splitlines()[1] == shown
+
+
 def test_a_workbook_tells_how_long_something_took() -> None:
     """A sheet of working hours: 40 hours are stored as 1.666… days, and Excel shows 40:00 (ECMA-376, 18.8.31)."""
     formats = (

@@ -205,6 +205,17 @@ async def test_a_part_of_an_unknown_length_is_measured_by_the_size_of_the_file(
     assert (chunk.data, chunk.total, chunk.is_last) == (b"ab", total, is_last)
 
 
+@pytest.mark.parametrize("unit", ["bytes", "Bytes", "BYTES"])
+async def test_the_unit_of_a_range_may_stand_in_any_letter_case(unit: str) -> None:
+    """RFC 9110 §14.1."""
+    headers = {**READ_HEADERS, "Content-Range": f"{unit} 0-1/2"}
+    net = network(httpx2.Response(206, headers=headers, content=b"ab"))
+
+    chunk = await client(net).read("a", length=5)
+
+    assert (chunk.data, chunk.total, chunk.is_last) == (b"ab", 2, True)
+
+
 async def test_another_part_than_asked_for_is_refused() -> None:
     headers = {**READ_HEADERS, "Content-Range": "bytes 5-9/10"}
     net = network(httpx2.Response(206, headers=headers, content=b"56789"))

@@ -689,9 +689,16 @@ async def test_who_does_something_too_often_is_not_told_of_failed_logins(content
     assert "logins" not in str(caught.value)
 
 
-async def test_an_unavailable_server_that_says_when_is_quoted() -> None:
-    with pytest.raises(errors.Unavailable, match="in 120 seconds"):
-        await http(always(503, headers={"Retry-After": "120"})).request("GET", "/x")
+@pytest.mark.parametrize("after", ["120", "0"])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_server_that_says_when_is_quoted_and_never_with_no_time_at_all(
+    status: int, after: str
+) -> None:
+    """RFC 9110 §10.2.3: 0 seconds is a wait, too."""
+    wait = {"120": "120 seconds", "0": "1 second"}[after]
+
+    with pytest.raises((errors.Unavailable, errors.Throttled), match=rf" {wait}\b"):
+        await http(always(status, headers={"Retry-After": after}, text="x")).request("GET", "/x")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from nextcloud_mcp_server.errors import NotNextcloud, ServerFault, TooLarge
+from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, ServerFault, TooLarge
 from nextcloud_mcp_server.nextcloud import multistatus
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from tests.dav_fakes import entry, recorded
@@ -56,6 +56,48 @@ async def test_the_parts_of_a_propstat_may_stand_in_any_order(propstat: str, sta
     [response] = await parse(data)
 
     assert (response.href, response.text("d:getetag")) == ("/a", etag)
+
+
+def with_status(*statuses: str) -> str:
+    propstats = "".join(
+        f"<d:propstat><d:prop><d:getetag/></d:prop><d:status>HTTP/1.1 {status}</d:status></d:propstat>"
+        for status in statuses
+    )
+    return f"<d:response><d:href>/a</d:href>{propstats}</d:response>"
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000])
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        ("403 Forbidden", Forbidden),
+        ("401 Unauthorized", Forbidden),
+        ("500 Internal Server Error", ServerFault),
+        ("507 Insufficient Storage", ServerFault),
+    ],
+)
+async def test_a_list_that_tells_nothing_of_anything_is_an_error_and_not_an_empty_list(
+    status: str, refusal: type[Exception], size: int
+) -> None:
+    """RFC 4918 §9.1.2: each property has a status of its own."""
+    rows = [with_status(status)] * (2_000 if size == 100 else 2)
+
+    with pytest.raises(refusal, match="Nextcloud lists this and"):
+        await parse(answer(rows).content, size)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [with_status("404 Not Found")],
+        [with_status("403 Forbidden", "200 OK")],
+        [with_status("403 Forbidden"), entry("a")],
+        [entry("a"), with_status("403 Forbidden")],
+        ["<d:response><d:href>/a</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"],
+    ],
+)
+async def test_a_list_of_which_something_is_told_is_read(rows: list[str]) -> None:
+    assert len(await parse(answer(rows).content)) == len(rows)
 
 
 async def test_elements_inside_a_property_are_listed() -> None:
