@@ -17,6 +17,18 @@ _NO: Final = frozenset({"0", "false", "off"})
 #: Where the last paragraph of something ends.
 _CONTAINERS: Final = frozenset({"body", "tc", "txbxContent", "footnote", "endnote", "comment", "hdr", "ftr"})
 _SIGNS: Final = {"br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+#: Signs of fonts that have others than letters at these places (ECMA-376, part 1, 17.3.3.30), as Unicode writes them.
+_SYMBOLS: Final = {
+    "wingdings": {
+        0x6C: "●", 0x6E: "■", 0x6F: "☐", 0xA7: "▪", 0xA8: "☐", 0xD8: "➢", 0xE0: "→",
+        0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑",
+    },
+    "symbol": {
+        0x44: "Δ", 0x57: "Ω", 0x61: "\u03b1", 0x62: "β", 0x64: "δ", 0x67: "\u03b3", 0x6C: "λ", 0x6D: "μ",
+        0x70: "π", 0x73: "\u03c3", 0xA3: "≤", 0xA5: "∞", 0xAE: "→", 0xB0: "°", 0xB1: "±", 0xB3: "≥", 0xB4: "\u00d7",
+        0xB7: "•", 0xB9: "≠", 0xBB: "≈",
+    },
+}  # fmt: skip
 _NOTES: Final = (("/footnotes", "Footnotes"), ("/endnotes", "Endnotes"), ("/comments", "Comments"))
 _PAGE_HEADERS: Final = (("/header", "Header"), ("/footer", "Footer"))
 
@@ -127,6 +139,8 @@ class _Text(Flow):
                 self.add("\t")
             case "footnoteReference" | "endnoteReference":
                 self.add(f"[{attributes.get('id', '')}]")
+            case "sym":
+                self._show(_symbol(attributes))
             case _:
                 self.add(_SIGNS.get(name, ""))
 
@@ -186,5 +200,18 @@ class _Text(Flow):
 
     def text(self, text: str) -> None:
         if self._shown and not self._gone:
-            self._say_hidden(hidden=bool(self._runs) and self._runs[-1])
-            self.add(text)
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        self._say_hidden(hidden=bool(self._runs) and self._runs[-1])
+        self.add(text)
+
+
+def _symbol(attributes: dict[str, str]) -> str:
+    """Write a sign of a font, such as a ticked box; one that is not known is said to be there."""
+    try:
+        # Most programs write these places in Unicode's private part, from F000 on.
+        place = int(attributes.get("char", ""), 16) & 0xFF
+    except ValueError:
+        return "[symbol]"
+    return _SYMBOLS.get(attributes.get("font", "").lower(), {}).get(place, "[symbol]")

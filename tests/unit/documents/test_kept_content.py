@@ -131,6 +131,23 @@ def test_paragraphs_whose_break_was_deleted_are_one(gone: str) -> None:
     assert text == "We meet on Friday.\nend\na\tb\nend\n"
 
 
+def test_signs_of_a_font_are_written_and_unknown_ones_are_told() -> None:
+    """ECMA-376, part 1, 17.3.3.30: a form's ticked box is a sign of Wingdings, with or without F000 before it."""
+    signs = (
+        ("Wingdings", "F0FE"),
+        ("wingdings", "6F"),
+        ("Symbol", "F0A3"),
+        ("Webdings", "F0FE"),
+        ("Symbol", "?"),
+    )
+    runs = "".join(f'<w:r><w:sym w:font="{font}" w:char="{char}"/></w:r>' for font, char in signs)
+    hidden = '<w:r><w:rPr><w:vanish/></w:rPr><w:sym w:font="Wingdings" w:char="F0FC"/></w:r>'
+
+    text, _ = read("word", docx(f"<w:p>{runs}{hidden}</w:p>"))
+
+    assert text == "☑☐≤[symbol][symbol][hidden: ✓]\n"
+
+
 def test_hidden_text_is_marked_whatever_hides_it() -> None:
     styles = (
         f'<w:styles {W}><w:style w:styleId="Secret"><w:name w:val="secret"/><w:rPr><w:vanish/></w:rPr></w:style>'

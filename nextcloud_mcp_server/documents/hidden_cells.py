@@ -1,0 +1,55 @@
+"""Names the rows and columns of a sheet that are hidden, filtered out or folded away."""
+
+from typing import Final
+
+#: Ranges of each kind that are named; a filter can leave thousands.
+MAX_RANGES: Final = 20
+_LETTERS: Final = 26
+
+
+class HiddenCells:
+    """Collects what is hidden in one sheet; rows and columns are counted from 1."""
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[int, int]] = []
+        self._rows: list[tuple[int, int]] = []
+
+    def add_columns(self, first: int, last: int) -> None:
+        """Note columns, each call to the right of the one before."""
+        _append(self._columns, first, last)
+
+    def add_rows(self, first: int, last: int) -> None:
+        """Note rows, each call below the one before."""
+        _append(self._rows, first, last)
+
+    def line(self) -> str:
+        """Say what is hidden: `[Hidden: columns C to E; rows 3, 5 to 9]`; "" when nothing is."""
+        columns = [(column_letters(first), column_letters(last)) for first, last in self._columns]
+        rows = [(str(first), str(last)) for first, last in self._rows]
+        told = [_told("column", columns), _told("row", rows)]
+        return f"[Hidden: {'; '.join(filter(None, told))}]" if any(told) else ""
+
+
+def column_letters(number: int) -> str:
+    """Write 1 as A, 27 as AA."""
+    letters = ""
+    while number > 0:
+        number, letter = divmod(number - 1, _LETTERS)
+        letters = chr(ord("A") + letter) + letters
+    return letters
+
+
+def _append(ranges: list[tuple[int, int]], first: int, last: int) -> None:
+    if ranges and ranges[-1][1] + 1 == first:
+        ranges[-1] = (ranges[-1][0], last)
+    elif len(ranges) <= MAX_RANGES and first <= last:
+        ranges.append((first, last))
+
+
+def _told(kind: str, ranges: list[tuple[str, str]]) -> str:
+    if not ranges:
+        return ""
+    names = [first if first == last else f"{first} to {last}" for first, last in ranges[:MAX_RANGES]]
+    more = ", and more" if len(ranges) > MAX_RANGES else ""
+    plural = "" if len(names) == 1 and ranges[0][0] == ranges[0][1] else "s"
+    return f"{kind}{plural} {', '.join(names)}{more}"
