@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -50,15 +51,7 @@ class Guard:
         """Name the function that the guard is in, with its class; empty outside of one."""
         text = (root / self.file).read_text(encoding="utf-8")
         line = text[: text.index(self.code)].count("\n") + 1 + _blank_lines(self.code)
-        names = [
-            (node.lineno, node.name)
-            for node in ast.walk(ast.parse(text))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            and min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            <= line
-            <= (node.end_lineno or 0)
-        ]
-        return ".".join(name for _, name in sorted(names))
+        return ".".join(name for first, last, name in _definitions(text) if first <= line <= last)
 
 
 def read_guards(tables: Path = TABLES) -> list[Guard]:
@@ -83,6 +76,23 @@ def chosen(guards: Sequence[Guard], pattern: str) -> list[Guard]:
     return [guard for guard in guards if wanted.search(guard.prevents) or wanted.search(guard.path)]
 
 
+@cache
+def _definitions(text: str) -> list[tuple[int, int, str]]:
+    """List the functions and classes of a module with their first and last lines, outer ones first."""
+    return sorted(
+        (min([node.lineno, *(one.lineno for one in node.decorator_list)]), node.end_lineno or 0, node.name)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    )
+
+
+@cache
+def _tests(text: str) -> frozenset[str]:
+    return frozenset(
+        node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
 def _blank_lines(code: str) -> int:
     return len(code) - len(code.lstrip("\n"))
 
@@ -100,7 +110,4 @@ def _is_there(root: Path, test: str) -> bool:
     path = root / file
     if not path.is_file():
         return False
-    nodes = ast.parse(path.read_text(encoding="utf-8")).body
-    return not name or name in {
-        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    return not name or name in _tests(path.read_text(encoding="utf-8"))
