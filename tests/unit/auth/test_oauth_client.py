@@ -8,9 +8,17 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.oauth_client import OAuthClient, TokenAnswer, authorize_url, new_secret, redeem
+from nextcloud_mcp_server.auth.oauth_client import (
+    OAuthClient,
+    TokenAnswer,
+    authorize_url,
+    new_secret,
+    redeem,
+    refresh,
+    revoke,
+)
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.errors import GrantRefused, IssuerUnavailable
+from nextcloud_mcp_server.errors import GrantDead, GrantRefused, IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from tests.issuer_fake import html, huge
 
@@ -240,3 +248,53 @@ def test_secrets_are_long_and_differ() -> None:
 async def test_an_error_that_is_no_text_is_a_refusal_like_any_other(error: object) -> None:
     with pytest.raises(GrantRefused):
         await exchange(answering({"error": error}, 400))
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "outcome"),
+    [
+        (400, "invalid_grant", GrantDead),
+        (400, "invalid_scope", IssuerUnavailable),
+        (400, "temporarily_unavailable", IssuerUnavailable),
+        (400, None, IssuerUnavailable),
+        (401, "invalid_client", IssuerUnavailable),
+        (429, "slow_down", IssuerUnavailable),
+        (503, "server_error", IssuerUnavailable),
+    ],
+)
+async def test_only_the_word_for_it_says_that_a_refresh_token_is_dead(
+    status: int, error: str | None, outcome: type[Exception]
+) -> None:
+    """RFC 6749 §5.2: whatever else a provider answers may pass, and the grant is kept."""
+    transport = httpx2.MockTransport(answering({"error": error}, status))
+    async with open_pool(ca_bundle=None, user_agent="test", transport=transport) as pool:
+        with pytest.raises(outcome):
+            await refresh(
+                Outgoing(pool),
+                ENDPOINT,
+                OAuthClient("us", SecretStr("secret")),
+                refresh_token=SecretStr("refresh"),
+                now=lambda: NOW,
+            )
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"), [(200, True), (400, False), (401, False), (429, False), (503, False)]
+)
+async def test_a_token_is_revoked_when_the_provider_says_so_and_not_before(
+    status: int, *, ended: bool
+) -> None:
+    """RFC 7009 §2.2 and §2.2.1."""
+    transport = httpx2.MockTransport(answering({}, status))
+    async with open_pool(ca_bundle=None, user_agent="test", transport=transport) as pool:
+        revoking = revoke(
+            Outgoing(pool),
+            ENDPOINT,
+            OAuthClient("us", SecretStr("secret")),
+            refresh_token=SecretStr("refresh"),
+        )
+        if ended:
+            await revoking
+        else:
+            with pytest.raises(IssuerUnavailable):
+                await revoking
