@@ -531,7 +531,7 @@ async def test_pages_of_a_collective_are_listed_and_their_text_is_a_file(
     [collective] = await alice.collectives.list_collectives()
     [first] = await alice.collectives.pages(collective.id)
     same = await alice.collectives.page(collective.id, first.id)
-    text = await alice.files.read(first.path, length=1_000)
+    text = await alice.files.read(first.path, length=10_000)
 
     assert (collective.name, collective.can_edit) == ("Rec collective", True)
     assert (same.path, same.parent_id) == (first.path, "0")
