@@ -4,6 +4,7 @@ Clients are told to ask for little when they sign in, in one word, and for the r
 What such a word stands for is decided when the person allows it: what is stored are the scopes.
 """
 
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.auth.scopes import BUNDLES
+from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from tests.clients_stage import IN_ORDER
 from tests.integration.crowd import Crowd, open_crowd
 from tests.integration.house import CALLBACK, House, code_in, open_house
@@ -192,6 +194,31 @@ async def test_an_identity_provider_that_knows_bundles_is_asked_for_nothing_else
     assert not read["result"].get("isError"), read
     assert (refused, 'scope="read write"' in challenge) == (403, True)
     assert not written["result"].get("isError"), written
+
+
+async def test_an_assistant_may_ask_for_a_bundle_and_its_person_is_asked_for_its_scopes(crowd: Crowd) -> None:
+    async def asked(client: HandshakeClient, *permissions: str) -> str:
+        call = {"name": "request_nextcloud_access", "arguments": {"permissions": permissions}}
+        return str((await client.request("tools/call", call))["result"])
+
+    async with crowd.raw(crowd.token("carol", client_id="other", scope="read write")) as client:
+        unknown = await asked(client, "notes", "everything")
+        missing = await asked(client, "mail")
+        outside = await asked(client, "mail:read")
+        notes = await asked(client, "notes")
+
+    assert crowd.parts is not None
+    provisioning = (await crowd.parts.core.get()).provisioning
+    link = re.search(r"elicitationId=([\w-]+)", notes)
+    assert link is not None
+    assert provisioning is not None
+    visit = await provisioning.view(link[1])
+    assert "There is no permission 'everything'" in unknown
+    # A bundle is what there is of it here.
+    assert "There is no permission 'mail'. This server offers: files:read, files:write, notes" in missing
+    assert "settings do not allow mail:read" in outside
+    assert visit is not None
+    assert visit.needed == {"notes:read", "notes:write"}
 
 
 async def test_a_token_with_a_bundle_gets_no_more_than_its_person_allowed(crowd: Crowd) -> None:
