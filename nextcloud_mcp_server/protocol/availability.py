@@ -302,7 +302,7 @@ class Availability:
             if facts:
                 self._require(ctx, facts, name)
             if facts and not self._wanted(ctx, facts):
-                raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
+                raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name}.")
         listed = _LISTS.get(ctx.method)
         if listed is not None:
             await self._prepare(ctx)
