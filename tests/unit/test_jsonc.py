@@ -141,8 +141,10 @@ SHORT = {"url": "x"}
         ('{"servers": {"b": 1,}}', '{"servers": {"b": 1, "nextcloud": {"url": "x"},}}'),
         (
             '{\n    "servers": {\n        "nextcloud": {"old": 1}, // ours\n        "b": 1\n    }\n}',
-            ('{\n    "servers": {\n        "nextcloud": {\n            "url": "x"\n        }, // ours\n'
-            '        "b": 1\n    }\n}'),
+            (
+                '{\n    "servers": {\n        "nextcloud": {\n            "url": "x"\n        }, // ours\n'
+                '        "b": 1\n    }\n}'
+            ),
         ),
     ],
 )
