@@ -13,6 +13,7 @@ from mcp.server.mcpserver import MCPServer
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.core import Core, LazyCore
 from nextcloud_mcp_server.database_file import has_state
 from nextcloud_mcp_server.protocol.audience import Audience
@@ -61,11 +62,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What the mode decides: who calls, what their token allows, and how the core is opened."""
+    """What the mode decides: who calls, what their token allows, and how the core is opened.
+
+    `at_sign_in` are the scopes that clients ask for when they sign in.
+    """
 
     caller: Callable[[ServerRequestContext[Any, Any]], Caller]
     open_core: Callable[[Pending], AbstractAsyncContextManager[Core]]
     token_scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited
+    at_sign_in: frozenset[str] = frozenset(SCOPES)
 
 
 def select(settings: Settings) -> list[ToolSpec]:
@@ -104,7 +109,9 @@ def assemble(settings: Settings, front: Front) -> Parts:
 
     lazy = LazyCore(open_)
     pending = Pending(finished)
-    availability = Availability(server.facts(specs), audience, scopes=front.token_scopes)
+    availability = Availability(
+        server.facts(specs), audience, scopes=front.token_scopes, at_sign_in=front.at_sign_in
+    )
     availability.find_access = access
     state = State(
         core=lazy.get,

@@ -152,6 +152,7 @@ def _rules(ground: Ground) -> ClientRules:
         scopes=ground.policy.bound,
         private_schemes=frozenset(settings.private_schemes),
         plain_hosts=frozenset(settings.plain_hosts),
+        at_sign_in=settings.asked_words.scopes_at_sign_in,
     )
 
 
@@ -163,4 +164,5 @@ def _requests(ground: Ground, clients: Clients, documents: ClientDocuments | Non
         issuer=settings.server_url,
         resource=settings.resource_url,
         bound=ground.policy.bound,
+        at_sign_in=settings.asked_words.scopes_at_sign_in,
     )

@@ -299,6 +299,9 @@ def config(
     client: Annotated[ChatClient, typer.Argument(help="The chat client to write for.")],
     *,
     http: Annotated[bool, typer.Option("--http", help="For a server that runs already, over HTTP.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Put it into the client's own file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --write: do not ask.")] = False,
+    file: Annotated[Path | None, typer.Option(metavar="PATH", help="With --write: another file.")] = None,
     host: HostOption = None,
     port: PortOption = None,
     nextcloud: NextcloudOption = None,
@@ -307,7 +310,8 @@ def config(
     toolsets: ToolsetsOption = None,
     no_local_auth: NoAuthOption = False,
 ) -> None:
-    """Print the exact text that tells a chat client about this server."""
+    """Print the text that tells a chat client about this server, or write it where the client looks."""
+    from nextcloud_mcp_server.commands.config import Writing
     from nextcloud_mcp_server.commands.config import print_config as run
     from nextcloud_mcp_server.settings import load
 
@@ -320,7 +324,7 @@ def config(
         toolsets=toolsets,
         no_local_auth=no_local_auth or None,
     )
-    run(settings, client, http=http)
+    run(settings, client, http=http, writing=Writing(write, yes, file))
 
 
 @setup.command("nextcloud")

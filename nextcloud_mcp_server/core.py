@@ -24,7 +24,6 @@ from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
-from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.errors import (
     ConsentDeclined,
     ElicitationRequired,
@@ -123,7 +122,7 @@ def public_url_of(settings: Settings) -> NextcloudUrl | None:
 def policy_of(settings: Settings, page_url: Callable[[str], str] | None) -> Policy:
     """Put together what the settings say about consent."""
     url = nextcloud_url(settings)
-    bound = offered(settings.enabled_toolsets, read_only=settings.read_only)
+    bound = settings.offered_scopes
     return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url)
 
 

@@ -9,7 +9,6 @@ import httpx2
 from nextcloud_mcp_server.auth.discovery import Discovery, IssuerMetadata
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.doctor import Finding, Verdict
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, NextcloudError, TokenRefused
 from nextcloud_mcp_server.nextcloud.oauth2_admin import registered_redirect
@@ -172,9 +171,7 @@ def _scopes(settings: Settings, metadata: IssuerMetadata) -> Finding:
         )
     if settings.token_scopes == "ignore":  # noqa: S105 - a word, no password
         return Finding(Verdict.OK, "scopes", "not asked of tokens; what each person allows decides")
-    possible = offered(settings.enabled_toolsets, read_only=settings.read_only)
-    wanted = {f"{settings.scope_prefix}{scope}" for scope in possible}
-    missing = sorted(wanted - metadata.scopes)
+    missing = sorted(set(settings.asked_words.every) - metadata.scopes)
     if metadata.scopes and missing:
         return Finding(
             Verdict.WARN,

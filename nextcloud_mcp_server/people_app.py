@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nextcloud_mcp_server import core as cores
 from nextcloud_mcp_server import server
 from nextcloud_mcp_server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app, select
-from nextcloud_mcp_server.auth.scopes import offered
-from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, asked
+from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, AskedWords
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.core import Core, Outside
 from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
@@ -47,7 +46,7 @@ class Way:
     verify: Verify
     resource: Resource
     open: Callable[[], AbstractAsyncContextManager[object]]
-    scope_prefix: str = ""
+    words: AskedWords
     routes: "Sequence[BaseRoute]" = ()
     any_origin: tuple[str, ...] = ()
     authorizations: Callable[[], Awaitable[Authorizations]] | None = None
@@ -79,7 +78,13 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         async with way.open(), parts.running(resume=True):
             yield
 
-    parts = assemble(settings, Front(caller=caller_of, open_core=way.open_core, token_scopes=scopes_of))
+    front = Front(
+        caller=caller_of,
+        open_core=way.open_core,
+        token_scopes=scopes_of,
+        at_sign_in=way.words.scopes_at_sign_in,
+    )
+    parts = assemble(settings, front)
     pages = people_routes(
         visits,
         keys=lambda: cores.keys(settings).derive("forms"),
@@ -109,7 +114,7 @@ def _bearer(
         verify=way.verify,
         needs=server.needs(select(settings)),
         clock=outside.clock,
-        scope_prefix=way.scope_prefix,
+        words=way.words.for_call,
         mcp_path=MCP_PATH,
         streams=connections.streams,
         limiter=RequestLimiter(RequestRates(per_minute=settings.requests_per_minute)),
@@ -167,17 +172,20 @@ def _oidc(
             raise IssuerUnavailable(str(error)) from None
         return bearer
 
-    # Where tokens need not name our scopes, asking an issuer for them would only fail.
-    limited = settings.token_scopes != "ignore"  # noqa: S105 - the setting's value is no password
-    scopes = asked(_bound(settings), prefix=settings.scope_prefix) if limited else NO_SCOPES
     return Way(
         open_core=open_core,
         verify=verify,
-        resource=Resource(settings.resource_url, (settings.oidc_issuer or "",), scopes),
+        resource=Resource(settings.resource_url, (settings.oidc_issuer or "",), _first_words(settings)),
         open=lambda: pool,
-        scope_prefix=settings.scope_prefix,
+        words=settings.asked_words,
         routes=[logout_route(logout)],
     )
+
+
+def _first_words(settings: Settings) -> tuple[str, ...]:
+    # Where tokens need not name our scopes, asking an issuer for them would only fail.
+    ignored = settings.token_scopes == "ignore"  # noqa: S105 - the setting's value is no password
+    return NO_SCOPES if ignored else settings.asked_words.first
 
 
 def _builtin(
@@ -218,20 +226,21 @@ def _builtin(
     async def authorizations() -> Authorizations:
         return (await opened()).authorization
 
-    scopes = asked(_bound(settings))
+    words = settings.asked_words
     return Way(
         open_core=open_core,
         verify=verify,
-        resource=Resource(settings.resource_url, (settings.server_url,), scopes),
+        resource=Resource(settings.resource_url, (settings.server_url,), words.first),
         open=lambda: documents,
-        routes=_oauth_routes(opened, settings, scopes, limits),
+        words=words,
+        routes=_oauth_routes(opened, settings, words.bound, limits),
         any_origin=oauth_api.OPEN_PATHS,
         authorizations=authorizations,
     )
 
 
 def _oauth_routes(
-    api: "Callable[[], Awaitable[Api]]", settings: Settings, scopes: Sequence[str], limits: Limits
+    api: "Callable[[], Awaitable[Api]]", settings: Settings, scopes: frozenset[str], limits: Limits
 ) -> "list[BaseRoute]":
     from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web.client_limits import ClientLimits  # noqa: PLC0415 - this mode only
@@ -245,7 +254,3 @@ def _oauth_routes(
         documents=settings.client_metadata_documents,
         limits=ClientLimits(limits),
     )
-
-
-def _bound(settings: Settings) -> frozenset[str]:
-    return offered(settings.enabled_toolsets, read_only=settings.read_only)

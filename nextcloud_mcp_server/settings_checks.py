@@ -5,6 +5,7 @@ from ipaddress import ip_network
 from urllib.parse import SplitResult, urlsplit
 
 from nextcloud_mcp_server import settings_clients, settings_folder
+from nextcloud_mcp_server.auth.scopes import BUNDLES, WORDS
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings_fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
 from nextcloud_mcp_server.settings_names import (
@@ -37,6 +38,7 @@ def refuse(settings: Fields) -> None:
     _check_proxies(settings)
     if settings.many_people:
         _check_many_people(settings)
+        _check_sign_in_scopes(settings)
         _check_own_address(settings)
         _check_keys(settings)
     if settings.mode == "oidc":
@@ -236,6 +238,19 @@ def _check_many_people(settings: Fields) -> None:
     if settings.transport == "stdio":
         raise ConfigurationError(
             f"--transport stdio is for one person: leave it out with MODE={mode}, which serves over HTTP."
+        )
+
+
+def _check_sign_in_scopes(settings: Fields) -> None:
+    for word in settings.sign_in_scopes:
+        if word not in WORDS:
+            raise ConfigurationError(
+                f"SIGN_IN_SCOPES names {word!r}, which there is not: use {', '.join(BUNDLES)}, or scopes such as "
+                "notes:read."
+            )
+    if settings.sign_in_scopes and not settings.asked_words.at_sign_in:
+        raise ConfigurationError(
+            "SIGN_IN_SCOPES names nothing that this server offers: see TOOLSETS and READ_ONLY, or leave it out."
         )
 
 

@@ -10,7 +10,8 @@ from platformdirs import user_data_path
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES
+from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, expand, offered
+from nextcloud_mcp_server.auth.token_scopes import AskedWords
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.settings_people import PeopleFields
@@ -190,6 +191,19 @@ class Fields(PeopleFields):
     def enabled_toolsets(self) -> tuple[str, ...]:
         """The toolsets by name, with `all` spelled out."""
         return EVERY_TOOLSET if "all" in self.toolsets else self.toolsets
+
+    @property
+    def offered_scopes(self) -> frozenset[str]:
+        """The scopes that can be permitted at all."""
+        return offered(self.enabled_toolsets, read_only=self.read_only)
+
+    @property
+    def asked_words(self) -> AskedWords:
+        """The words by which clients are told to ask for scopes."""
+        ours, bound = self.mode == "builtin", self.offered_scopes
+        words = self.sign_in_scopes or (("read",) if ours else tuple(sorted(bound)))
+        known = tuple(word for word in words if expand([word]) & bound)
+        return AskedWords(known, bound, ours=ours, prefix="" if ours else self.scope_prefix)
 
     @property
     def operator_credential(self) -> tuple[str, SecretStr] | None:

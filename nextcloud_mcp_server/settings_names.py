@@ -45,6 +45,7 @@ BOTH_MODES = (
     "nextcloud_oauth_client_secret",
     "elicitation_callback_url",
     "trusted_proxies",
+    "sign_in_scopes",
     "requests_per_minute",
 )
 OIDC = (

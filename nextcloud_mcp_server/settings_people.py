@@ -30,6 +30,13 @@ class PeopleFields(BaseSettings):
         description="Addresses or networks of the reverse proxies in front of this server, by commas; only "
         "their `X-Forwarded-*` headers are believed.",
     )
+    sign_in_scopes: Words = Field(
+        default=(),
+        description="What clients are told to ask for when they sign in, by commas: scopes such as `notes:read`, or "
+        "bundles of them: `read`, `write`, or an app's name such as `notes`. What a call needs beyond that is asked "
+        "for then. Default: `read` with `MODE=builtin`, and each scope by itself with `MODE=oidc`, where the identity "
+        "provider has to know the words.",
+    )
     requests_per_minute: int = Field(
         default=1_200,
         ge=60,

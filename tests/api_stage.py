@@ -62,7 +62,7 @@ class ApiStage:
             self._opened,
             issuer=ISSUER,
             mcp_path="/mcp",
-            scopes=sorted(SCOPES),
+            scopes=SCOPES,
             registers=registers,
             limits=ClientLimits(Limits(self.rates)),
         )

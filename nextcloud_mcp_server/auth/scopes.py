@@ -41,6 +41,41 @@ def is_writing(scope: str) -> bool:
     return scope.endswith(":write")
 
 
+#: Words that stand for several scopes: all reading, all writing, and all of one app. What is stored, permitted and
+#: compared are the scopes alone, so a scope that joins a bundle later is in nothing that was allowed before.
+BUNDLES: dict[str, frozenset[str]] = {
+    "read": frozenset(scope for scope in SCOPES if not is_writing(scope)),
+    "write": frozenset(scope for scope in SCOPES if is_writing(scope)),
+    **{
+        app: frozenset(scope for scope in SCOPES if scope.startswith(f"{app}:"))
+        for app in (scope.partition(":")[0] for scope in SCOPES)
+    },
+}
+
+#: Every word that names scopes.
+WORDS = frozenset(SCOPES) | BUNDLES.keys()
+
+
+def expand(words: Iterable[str]) -> frozenset[str]:
+    """List the scopes that words stand for; a word that is not known stands for none (RFC 6749 §3.3).
+
+    This is the only place where a bundle becomes scopes.
+    """
+    known = frozenset(words) & WORDS
+    return frozenset(scope for word in known for scope in BUNDLES.get(word, frozenset({word})))
+
+
+def shorten(scopes: Iterable[str], *, of: Iterable[str] = SCOPES) -> tuple[str, ...]:
+    """Write scopes in as few words as mean the same where `of` is all there is: `read` for all reading."""
+    left, there, short = set(scopes), frozenset(of), list[str]()
+    for word in ("read", "write"):
+        meant = BUNDLES[word] & there
+        if len(meant) > 1 and meant <= left:
+            short.append(word)
+            left -= meant
+    return (*short, *sorted(left))
+
+
 def offered(toolsets: Iterable[str], *, read_only: bool) -> frozenset[str]:
     """List the scopes the operator's settings allow at all: the upper bound of every permission."""
     return frozenset(

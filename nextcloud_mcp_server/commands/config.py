@@ -1,20 +1,37 @@
-"""Prints how to tell a chat client about this server, and makes keys."""
+"""Tells a chat client about this server, or prints how to, and makes keys."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from nextcloud_mcp_server.chat_client import ChatClient
-from nextcloud_mcp_server.client_config import ServerAddress, ServerCommand, snippet
+from nextcloud_mcp_server.client_config import ServerAddress, ServerCommand, Snippet, snippet
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.commands.serve import mcp_url
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import Settings
 from nextcloud_mcp_server.storage.crypto import new_key
 
 
-def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
-    """Print the text to stdout, and where it goes to stderr."""
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Whether to put the entry into the client's file, or another `file`; `yes` asks nobody."""
+
+    wanted: bool
+    yes: bool
+    file: Path | None
+
+
+def print_config(settings: Settings, client: ChatClient, *, http: bool, writing: Writing) -> None:
+    """Print the text to stdout, and where it goes to stderr; or write it into the client's file.
+
+    Raises:
+        ConfigurationError: The client has no such form, or its file was left as it is.
+    """
+    if not writing.wanted and (writing.yes or writing.file is not None):
+        raise ConfigurationError("--yes and --file are for --write: add it, or leave them out.")
     if settings.many_people:
-        _print_address(settings, client)
+        _print_address(settings, client, writing)
         return
     if http:
         # The SDK behind it takes most of a second, which the other form need not wait for.
@@ -23,9 +40,7 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
         server = ServerAddress(mcp_url(settings, settings.port), bearer_secret(settings), _chosen(settings))
     else:
         server = this_command(settings)
-    found = snippet(client, server)
-    say(found.place)
-    result(found.text)
+    _give(client, snippet(client, server), writing, secret=http and not settings.no_local_auth)
     if not http and settings.not_carried:
         say(
             f"Left out, because they are secret: {', '.join(settings.not_carried)}. Put each into a file that only you "
@@ -37,15 +52,25 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool) -> None:
         say("This client is shown the toolsets named here, as far as the server was started with them.")
 
 
-def _print_address(settings: Settings, client: ChatClient) -> None:
+def _give(client: ChatClient, found: Snippet, writing: Writing, *, secret: bool = False) -> None:
+    if writing.wanted:
+        from nextcloud_mcp_server.commands.write_config import write_config  # noqa: PLC0415 - seldom needed
+
+        write_config(client, found, yes=writing.yes, file=writing.file, secret=secret)
+        return
+    say(found.place)
+    result(found.text)
+
+
+def _print_address(settings: Settings, client: ChatClient, writing: Writing) -> None:
     """Print how each person adds a server for many people; nothing secret is in it."""
     if client is ChatClient.CLAUDE_DESKTOP:
         say("Settings → Connectors → Add custom connector, with this address:")
         result(settings.resource_url)
+        if writing.wanted:
+            raise ConfigurationError("Claude Desktop keeps connectors with the user's account: add it there.")
     else:
-        found = snippet(client, ServerAddress(url=settings.resource_url, secret=None))
-        say(found.place)
-        result(found.text)
+        _give(client, snippet(client, ServerAddress(url=settings.resource_url, secret=None)), writing)
     say("The client then opens a browser to sign in.")
 
 

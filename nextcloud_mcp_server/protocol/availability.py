@@ -1,4 +1,6 @@
-"""Which tools a client sees: those its token allows and the person's Nextcloud has, narrowed by its headers.
+"""Which tools a client sees: those its token allows or may come to allow, and the person's Nextcloud has.
+
+The client's headers narrow them.
 
 What is not known yet is shown: hiding a tool because nobody has asked would hide the way to ask.
 """
@@ -16,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp_types import INVALID_PARAMS
 
+from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.token_scopes import covers, require
 from nextcloud_mcp_server.errors import NextcloudMcpError, TokenTooNarrow
 from nextcloud_mcp_server.protocol import wire
@@ -116,7 +119,11 @@ def _nobody(_: Hashable) -> None:
 
 
 class Availability:
-    """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them."""
+    """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them.
+
+    `at_sign_in` are the scopes that clients ask for when they sign in. What a token lacks of these was not allowed,
+    and is hidden. What is not asked for then is listed, since a call of it is how a client comes to ask.
+    """
 
     def __init__(
         self,
@@ -124,12 +131,14 @@ class Availability:
         audience: Audience,
         *,
         scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited,
+        at_sign_in: frozenset[str] = frozenset(SCOPES),
         monotonic: Callable[[], float] = anyio.current_time,
         max_people: int = MAX_PEOPLE,
     ) -> None:
         self._tools = tools
         self.audience = audience
         self._scopes = scopes
+        self._at_sign_in = at_sign_in
         self._monotonic = monotonic
         self._max_people = max_people
         needed = {each.app: each.menu for each in tools.values() if each.app is not None}
@@ -293,7 +302,7 @@ class Availability:
             if facts:
                 self._require(ctx, facts, name)
             if facts and not self._wanted(ctx, facts):
-                raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name[:64]}.")
+                raise MCPError(INVALID_PARAMS, f"The headers of this request leave out the tool {name}.")
         listed = _LISTS.get(ctx.method)
         if listed is not None:
             await self._prepare(ctx)
@@ -307,7 +316,7 @@ class Availability:
                 result = {**result, "ttlMs": 0}
         if ctx.method == "tools/list":
             tools = cast("list[dict[str, Any]]", result["tools"])
-            shown = [tool for tool in tools if self.shows(ctx, self._tools[tool["name"]])]
+            shown = [tool for tool in tools if self.shows(ctx, self._listed(self._tools[tool["name"]]))]
             return {**result, "tools": shown}
         return wire.advertise(ctx.method, result)
 
@@ -319,8 +328,12 @@ class Availability:
             and not self.lacks(self.audience.owner(ctx), facts.app)
         )
 
+    def _listed(self, facts: Facts) -> Facts:
+        """Leave out of what a tool needs the scopes that a client asks for when it calls it."""
+        return replace(facts, scopes=facts.scopes & self._at_sign_in)
+
     def _permitted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
-        """Tell whether the request's token allows it; the same rule for the list and for the call."""
+        """Tell whether the request's token allows it; a call is refused by the same rule."""
         return covers(self._scopes(ctx), facts.scopes)
 
     def _require(self, ctx: ServerRequestContext[Any, Any], facts: Facts, name: str) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.scopes import SCOPES, expand
 from nextcloud_mcp_server.errors import InvalidInput, Link, with_link
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.result import Result
@@ -38,17 +38,20 @@ async def request_nextcloud_access(
     access: Access,
     permissions: Annotated[
         list[str] | None,
-        Field(description='Such as "notes:read"; default: all that this server offers'),
+        Field(description='Such as "notes:read" or "notes"; default: all that this server offers'),
     ] = None,
 ) -> Status:
     """Ask the person to connect their Nextcloud, or to permit more.
 
     Rarely needed: the other tools ask by themselves.
     """
-    scopes = frozenset(permissions or access.bound)
-    if unknown := sorted(scopes.difference(SCOPES)):
+    words = frozenset(permissions or access.bound)
+    named, offered = words.intersection(SCOPES), access.core.bound
+    # A bundle means what there is of it here; a scope that is named itself must be there.
+    if unknown := sorted(word for word in words - named if not expand([word]) & offered):
         offers = ", ".join(sorted(access.bound)) or "none"
         raise InvalidInput(f"There is no permission {unknown[0][:64]!r}. This server offers: {offers}.")
+    scopes = named | (expand(words - named) & offered)
     if not scopes:
         raise InvalidInput("This server offers no permissions; tell the operator to enable toolsets.")
     await access.request(scopes)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, ReturnToClient
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
+from nextcloud_mcp_server.auth.scopes import shorten
 from nextcloud_mcp_server.errors import (
     AlreadyAnswered,
     AuthorizeRefused,
@@ -203,7 +204,7 @@ def again_path(asked: Asked) -> str:
         "code_challenge": request.code_challenge,
         "code_challenge_method": "S256",
         "resource": request.resource,
-        "scope": " ".join(sorted(request.scopes)),
+        "scope": " ".join(shorten(request.scopes)),
     }
     if request.state is not None:
         fields["state"] = request.state

@@ -7,7 +7,7 @@ because what two readers would read differently must not get any further.
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, cast
@@ -51,7 +51,8 @@ class BearerLayer:
     """Lets requests for the MCP path in with a verified token, and all others through as they are.
 
     `needs` names the scopes of a tool or of a resource's address, none for one that it does not know.
-    A stream lasts no longer than the token is good that opened it; `streams` knows those that are open.
+    `words` writes scopes as clients have to ask for them. A stream lasts no longer than the token is good that
+    opened it; `streams` knows those that are open.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class BearerLayer:
         verify: Verify,
         needs: Callable[[str], frozenset[str]],
         clock: Callable[[], datetime],
-        scope_prefix: str = "",
+        words: Callable[[frozenset[str]], Iterable[str]] = asked,
         mcp_path: str = "/mcp",
         max_body_bytes: int = 4_194_304,
         streams: OpenStreams | None = None,
@@ -73,7 +74,7 @@ class BearerLayer:
         self._verify = verify
         self._needs = needs
         self._clock = clock
-        self._scope_prefix = scope_prefix
+        self._words = words
         self._mcp_path = mcp_path
         self._max_body_bytes = max_body_bytes
         self._streams = streams or OpenStreams()
@@ -216,11 +217,11 @@ class BearerLayer:
         )
 
     def _insufficient(self, needed: frozenset[str]) -> Response:
-        message = "The access token does not allow this call."
+        message = "The access token does not allow this call: sign in again, and allow what scope names."
         challenge = self._challenge(
             error="insufficient_scope",
             error_description=message,
-            scope=" ".join(asked(needed, prefix=self._scope_prefix)),
+            scope=" ".join(self._words(needed)),
         )
         return _error(403, "insufficient_scope", message, challenge)
 

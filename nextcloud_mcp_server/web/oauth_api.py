@@ -5,7 +5,7 @@ nothing that a browser adds by itself counts here.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect, Request
@@ -17,6 +17,7 @@ from nextcloud_mcp_server.auth.builtin.clients import Clients, authenticate
 from nextcloud_mcp_server.auth.builtin.metadata import KEYS, KEYS_PATH, server_metadata
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Issued, Tokens
+from nextcloud_mcp_server.auth.scopes import expand, shorten
 from nextcloud_mcp_server.errors import NextcloudMcpError, OAuthRefusal, StorageError, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.web.client_limits import ClientLimits
@@ -62,16 +63,17 @@ def oauth_routes(
     *,
     issuer: str,
     mcp_path: str,
-    scopes: Sequence[str],
+    scopes: frozenset[str],
     registers: bool,
     limits: ClientLimits,
     documents: bool = True,
 ) -> list[BaseRoute]:
     """List the routes. `api` is asked with each request; `registers` says whether `/register` is there.
 
+    `scopes` are all there are; the metadata names them by bundles, since some clients ask for each word in it.
     `documents` says that ids may be addresses of documents.
     """
-    answers = _Answers(api, limits, frozenset(scopes))
+    answers = _Answers(api, limits, scopes)
     described, openid = (
         _described(issuer, scopes, registers=registers, documents=documents, openid=openid)
         for openid in (False, True)
@@ -180,7 +182,7 @@ class _Answers:
         that has no meaning here, now as then.
         """
         scope = only(form, "scope")
-        return (frozenset(scope.split()) & self._scopes or None) if scope else None
+        return (expand(scope.split()) & self._scopes or None) if scope else None
 
 
 async def _client(api: Api, credentials: Credentials) -> Client:
@@ -229,9 +231,9 @@ def _token_answer(issued: Issued) -> dict[str, Any]:
 
 
 def _described(
-    issuer: str, scopes: Sequence[str], *, registers: bool, documents: bool, openid: bool
+    issuer: str, scopes: frozenset[str], *, registers: bool, documents: bool, openid: bool
 ) -> dict[str, Any]:
-    document = server_metadata(issuer, scopes=scopes, documents=documents, openid=openid)
+    document = server_metadata(issuer, scopes=shorten(scopes, of=scopes), documents=documents, openid=openid)
     if not registers:
         del document["registration_endpoint"]
     return document

@@ -13,7 +13,7 @@ GUARDS = read_guards()
 PACKAGES = {"auth", "protocol", "storage", "web"}
 #: Modules of these packages that decide nothing: records, interfaces, words, drivers.
 WITHOUT_GUARDS = {
-    "auth/builtin/metadata.py", "auth/requester.py", "auth/scopes.py", "auth/sign_in_leg.py", "auth/visit.py",
+    "auth/builtin/metadata.py", "auth/requester.py", "auth/sign_in_leg.py", "auth/visit.py",
     "protocol/icons.py", "protocol/stdio.py",
     "storage/announcement.py", "storage/engine.py", "storage/listener.py", "storage/models.py",
     "storage/oauth_records.py", "storage/postgres.py", "storage/records.py", "storage/sqlite_driver.py",

@@ -76,6 +76,41 @@ def test_the_audience_may_be_another_text_and_the_resource_stays_the_address() -
     assert settings.resource_url == f"{MCP}/mcp"
 
 
+@pytest.mark.parametrize(
+    ("overrides", "first"),
+    [
+        ({}, ("files:read", "files:write", "notes:read", "notes:write")),
+        ({"scope_prefix": "x/", "read_only": True}, ("x/files:read", "x/notes:read")),
+        ({"sign_in_scopes": "read, write"}, ("read", "write")),
+        ({"sign_in_scopes": "read", "scope_prefix": "x/"}, ("x/read",)),
+        # What is switched off is not asked for.
+        ({"sign_in_scopes": "read write mail", "read_only": True}, ("read",)),
+    ],
+)
+def test_clients_are_told_what_to_ask_the_identity_provider_for(
+    overrides: dict[str, object], first: tuple[str, ...]
+) -> None:
+    assert given(**overrides).asked_words.first == first
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            {"sign_in_scopes": "read, everything"},
+            "SIGN_IN_SCOPES names 'everything', which there is not: use read",
+        ),
+        (
+            {"sign_in_scopes": "write", "read_only": True},
+            "SIGN_IN_SCOPES names nothing that this server offers",
+        ),
+    ],
+)
+def test_words_that_would_ask_for_nothing_are_refused(overrides: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        given(**overrides)
+
+
 def test_the_callbacks_may_lie_elsewhere_on_the_same_host() -> None:
     settings = given(
         nextcloud_mcp_server_url=f"{MCP}/nextcloud",

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.tokens import is_challenge
 from nextcloud_mcp_server.auth.callback import Params
 from nextcloud_mcp_server.auth.known_clients import imitated
-from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
+from nextcloud_mcp_server.auth.scopes import SCOPES, expand, is_writing
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -101,6 +101,7 @@ def back_to(request: ClientRequest, issuer: str, fields: Mapping[str, str]) -> s
 class Requests:
     """Reads and checks requests; `bound` is what anybody may be allowed at all.
 
+    `at_sign_in` are the scopes that every client is told to ask for first.
     Without `documents` clients that are described in one are refused: they have to register themselves.
     """
 
@@ -112,12 +113,14 @@ class Requests:
         issuer: str,
         resource: str,
         bound: frozenset[str],
+        at_sign_in: frozenset[str] = frozenset(),
     ) -> None:
         self._clients = clients
         self._documents = documents
         self._issuer = issuer
         self._resource = resource
         self._bound = bound
+        self._at_sign_in = at_sign_in
 
     async def read(self, params: Params, *, sender: str = "") -> Asked:
         """Check what came with the browser, whose address `sender` is.
@@ -181,9 +184,15 @@ class Requests:
             raise ClientBarred(_BARRED)
 
     def _scopes(self, client: Client, params: Params) -> frozenset[str]:
-        """List what the person may allow: what is asked for of what there is, or all of it (RFC 6749 §3.3)."""
+        """List what the person may allow: what is asked for of what there is, or all of it (RFC 6749 §3.3).
+
+        A client that repeats what it was told to ask for first has chosen nothing. Its person may allow more at once,
+        which some clients would never ask for.
+        """
         possible = self._bound if client.scopes is None else self._bound & client.scopes
-        asked = frozenset(" ".join(params.get("scope", ())).split())
+        asked = expand(" ".join(params.get("scope", ())).split()) & self._bound
+        if asked == self._at_sign_in:
+            return possible
         return asked & possible or possible
 
     def _check(self, params: Params, client: Client, request: ClientRequest) -> None:

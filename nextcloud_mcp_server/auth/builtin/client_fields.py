@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from nextcloud_mcp_server.auth.builtin import redirects
+from nextcloud_mcp_server.auth.scopes import expand
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.nextcloud.visible import visible
 
@@ -18,12 +19,14 @@ Fields = Mapping[str, object]
 class ClientRules:
     """What the operator lets clients have: the scopes there are, and where codes may be sent.
 
+    `at_sign_in` are the scopes that every client is told to ask for first.
     `plain_hosts` are hosts, without a port, to which codes may go over http though they are not this computer.
     """
 
     scopes: frozenset[str]
     private_schemes: frozenset[str] = redirects.PRIVATE_SCHEMES
     plain_hosts: frozenset[str] = frozenset()
+    at_sign_in: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,13 @@ def _redirect_uris(value: object, rules: ClientRules) -> tuple[str, ...]:
 
 
 def _scopes(value: object, rules: ClientRules) -> frozenset[str] | None:
-    """Keep the scopes there are; a client that names none of them is not limited (RFC 7591 §2)."""
-    asked = frozenset(value.split()) if isinstance(value, str) else frozenset[str]()
-    return asked & rules.scopes or None
+    """Keep the scopes there are; a client that names none of them is not limited (RFC 7591 §2).
+
+    Nor is one that names everything, or repeats what it was told to ask for first: it could ask for nothing more
+    when a call needs it.
+    """
+    asked = expand(value.split()) & rules.scopes if isinstance(value, str) else frozenset[str]()
+    return asked if asked not in (frozenset(), rules.at_sign_in, rules.scopes) else None
 
 
 def _short(name: str) -> str:

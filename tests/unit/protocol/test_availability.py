@@ -149,6 +149,26 @@ async def test_the_token_decides_about_the_list_and_the_call_alike(
     assert refused == set(SCOPED) - names
 
 
+@pytest.mark.parametrize(
+    ("scopes", "names"),
+    [
+        (frozenset[str](), {"connect", "read_file"}),
+        (frozenset({"notes:read"}), {"connect", "read_file", "read_note", "write_note"}),
+        (frozenset({"notes:write"}), {"connect", "read_file"}),
+    ],
+)
+async def test_what_the_sign_in_does_not_ask_for_is_listed_and_asked_for_by_its_first_call(
+    scopes: frozenset[str], names: set[str]
+) -> None:
+    availability = Availability(
+        SCOPED, Audience(lambda _: "alice"), scopes=lambda _: scopes, at_sign_in=frozenset({"notes:read"})
+    )
+
+    assert await shown(availability, {}) == names
+    with pytest.raises(MCPError, match="write_note was not called"):
+        await availability.middleware(request(params={"name": "write_note"}), everything)
+
+
 async def test_what_is_no_list_passes_as_it_is() -> None:
     async def nothing(ctx: ServerRequestContext[Any, Any]) -> HandlerResult:
         return None

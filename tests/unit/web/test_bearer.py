@@ -2,6 +2,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
+from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.storage.records import Principal
@@ -61,7 +63,7 @@ class App:
             verify=self.verify,
             needs=lambda name: NEEDS.get(name, frozenset()),
             clock=self.clock,
-            scope_prefix="x/",
+            words=partial(asked, prefix="x/"),
             max_body_bytes=max_body_bytes,
         )
 
@@ -217,7 +219,8 @@ async def test_a_call_beyond_the_token_names_all_it_needs(app: App, http: httpx2
 
     assert answer.status_code == 403
     assert answer.headers["WWW-Authenticate"] == (
-        'Bearer error="insufficient_scope", error_description="The access token does not allow this call.", '
+        'Bearer error="insufficient_scope", error_description="The access token does not allow this call: sign '
+        'in again, and allow what scope names.", '
         f'scope="x/notes:read x/notes:write", {METADATA}'
     )
     assert app.seen == []

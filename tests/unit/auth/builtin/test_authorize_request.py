@@ -60,10 +60,18 @@ class Desk:
         return caught.value
 
 
-def desk(*, bound: frozenset[str] = SCOPES, allowed: AllowedClients | None = None) -> Desk:
+def desk(
+    *,
+    bound: frozenset[str] = SCOPES,
+    allowed: AllowedClients | None = None,
+    at_sign_in: frozenset[str] = frozenset(),
+) -> Desk:
     stage = ClientStage(hosts=allowed)
     clients = Clients(stage.records, clock=stage.clock.now, allowed=allowed)
-    return Desk(stage, Requests(clients, stage.documents, issuer=ISSUER, resource=RESOURCE, bound=bound))
+    requests = Requests(
+        clients, stage.documents, issuer=ISSUER, resource=RESOURCE, bound=bound, at_sign_in=at_sign_in
+    )
+    return Desk(stage, requests)
 
 
 async def test_a_good_request_says_who_asks_for_what_and_where_it_leads() -> None:
@@ -250,6 +258,31 @@ async def test_what_may_be_allowed_is_what_was_asked_for_of_what_there_is(
     asked: str | None, limit: set[str] | None, shown: set[str], preticked: set[str]
 ) -> None:
     made = desk()
+    made.register(scopes=None if limit is None else frozenset(limit))
+
+    found = await made.requests.read(asks(scope=asked))
+
+    assert (found.request.scopes, found.preticked) == (shown, preticked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "shown", "preticked"),
+    [
+        # As every client is told to ask: that is no choice of the client, and the person may allow more at once.
+        ("read", None, SCOPES, set[str]()),
+        ("files:read notes:read", None, SCOPES, set[str]()),
+        ("read", {"notes:read", "notes:write"}, {"notes:read", "notes:write"}, {"notes:read"}),
+        ("read write", None, SCOPES, set[str]()),
+        ("notes", None, {"notes:read", "notes:write"}, {"notes:read"}),
+        ("read notes:write", None, {"files:read", "notes:read", "notes:write"}, {"files:read", "notes:read"}),
+        ("write", None, {"files:write", "notes:write"}, set[str]()),
+        ("mail", None, SCOPES, set[str]()),
+    ],
+)
+async def test_a_bundle_is_what_its_scopes_are_and_the_usual_first_question_chooses_nothing(
+    asked: str, limit: set[str] | None, shown: set[str], preticked: set[str]
+) -> None:
+    made = desk(at_sign_in=frozenset({"files:read", "notes:read"}))
     made.register(scopes=None if limit is None else frozenset(limit))
 
     found = await made.requests.read(asks(scope=asked))

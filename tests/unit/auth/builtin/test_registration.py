@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
+from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
 from nextcloud_mcp_server.auth.builtin.clients import authenticate
 from nextcloud_mcp_server.auth.builtin.registration import MOST_IN_ALL, MOST_PER_ADDRESS
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
-from tests.clients_stage import START, ClientStage
+from tests.clients_stage import SCOPES, START, ClientStage
 
 URIS = ["https://app.example.org/cb"]
 PUBLIC = {"redirect_uris": URIS, "token_endpoint_auth_method": "none"}
@@ -51,6 +52,30 @@ async def test_a_client_that_names_no_scope_of_ours_is_not_limited(scope: object
     assert "scope" not in answer
     assert "client_name" not in answer
     assert stage.records.rows[answer["client_id"]].scopes is None
+
+
+@pytest.mark.parametrize(
+    ("scope", "limit"),
+    [
+        # As clients are told to ask for first, and everything there is: both would shut the client out of later words.
+        ("read", None),
+        ("files:read notes:read openid", None),
+        ("read write", None),
+        ("notes", {"notes:read", "notes:write"}),
+        ("write mail:read", {"files:write", "notes:write"}),
+        ("notes:read", {"notes:read"}),
+    ],
+)
+async def test_a_client_is_limited_to_what_it_registers_for_unless_it_repeats_what_it_was_told(
+    scope: str, limit: set[str] | None
+) -> None:
+    first = frozenset({"files:read", "notes:read"})
+    stage = ClientStage(rules=ClientRules(scopes=SCOPES, at_sign_in=first))
+
+    answer = await stage.register(**PUBLIC, scope=scope)
+
+    assert stage.records.rows[answer["client_id"]].scopes == limit
+    assert set(answer.get("scope", "").split()) == (limit or set())
 
 
 async def test_each_registration_makes_a_client_of_its_own_also_with_the_same_description() -> None:
