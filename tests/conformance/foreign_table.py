@@ -1,0 +1,35 @@
+"""The clients of others that the server is tried with: how each is played, and how each is asked for consent."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: `held`: the client shows the page, and the call comes back with its result. `error`: -32042, which it raises.
+#: `text`: the answer says it in words.
+Way = Literal["held", "error", "text"]
+Transport = Literal["http", "stdio"]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """One client.
+
+    `requirements` names its environment of Python, `script` what plays it (in `foreign`); commands have neither.
+    `lacks` is what it cannot do of the journey. `core`: so cheap that every run of the tests plays it.
+    """
+
+    name: str
+    package: str
+    version: str
+    way: Way
+    transports: tuple[Transport, ...] = ("http", "stdio")
+    requirements: str | None = None
+    script: str | None = None
+    lacks: frozenset[str] = frozenset()
+    core: bool = False
+
+
+CLIENTS = (
+    Foreign(
+        "Python SDK 1", "mcp", "1.30.0", "error", requirements="sdk_1", script="play_sdk_1.py", core=True
+    ),
+)
