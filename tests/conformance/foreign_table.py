@@ -32,4 +32,7 @@ CLIENTS = (
     Foreign(
         "Python SDK 1", "mcp", "1.30.0", "error", requirements="sdk_1", script="play_sdk_1.py", core=True
     ),
+    Foreign(
+        "fastmcp", "fastmcp", "4.2.3", "held", requirements="fastmcp", script="play_fastmcp.py", core=True
+    ),
 )
