@@ -35,4 +35,12 @@ CLIENTS = (
     Foreign(
         "fastmcp", "fastmcp", "4.2.3", "held", requirements="fastmcp", script="play_fastmcp.py", core=True
     ),
+    Foreign(
+        "TypeScript SDK 2",
+        "@modelcontextprotocol/client",
+        "2.4.0",
+        "held",
+        script="play_ts_sdk_2.mjs",
+        core=True,
+    ),
 )
