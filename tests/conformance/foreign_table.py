@@ -43,4 +43,5 @@ CLIENTS = (
         script="play_ts_sdk_2.mjs",
         core=True,
     ),
+    Foreign("TypeScript SDK 1", "@modelcontextprotocol/sdk", "1.32.2", "error", script="play_ts_sdk_1.mjs"),
 )
