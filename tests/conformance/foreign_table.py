@@ -44,4 +44,12 @@ CLIENTS = (
         core=True,
     ),
     Foreign("TypeScript SDK 1", "@modelcontextprotocol/sdk", "1.32.2", "error", script="play_ts_sdk_1.mjs"),
+    Foreign(
+        "pydantic-ai",
+        "pydantic-ai-slim",
+        "2.68.0",
+        "text",
+        requirements="pydantic_ai",
+        script="play_pydantic_ai.py",
+    ),
 )
