@@ -52,4 +52,12 @@ CLIENTS = (
         requirements="pydantic_ai",
         script="play_pydantic_ai.py",
     ),
+    Foreign(
+        "langchain-mcp-adapters",
+        "langchain-mcp-adapters",
+        "0.3.2",
+        "text",
+        requirements="langchain",
+        script="play_langchain.py",
+    ),
 )
