@@ -60,4 +60,12 @@ CLIENTS = (
         requirements="langchain",
         script="play_langchain.py",
     ),
+    Foreign(
+        "openai-agents",
+        "openai-agents",
+        "0.24.0",
+        "text",
+        requirements="openai_agents",
+        script="play_openai_agents.py",
+    ),
 )
