@@ -68,4 +68,5 @@ CLIENTS = (
         requirements="openai_agents",
         script="play_openai_agents.py",
     ),
+    Foreign("mcp-remote", "mcp-remote", "0.15.1", "error", transports=("http",)),
 )
