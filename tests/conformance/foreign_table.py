@@ -69,4 +69,5 @@ CLIENTS = (
         script="play_openai_agents.py",
     ),
     Foreign("mcp-remote", "mcp-remote", "0.15.1", "error", transports=("http",)),
+    Foreign("mcporter", "mcporter", "0.12.3", "text", lacks=frozenset({"prompts"})),
 )
