@@ -70,4 +70,5 @@ CLIENTS = (
     ),
     Foreign("mcp-remote", "mcp-remote", "0.15.1", "error", transports=("http",)),
     Foreign("mcporter", "mcporter", "0.12.3", "text", lacks=frozenset({"prompts"})),
+    Foreign("Inspector --cli", "@modelcontextprotocol/inspector", "2.12.0", "text"),
 )
