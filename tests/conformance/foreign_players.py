@@ -111,7 +111,7 @@ class Commands:
 
     async def order(self, do: str, **what: object) -> Answer:
         command = self._words(do, **what)
-        self.transcript.append(f"> {' '.join(command[1:])[-300:]}")
+        self.transcript.append(f"> {' '.join(command[2:])[:300]}")
         own = {"HOME": str(self._home), "USERPROFILE": str(self._home), "MCP_INSPECTOR_SECRET_STORE": "file"}
         with anyio.fail_after(SECONDS):
             done = await anyio.run_process(

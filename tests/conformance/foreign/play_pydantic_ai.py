@@ -43,7 +43,11 @@ def as_model_reads(result: object) -> str:
 async def opened(plan: dict[str, Any]) -> Opened:
     if isinstance(plan["server"], list):
         command, *arguments = plan["server"]
-        toolset = MCPToolset(StdioTransport(command=command, args=arguments, env=plan["env"]))
+        toolset = MCPToolset(
+            StdioTransport(command=command, args=arguments, env=plan["env"]),
+            # Its own five seconds are not enough where many tests run at once.
+            init_timeout=60,
+        )
     else:
         toolset = MCPToolset(plan["server"], headers=plan["headers"])
     async with toolset:
