@@ -46,7 +46,8 @@ def _run(what: str, *command: str, folder: Path | None = None) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         missing(f"{what} cannot be installed: {error}")
     if done.returncode != 0:
-        missing(f"{what} cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}")
+        said = " ".join((done.stderr or done.stdout).split())
+        missing(f"{what} cannot be installed: {said[:300]} … {said[-300:]}")
 
 
 def _is_as_pinned(folder: Path, pins: Iterable[Path]) -> tuple[Path, str]:
@@ -74,21 +75,42 @@ def python_of(name: str) -> Path:
     return python
 
 
+def _from_npm(what: str, pins: Path, folder: Path, *quiet: str) -> None:
+    """Install what a folder pins, once."""
+    npm = shutil.which("npm")
+    if npm is None:
+        missing("npm is not installed")
+    locked = [pin for name in LOCKED if (pin := pins / name).is_file()]
+    mark, wanted = _is_as_pinned(folder, locked)
+    folder.mkdir(exist_ok=True)
+    if mark.is_file() and mark.read_text() == wanted:
+        return
+    for pin in locked:
+        shutil.copy(pin, folder)
+    # Assistants have no lock file: registries that mirror others do not have their programs for every kind of machine,
+    # and `npm ci` wants all of them. The versions are exact, and an assistant's package holds all of it.
+    how = ["ci"] if len(locked) == len(LOCKED) else ["install", "--no-package-lock"]
+    _run(what, npm, *how, *quiet, "--no-audit", "--no-fund", "--loglevel=error", folder=folder)
+    mark.write_text(wanted)
+
+
 @cache
 def node_clients() -> tuple[str, Path]:
     """Give Node, and the folder with its clients and the scripts that play them."""
     node, folder = find_node(), INSTALLED / "npm"
-    npm = shutil.which("npm")
-    if npm is None:
-        missing("npm is not installed")
-    pins = [FOREIGN / name for name in LOCKED]
-    mark, wanted = _is_as_pinned(folder, pins)
     with _alone("npm"):
-        folder.mkdir(exist_ok=True)
-        for script in (*pins, *FOREIGN.glob("*.mjs")):
+        _from_npm("the clients from npm", FOREIGN, folder, "--ignore-scripts")
+        for script in FOREIGN.glob("*.mjs"):
             shutil.copy(script, folder)
-        if not mark.is_file() or mark.read_text() != wanted:
-            quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-            _run("the clients from npm", npm, "ci", *quiet, folder=folder)
-            mark.write_text(wanted)
     return node, folder
+
+
+@cache
+def assistant_program(name: str) -> list[str]:
+    """Give the command of an assistant in the terminal."""
+    find_node()
+    folder = INSTALLED / "assistants"
+    with _alone("assistants"):
+        # With their scripts: those put the program for this machine where it is started.
+        _from_npm("the assistants from npm", FOREIGN / "assistants", folder)
+    return [str(folder / "node_modules" / ".bin" / name)]

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.conformance.foreign_assistants import ASSISTANTS
 from tests.conformance.foreign_install import FOREIGN
 from tests.conformance.foreign_table import CLIENTS, Foreign
 from tests.integration.computer import ROOT
@@ -13,15 +14,11 @@ OVER = {"http": "HTTP", "stdio": "stdio"}
 ASKED_IN = {"held": "a page", "error": "-32042", "text": "text"}
 
 
-def rows() -> list[list[str]]:
-    """Read the table: its cells, without the marks around names of packages."""
+def rows(heading: str) -> list[list[str]]:
+    """Read the table that begins so: its cells, without the marks around names of packages."""
     page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-    table = page.partition("## What was run")[2].partition("\n## ")[0]
-    return [
-        [cell.strip().strip("`") for cell in line.split("|")[1:-1]]
-        for line in table.splitlines()
-        if line.startswith("|")
-    ][2:]
+    table = page.partition(f"\n| {heading} | package |")[2].partition("\n\n")[0]
+    return [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
 
 
 def pinned(client: Foreign) -> str | None:
@@ -50,7 +47,15 @@ def test_the_page_names_each_client_as_it_is_run() -> None:
         for client in CLIENTS
     ]
 
-    assert sorted(row[:5] for row in rows()) == sorted(run)
+    assert sorted(row[:5] for row in rows("client")) == sorted(run)
+
+
+def test_the_page_names_each_assistant_as_it_is_run() -> None:
+    run = [[one.name, one.package, one.version] for one in ASSISTANTS]
+    package = json.loads((FOREIGN / "assistants" / "package.json").read_text(encoding="utf-8"))
+
+    assert sorted(row[:3] for row in rows("assistant")) == sorted(run)
+    assert package["dependencies"] == {one.package: one.version for one in ASSISTANTS}
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.package)

@@ -1,0 +1,63 @@
+"""Assistants in the terminal, with a scripted model: the link comes to the user, and the next run has the result."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.conformance.foreign_assistants import ASSISTANTS, Assistant, Run, surroundings
+from tests.conformance.foreign_install import assistant_program
+from tests.conformance.foreign_players import Server
+from tests.conformance.scripted_model import serving_model
+from tests.integration.computer import Computer
+
+#: A link to Nextcloud's own page, in whatever form an assistant passes a text on.
+LINK = re.compile(r"https?://[^\s\"\\]+/login/v2/flow/\w+")
+#: Of the tester's environment, the server gets what the tests set for it.
+OURS = ("DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
+
+pytestmark = pytest.mark.clients
+
+
+async def said(program: list[str], run: Run, home: Path) -> str:
+    """Run the assistant once; the answer is what it prints for its user."""
+    with anyio.fail_after(180):
+        done = await anyio.run_process(
+            [*program, *run.arguments],
+            stdin=subprocess.DEVNULL,
+            check=False,
+            cwd=home,
+            env={**surroundings(home), **run.env},
+        )
+    text = done.stdout.decode()
+    assert done.returncode == 0, text + done.stderr.decode()
+    if folder := os.environ.get("CLIENT_TRANSCRIPTS"):
+        with (Path(folder) / f"{Path(program[-1]).name}.txt").open("a") as kept:
+            kept.write(f"$ {Path(program[-1]).name} {' '.join(run.arguments)}\n{text}\n")
+    return text
+
+
+@pytest.mark.parametrize("assistant", ASSISTANTS, ids=lambda assistant: assistant.package)
+async def test_an_assistant_shows_the_link_and_has_the_result_in_its_next_run(
+    computer: Computer, assistant: Assistant, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {name: value for name, value in computer.environment.items() if name in OURS}
+    server = Server(command=tuple(computer.command("serve", "--transport", "stdio")), env=env)
+    program = assistant_program(assistant.program)
+    async with serving_model("nc_notes_list_notes") as (model, url), computer.person() as alice:
+        run = assistant.set_up(home, server, url)
+        first = await said(program, run, home)
+        assert model.offered, "the tools were not offered to the model"
+        link = LINK.search(first)
+        assert link is not None, first
+        assert link[0] in model.heard[0]
+        await alice.allow(link[0])
+        second = await said(program, run, home)
+
+    assert "Shopping list" in second
+    assert "opens this link" not in second
