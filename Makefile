@@ -57,7 +57,7 @@ test: $(STAMP) ## Run all tests that need nothing more; says what was skipped an
 	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=99.7
 
 clients: $(STAMP) ## Play the journey with every client of docs/clients.md; installs them below .work (needs PyPI and npm).
-	$(PY) -m pytest -rs -n $(WORKERS) -m "clients or not clients" tests/conformance/test_foreign_clients.py tests/conformance/test_terminal_assistants.py $(ARGS)
+	$(PY) -m pytest -rs -n 2 -m "clients or not clients" tests/conformance/test_foreign_clients.py tests/conformance/test_terminal_assistants.py $(ARGS)
 
 check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
 	$(PY) -m ruff check .
