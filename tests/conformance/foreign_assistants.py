@@ -1,4 +1,4 @@
-"""Assistants in the terminal, each set up for our server over stdio and for a scripted model on loopback.
+"""Assistants in the terminal, each set up for our server, over stdio or HTTP, and for a scripted model on loopback.
 
 They find nothing of the tester's around them: no account, no settings, no key but a made-up one.
 """
@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.conformance.foreign_players import Server
 
@@ -48,12 +48,18 @@ def _write(path: Path, data: object) -> Path:
     return path
 
 
-def _entry(server: Server) -> dict[str, Any]:
+def _entry(server: Server, *, url: str = "url", headers: str = "headers") -> dict[str, Any]:
+    """Write what most of them read; for a server over HTTP, under the names that an assistant has for it."""
+    if server.url:
+        return {url: server.url, headers: dict(server.headers)}
     return {"command": server.command[0], "args": list(server.command[1:]), "env": dict(server.env)}
 
 
 def _claude_code(home: Path, server: Server, model: str) -> Run:
-    config = _write(home / "mcp.json", {"mcpServers": {"nextcloud": {"type": "stdio", **_entry(server)}}})
+    config = _write(
+        home / "mcp.json",
+        {"mcpServers": {"nextcloud": {"type": "http" if server.url else "stdio", **_entry(server)}}},
+    )
     # Headless, as `-p` is: no user can be asked, so it answers each question with `cancel`.
     words = ("-p", TASK, "--mcp-config", str(config), "--strict-mcp-config", "--model", "claude-sonnet-4-5")
     return Run(
@@ -68,8 +74,8 @@ def _claude_code(home: Path, server: Server, model: str) -> Run:
 
 
 def _codex(home: Path, server: Server, model: str) -> Run:
-    entry = _entry(server)
-    env = "\n".join(f"{name} = {json.dumps(value)}" for name, value in entry["env"].items())
+    entry = _entry(server, headers="http_headers")
+    written = "\n".join(f"{name} = {_toml(value)}" for name, value in entry.items())
     settings = f"""
 model = "scripted"
 model_provider = "local"
@@ -83,21 +89,25 @@ wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 
 [mcp_servers.nextcloud]
-command = {json.dumps(entry["command"])}
-args = {json.dumps(entry["args"])}
+{written}
 startup_timeout_sec = 60
 # Without it, `exec` asks the model before the server has started, and offers it no tools.
 required = true
-
-[mcp_servers.nextcloud.env]
-{env}
 """
     _write(home / ".codex" / "config.toml", settings)
     return Run(("exec", "--skip-git-repo-check", TASK), {"SCRIPTED_KEY": KEY})
 
 
+def _toml(value: object) -> str:
+    """Write a text, a list or a table of texts; JSON is TOML but for a table's colons."""
+    if isinstance(value, dict):
+        pairs = cast("dict[str, str]", value).items()
+        return "{ " + ", ".join(f"{json.dumps(name)} = {json.dumps(text)}" for name, text in pairs) + " }"
+    return json.dumps(value)
+
+
 def _gemini(home: Path, server: Server, model: str) -> Run:
-    entry = {**_entry(server), "trust": True, "timeout": 60_000}
+    entry = {**_entry(server, url="httpUrl"), "trust": True, "timeout": 60_000}
     settings: dict[str, Any] = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
@@ -115,19 +125,20 @@ def _opencode(home: Path, server: Server, model: str) -> Run:
         "options": {"baseURL": f"{model}/v1", "apiKey": KEY},
         "models": {"scripted": {"name": "scripted"}},
     }
-    entry = {
+    entry: dict[str, Any] = {
         "type": "local",
         "command": list(server.command),
         "environment": dict(server.env),
-        "timeout": 60_000,
     }
+    if server.url:
+        entry = {"type": "remote", "oauth": False, **_entry(server)}
     settings: dict[str, Any] = {
         "model": "local/scripted",
         "small_model": "local/scripted",
         "autoupdate": False,
         "share": "disabled",
         "provider": {"local": provider},
-        "mcp": {"nextcloud": {**entry, "enabled": True}},
+        "mcp": {"nextcloud": {**entry, "timeout": 60_000, "enabled": True}},
     }
     config = _write(home / "opencode.json", settings)
     env = {"OPENCODE_CONFIG": str(config), "OPENCODE_DISABLE_MODELS_FETCH": "1"}
