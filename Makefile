@@ -22,7 +22,7 @@ SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
 export MODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test check bench mutants docs docs-check snapshots lock audit
+.PHONY: help setup demo run test clients check bench mutants docs docs-check snapshots lock audit
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,9 @@ test: $(STAMP) ## Run all tests that need nothing more; says what was skipped an
 	@# The aim is 99.9. Before 3.12 Python traces no call when an exception, such as a cancellation, is thrown into what a
 	@# function awaits; coverage.py then loses the lines that follow there (as in protocol/hold.py, which 3.13 counts).
 	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=99.7
+
+clients: $(STAMP) ## Play the journey with every client of docs/clients.md; installs them below .work (needs PyPI and npm).
+	$(PY) -m pytest -rs -n 2 -m "clients or not clients" tests/conformance/test_foreign_clients.py tests/conformance/test_terminal_assistants.py $(ARGS)
 
 check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
 	$(PY) -m ruff check .

@@ -188,7 +188,11 @@ class GrantedAccounts:
     async def _open_or_ask(self, caller: Caller, scopes: frozenset[str]) -> Opened | ElicitationRequired:
         opened, grant = await self._open(caller, scopes)
         if opened is None or not scopes <= opened.scopes:
-            return await self._provisioning.ask(caller, scopes, grant=grant)
+            need = await self._provisioning.ask(caller, scopes, grant=grant)
+            # Where it was made anew, the one before it may have been granted since the first look; nobody is given the
+            # new one then.
+            opened = None if need.reused else (await self._open(caller, scopes))[0]
+            return opened if opened is not None and scopes <= opened.scopes else need
         return opened
 
     async def find(self, caller: Caller) -> Opened | None:

@@ -168,14 +168,14 @@ class Poller:
                     group.start_soon(self._out_of_turn, elicitation_id, done)
 
     async def poll_now(self, elicitation_id: str) -> bool:
-        """Poll one flow out of turn, waiting a moment for the answer; True when the flow has ended.
+        """Poll one flow out of turn, waiting a moment for the answer; True when its consent request has ended.
 
         A process that is started for one call, or whose next poll is seconds away, would give the
         client a link that was used meanwhile.
         """
         if await self._find(elicitation_id) is None:
-            # The user has not been sent to Nextcloud yet.
-            return False
+            # The user has not been sent to Nextcloud yet, or the flow ended since the request was looked at.
+            return bool(await self._provisioning.finished([elicitation_id]))
         done = self._asked.setdefault(elicitation_id, anyio.Event())
         self._hurry.set()
         for seconds in (POLL_NOW_SECONDS, SETTLE_SECONDS):

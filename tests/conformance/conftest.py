@@ -1,7 +1,5 @@
 """Clients that others wrote, installed beside ours."""
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.conformance.foreign_install import python_of
 from tests.conformance.mcpdo import Mcpdo
 from tests.integration.computer import ROOT, Computer, open_computer
 from tests.integration.crowd import Crowd, open_crowd
@@ -16,7 +15,6 @@ from tests.integration.world import World, open_world
 from tests.node import find_node, missing
 
 INSPECTOR = ROOT / "node_modules" / "@modelcontextprotocol" / "inspector"
-SDK_1_30 = ROOT / ".work" / "sdk-1.30"
 
 
 @pytest.fixture
@@ -40,19 +38,7 @@ async def computer(tmp_path: Path) -> AsyncGenerator[Computer]:
 @pytest.fixture(scope="session")
 def python_1_30() -> Path:
     """A Python with version 1.30 of the SDK; made once, and kept."""
-    python = SDK_1_30 / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-    if (SDK_1_30 / "ready").exists():
-        return python
-    steps = [
-        [sys.executable, "-m", "venv", "--clear", str(SDK_1_30)],
-        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "mcp==1.30.0"],
-    ]
-    for step in steps:
-        done = subprocess.run(step, capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode != 0:
-            missing(f"mcp 1.30.0 cannot be installed: {done.stderr.strip()[-300:]}")
-    (SDK_1_30 / "ready").touch()
-    return python
+    return python_of("sdk_1")
 
 
 @pytest.fixture(scope="session")

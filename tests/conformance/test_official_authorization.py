@@ -11,11 +11,8 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.conformance.test_official_runner import RUNNER
+from tests.conformance.test_official_runner import known_scenarios, runner_script
 from tests.integration.house import House, open_house
-from tests.node import missing
-
-SCENARIOS = {"authorization-server-metadata-endpoint", "authorization-code-grant"}
 
 
 @pytest.fixture
@@ -27,14 +24,11 @@ async def house(tmp_path: Path) -> AsyncGenerator[House]:
 async def test_the_official_scenarios_for_authorization_servers_pass(
     house: House, node: str, tmp_path: Path
 ) -> None:
-    scripts = list(RUNNER.glob("dist/index.js"))
-    if not scripts:
-        missing("The conformance runner is not installed (npm ci --ignore-scripts)")
     with socket.create_server(("127.0.0.1", 0)) as free:
         callback = f"http://127.0.0.1:{free.getsockname()[1]}/callback"
     async with httpx2.AsyncClient() as http, house.person("alice") as alice:
         client_id = str((await house.register(http, redirect_uris=[callback]))["client_id"])
-        command = [node, str(scripts[0]), "authorization", "--url", house.url, "--client-id", client_id]
+        command = [node, runner_script(), "authorization", "--url", house.url, "--client-id", client_id]
         command += ["--resource", f"{house.url}/mcp", "--port", callback.split(":")[2].partition("/")[0]]
         process = await anyio.open_process(
             command, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, cwd=tmp_path
@@ -44,7 +38,10 @@ async def test_the_official_scenarios_for_authorization_servers_pass(
                 said = await _play(process, house, alice, callback)
 
     assert process.returncode == 0, said
-    assert set(re.findall(r"^✓ ([\w-]+): \d+ passed, 0 failed", said, re.MULTILINE)) == SCENARIOS
+    assert (
+        set(re.findall(r"^✓ ([\w-]+): \d+ passed, 0 failed", said, re.MULTILINE))
+        == (await known_scenarios(node, "Authorization server")).keys()
+    )
 
 
 async def _play(process: anyio.abc.Process, house: House, alice: Person, callback: str) -> str:

@@ -1,6 +1,6 @@
 """A call that finds an open consent request polls it before it gives its link again."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -11,8 +11,11 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth import login_flow as module
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.login_flow import LEASE, Poller
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import ElicitationRequired
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.records import Grant
 from tests.auth_stage import READ, Process, Stage
 
 POLL = "/login/v2/poll"
@@ -226,9 +229,68 @@ async def test_a_database_that_fails_leaves_the_link_and_is_logged(
     assert "a login flow could not be polled out of turn" in caplog.text
 
 
-async def test_a_flow_whose_key_is_missing_counts_as_none(stage: Stage) -> None:
+async def test_a_flow_that_ends_between_the_look_at_its_request_and_the_poll_is_found_out(
+    stage: Stage,
+) -> None:
+    """The poller of the same process, or of another, may get there first."""
+    process = await begun(stage)
+    stage.confirm()
+
+    async def settled_first(elicitation_id: str) -> bool:
+        await process.poller.turn()
+        return await process.poller.poll_now(elicitation_id)
+
+    accounts = GrantedAccounts(
+        process.database,
+        process.nextcloud,
+        process.provisioning,
+        process.outbox,
+        process.audit,
+        monotonic=stage.clock.seconds,
+        poll_now=settled_first,
+    )
+
+    assert await uid(stage, accounts) == "alice"
+
+
+async def test_access_that_is_granted_before_its_request_is_looked_at_needs_no_new_one(stage: Stage) -> None:
+    process = await begun(stage)
+    stage.confirm()
+    late = GrantedMeanwhile.of(process)
+    accounts = GrantedAccounts(
+        process.database,
+        process.nextcloud,
+        late,
+        process.outbox,
+        process.audit,
+        monotonic=stage.clock.seconds,
+        poll_now=process.poller.poll_now,
+    )
+
+    assert await uid(stage, accounts) == "alice"
+
+
+class GrantedMeanwhile(Provisioning):
+    """Comes to each question only after the poller has had its turn."""
+
+    turn: Callable[[], Awaitable[float]]
+
+    @classmethod
+    def of(cls, process: Process) -> "GrantedMeanwhile":
+        made = cls.__new__(cls)
+        vars(made).update(vars(process.provisioning), turn=process.poller.turn)
+        return made
+
+    async def ask(
+        self, caller: Caller, scopes: frozenset[str], *, grant: Grant | None
+    ) -> ElicitationRequired:
+        await self.turn()
+        return await super().ask(caller, scopes, grant=grant)
+
+
+async def test_a_flow_whose_key_is_missing_counts_as_none_and_its_request_as_ended(stage: Stage) -> None:
     visit = await (await begun(stage)).ask(stage.caller)
     other = await stage.process(direct=True, keys=KeyRing.parse([SecretStr(new_key())]))
 
     with anyio.fail_after(5):
-        assert not await other.poller.poll_now(visit.id)
+        assert await other.poller.poll_now(visit.id)
