@@ -72,12 +72,12 @@ mutants: $(STAMP) ## Take out one guard after the other, and see that a test not
 	$(PY) -m tests.mutants $(ARGS)
 
 docs: $(STAMP) ## Print .env.example, the tools' schemas and their pages in docs/ again, take docs/screenshots again.
-	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import write; write(".")'
+	@$(PY) -c 'from nextcloud_mcp_server.settings.document import write; write(".")'
 	@if command -v chromium >/dev/null 2>&1; then $(PY) -m tests.e2e.screenshots; \
 	else echo "docs/screenshots left as they are: Chromium is not installed"; fi
 
 docs-check: $(STAMP)
-	@$(PY) -c 'from nextcloud_mcp_server.settings_pages import check; check(".")'
+	@$(PY) -c 'from nextcloud_mcp_server.settings.document import check; check(".")'
 
 snapshots: $(STAMP) ## Write the tools' schema snapshots again; look at the diff.
 	UPDATE_SNAPSHOTS=1 $(PY) -m pytest -q -k snapshot

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nextcloud_mcp_server.chat_client import ChatClient
+from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
@@ -93,7 +93,7 @@ def serve(
 ) -> None:
     """Start the server."""
     from nextcloud_mcp_server.commands.serve import serve as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(
         load(
@@ -157,7 +157,7 @@ def connect(
 ) -> None:
     """Connect your Nextcloud from the terminal; no chat client needed."""
     from nextcloud_mcp_server.commands.connection import connect as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(nextcloud_host=nextcloud), browser=browser)
 
@@ -166,7 +166,7 @@ def connect(
 def list_grants(*, nextcloud: NextcloudOption = None) -> None:
     """List who may do what at which Nextcloud."""
     from nextcloud_mcp_server.commands.connection import list_grants as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(nextcloud_host=nextcloud))
 
@@ -181,7 +181,7 @@ def revoke_grants(
 ) -> None:
     """End a connection, here and at Nextcloud."""
     from nextcloud_mcp_server.commands.connection import revoke_grants as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(nextcloud_host=nextcloud), person)
 
@@ -190,7 +190,7 @@ def revoke_grants(
 def list_clients() -> None:
     """List the chat clients that people have added."""
     from nextcloud_mcp_server.commands.clients import list_clients as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load())
 
@@ -201,7 +201,7 @@ def revoke_client(
 ) -> None:
     """Forget a client and sign it out, for everybody."""
     from nextcloud_mcp_server.commands.clients import revoke_client as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(), client_id)
 
@@ -212,7 +212,7 @@ def list_accounts(
 ) -> None:
     """List which sign-in holds which Nextcloud account."""
     from nextcloud_mcp_server.commands.accounts import list_accounts as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(), as_json=as_json)
 
@@ -228,7 +228,7 @@ def release_account(
 ) -> None:
     """End the connection of who holds an account, so that its owner can connect it."""
     from nextcloud_mcp_server.commands.accounts import release_account as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(), uid, issuer=issuer, yes=yes)
 
@@ -237,7 +237,7 @@ def release_account(
 def upgrade_database() -> None:
     """Bring the database to the newest schema (starting the server does so too)."""
     from nextcloud_mcp_server.commands.database import upgrade as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load())
 
@@ -246,7 +246,7 @@ def upgrade_database() -> None:
 def current_schema() -> None:
     """Print the version of the database's schema."""
     from nextcloud_mcp_server.commands.database import current as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load())
 
@@ -263,7 +263,7 @@ def after_restore(
 ) -> None:
     """Run once after a backup was put back, before the server starts."""
     from nextcloud_mcp_server.commands.restored import restored as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(), allow_listed=allow_listed)
 
@@ -280,7 +280,7 @@ def new_key() -> None:
 def key_status() -> None:
     """Show how many rows each key seals, and which key can be removed."""
     from nextcloud_mcp_server.commands.keys import status as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load())
 
@@ -289,7 +289,7 @@ def key_status() -> None:
 def rotate_keys(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Seal everything again with the first key, beside the running server."""
     from nextcloud_mcp_server.commands.keys import rotate as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     run(load(), yes=yes)
 
@@ -313,7 +313,7 @@ def config(
     """Print the text that tells a chat client about this server, or write it where the client looks."""
     from nextcloud_mcp_server.commands.config import Writing
     from nextcloud_mcp_server.commands.config import print_config as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.settings.environment import load
 
     settings = load(
         host=host,
@@ -348,7 +348,7 @@ def setup_nextcloud(
 ) -> None:
     """Register this server at Nextcloud (asks for an administrator's password) and print its settings."""
     from nextcloud_mcp_server.commands.setup import setup_nextcloud as run
-    from nextcloud_mcp_server.settings import load_draft
+    from nextcloud_mcp_server.settings.environment import load_draft
 
     run(load_draft(nextcloud_host=nextcloud, nextcloud_mcp_server_url=server_url), into=into)
 
@@ -356,8 +356,8 @@ def setup_nextcloud(
 @app.command()
 def doctor(*, nextcloud: NextcloudOption = None) -> None:
     """Check the set-up; each line says what to do."""
-    from nextcloud_mcp_server.commands.check import check as run
-    from nextcloud_mcp_server.settings import load
+    from nextcloud_mcp_server.commands.doctor.report import check as run
+    from nextcloud_mcp_server.settings.environment import load
 
     raise typer.Exit(run(load(nextcloud_host=nextcloud)))
 

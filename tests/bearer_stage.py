@@ -12,20 +12,20 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
 from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
-from nextcloud_mcp_server.core import Core
 from nextcloud_mcp_server.demo.wire_client import Message, StatelessClient
 from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Track
+from nextcloud_mcp_server.server import mcp_server
+from nextcloud_mcp_server.server.services import Core
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
@@ -161,7 +161,7 @@ async def serving(
         ),
         clock=stage.clock,
     )
-    specs = server.select(("notes", "files"), exclude=(), read_only=False)
+    specs = mcp_server.select(("notes", "files"), exclude=(), read_only=False)
 
     async def woken(elicitation_id: str) -> None:
         await pending.finish(elicitation_id)
@@ -198,7 +198,7 @@ async def serving(
         pending=pending,
         notices=Notices(pending),
         availability=Availability(
-            server.facts(specs), Audience(lambda ctx: caller_of(ctx).principal), scopes=scopes_of
+            mcp_server.facts(specs), Audience(lambda ctx: caller_of(ctx).principal), scopes=scopes_of
         ),
         dialect="auto",
         hold_seconds=0.05,
@@ -208,7 +208,7 @@ async def serving(
         pending,
         timeout_seconds=0.05,
     )
-    mcp, _ = server.create(specs, state, track, state_keys=lambda: [b"k" * 32])
+    mcp, _ = mcp_server.create(specs, state, track, state_keys=lambda: [b"k" * 32])
     resource = Resource(RESOURCE, (ISSUER,), asked(SCOPES))
     routes = mcp.streamable_http_app(
         streamable_http_path="/mcp",
@@ -219,7 +219,7 @@ async def serving(
         sessions(inner),
         resource=resource,
         verify=verifier.verify,
-        needs=server.needs(specs),
+        needs=mcp_server.needs(specs),
         clock=stage.clock,
         limiter=limiter,
     )

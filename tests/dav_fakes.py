@@ -21,9 +21,9 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.registry import TOOLSETS, load
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset
-from nextcloud_mcp_server.toolsets import TOOLSETS, load
 from tests.result_schemas import assert_result_meets
 
 RECORDINGS = Path(__file__).parent / "contract" / "recordings"

@@ -12,8 +12,8 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 from nextcloud_mcp_server.tools.toolset import ToolSpec
-from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS, load
 from tests.dav_fakes import call
 
 SPECS: Final[dict[str, ToolSpec]] = {

@@ -26,12 +26,13 @@ import uvicorn
 from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextcloud_mcp_server import app, people_app, settings
-from nextcloud_mcp_server.core import Outside
+from nextcloud_mcp_server.server import app, multi_user_app
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage import engine, migration
 
 #: Imported for the servers, which would otherwise do so at their first call.
-LATE = (engine, migration, people_app)
+LATE = (engine, migration, multi_user_app)
 
 
 class Trap:
@@ -89,7 +90,7 @@ async def serve(port: int, given: dict[str, Any], ahead: timedelta) -> None:
     def clock() -> datetime:
         return datetime.now(UTC) + ahead
 
-    config = settings.load(**given)
+    config = environment.load(**given)
     site = app.Site.of(config, "127.0.0.1", port)
     made, _ = app.build_http_app(config, site, outside=Outside(transport=Trapped(trap), clock=clock))
     server = uvicorn.Server(

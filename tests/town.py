@@ -127,7 +127,7 @@ class Town:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the operator sets, in the names of `settings.load`; in capitals, those of the environment."""
+        """What the operator sets, in the names of `Settings`; in capitals, those of the environment."""
         return {
             "mode": "oidc",
             "nextcloud_host": self.nextcloud_url,

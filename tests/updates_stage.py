@@ -17,7 +17,6 @@ from mcp_types import (
 )
 from pydantic import SecretStr
 
-from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.accounts import Accounts
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.principal import Caller
@@ -35,6 +34,7 @@ from nextcloud_mcp_server.resources.poller import MAX_PEOPLE, Poller
 from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools.state import State
 from tests.clients_stage import SCOPES
@@ -249,13 +249,13 @@ async def open_stage(
     async def finished(_: object) -> list[str]:
         return []
 
-    specs = server.select(toolsets, exclude=(), read_only=False)
-    availability = Availability(server.facts(specs), Audience(lambda ctx: caller(ctx).principal))
+    specs = mcp_server.select(toolsets, exclude=(), read_only=False)
+    availability = Availability(mcp_server.facts(specs), Audience(lambda ctx: caller(ctx).principal))
     if known:
         await availability.heard(ALICE, Apps(Told(frozenset({"notes", "deck"})), account="alice"))
     pending = Pending(finished)
     state = State(core, caller, pending, Notices(pending), availability, "text", 0.01)
-    catalogue = Catalogue(server.kinds(specs), availability)
+    catalogue = Catalogue(mcp_server.kinds(specs), availability)
     poller = Poller(catalogue, state, seconds=seconds, gap_seconds=0, max_people=max_people)
     async with anyio.create_task_group() as group:
         group.start_soon(availability.run)

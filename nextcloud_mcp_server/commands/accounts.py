@@ -8,11 +8,12 @@ from itertools import zip_longest
 import anyio
 import typer
 
-from nextcloud_mcp_server import core, logs
+from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import one_line
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import Holding
 
 _HEADER = ("ACCOUNT", "NEXTCLOUD", "HELD BY", "AT", "NAMED BY", "STATE", "SINCE")
@@ -126,11 +127,11 @@ def _text(text: str) -> str:
 
 
 async def _all(settings: Settings) -> list[Holding]:
-    async with core.open_database(settings) as database:
+    async with services.open_database(settings) as database:
         return await database.accounts.all()
 
 
 async def _release(settings: Settings, holding: Holding) -> None:
-    async with core.open_database(settings) as database:
+    async with services.open_database(settings) as database:
         if not await database.accounts.release(holding):
             raise ConfigurationError(f"Nobody holds the account {holding.uid!r} any more.")

@@ -4,12 +4,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextcloud_mcp_server.chat_client import ChatClient
-from nextcloud_mcp_server.client_config import ServerAddress, ServerCommand, Snippet, snippet
+from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
+from nextcloud_mcp_server.commands.client_config.snippet import ServerAddress, ServerCommand, Snippet, snippet
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.commands.serve import mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import new_key
 
 
@@ -35,7 +35,7 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool, writing:
         return
     if http:
         # The SDK behind it takes most of a second, which the other form need not wait for.
-        from nextcloud_mcp_server.app import bearer_secret  # noqa: PLC0415 - see above
+        from nextcloud_mcp_server.server.app import bearer_secret  # noqa: PLC0415 - see above
 
         server = ServerAddress(mcp_url(settings, settings.port), bearer_secret(settings), _chosen(settings))
     else:

@@ -2,10 +2,11 @@
 
 import anyio
 
-from nextcloud_mcp_server import core, logs
+from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import result
-from nextcloud_mcp_server.database_file import schema_of
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.database_file import schema_of
+from nextcloud_mcp_server.settings.environment import Settings
 
 
 def upgrade(settings: Settings) -> None:
@@ -16,7 +17,7 @@ def upgrade(settings: Settings) -> None:
 
 
 async def _upgrade(settings: Settings) -> None:
-    async with core.open_database(settings):
+    async with services.open_database(settings):
         pass
 
 

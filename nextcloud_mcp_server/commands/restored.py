@@ -4,14 +4,15 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from nextcloud_mcp_server import core, logs, people
+from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.commands.console import Progress, result, say
-from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.errors import NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.server import multi_user, services
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import Credential, Grant
 
 #: After ten failed renewals from one address in half an hour Nextcloud refuses the good ones as well.
@@ -33,7 +34,7 @@ def restored(settings: Settings, *, allow_listed: bool, sleep: Sleep = anyio.sle
 
 
 async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> None:  # noqa: FBT001 - anyio.run passes by place
-    async with core.open_database(settings) as database:
+    async with services.open_database(settings) as database:
         forgotten = await database.restored.forget()
         grants = {grant.credential.id: grant for grant in await database.grants.all()}
     result(
@@ -66,9 +67,11 @@ def _is_renewable(settings: Settings, credential: Credential) -> bool:
 async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -> None:
     progress, kept, dead, troubles = Progress(), 0, 0, 0
     outside = Outside()
-    async with core.open_database(settings) as database, core.open_pool_of(settings, outside) as pool:
-        nextcloud = Nextcloud(core.nextcloud_url(settings), pool, public_url=core.public_url_of(settings))
-        provider = people.nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
+    async with services.open_database(settings) as database, services.open_pool_of(settings, outside) as pool:
+        nextcloud = Nextcloud(
+            services.nextcloud_url(settings), pool, public_url=services.public_url_of(settings)
+        )
+        provider = multi_user.nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
         broker = Broker(database, {provider.name: provider}, clock=outside.clock)
         for number, grant in enumerate(grants, 1):
             progress(f"{number} of {len(grants)}; {dead} have to be asked again")

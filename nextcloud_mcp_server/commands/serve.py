@@ -10,7 +10,7 @@ import anyio
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import say
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.settings.environment import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def serve(settings: Settings) -> None:
     # Imports make much that stays and no garbage; looking for it would take a twentieth of the start.
     gc.disable()
     # After the refusals: the SDK behind it takes most of a second.
-    from nextcloud_mcp_server import app  # noqa: PLC0415 - see above
+    from nextcloud_mcp_server.server import app  # noqa: PLC0415 - see above
 
     gc.freeze()
     gc.enable()

@@ -30,7 +30,7 @@ from nextcloud_mcp_server.nextcloud.oauth2_admin import (
     registered_redirect,
 )
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from nextcloud_mcp_server.settings import Draft
+from nextcloud_mcp_server.settings.environment import Draft
 
 #: What `--into` writes: the client's id, and its secret.
 FILES = ("nextcloud-client-id", "nextcloud-client-secret")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import typer
 
-from nextcloud_mcp_server.chat_client import ChatClient
-from nextcloud_mcp_server.client_config import Snippet
-from nextcloud_mcp_server.client_edit import NotEdited, edited
-from nextcloud_mcp_server.client_files import Folders, settings_file
-from nextcloud_mcp_server.client_write import UserFile
+from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
+from nextcloud_mcp_server.commands.client_config.edit import NotEdited, edited
+from nextcloud_mcp_server.commands.client_config.settings_files import Folders, settings_file
+from nextcloud_mcp_server.commands.client_config.snippet import Snippet
+from nextcloud_mcp_server.commands.client_config.user_file import UserFile
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
 

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import LOOPBACK, serving
-from nextcloud_mcp_server.settings import child_environment
+from nextcloud_mcp_server.settings.environment import child_environment
 from nextcloud_mcp_server.storage.crypto import new_key
 
 _LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>\d+)/mcp)")

@@ -1,4 +1,4 @@
-"""What the tools of one server share; built by app.py, which alone knows how."""
+"""What the tools of one server share; built by server/assembly.py, which alone knows how."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

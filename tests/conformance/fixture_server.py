@@ -36,10 +36,10 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from nextcloud_mcp_server.assembly import Parts
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, Reader, Typed, no_such
+from nextcloud_mcp_server.server.assembly import Parts
 from tests.conformance.fixture_questions import QUESTIONS, field, form
 from tests.conformance.fixture_tools import PNG, SCHEMA_2020_12, TOOLS, triggers
 

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.toolsets import load
+from nextcloud_mcp_server.tools.registry import load
 from tests.contract.server import Server, account
 from tests.contract.steps import COLLECTIVES, FORMS, JSON, expect
 from tests.dav_fakes import call, call_with

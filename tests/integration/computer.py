@@ -19,7 +19,7 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOC
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.serve import serving
-from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.settings.names import known_variables
 from tests.integration.world import People, link_in
 
 LIST = "nc_notes_list_notes"

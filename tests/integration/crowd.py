@@ -13,15 +13,16 @@ from anyio.abc import TaskStatus
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from nextcloud_mcp_server import app, settings
-from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
-from nextcloud_mcp_server.people import PeopleCore
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.sandbox.state import OAuthClient
+from nextcloud_mcp_server.server import app
+from nextcloud_mcp_server.server.multi_user import PeopleCore
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.records import Principal, SignedIn
 from tests.clients_stage import IN_ORDER
@@ -39,7 +40,7 @@ class Crowd(People):
     listener: socket.socket
     known: OAuthClient
     parts: app.Parts | None = None
-    config: settings.Settings | None = None
+    config: environment.Settings | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
     key: str = field(default_factory=new_key)
     _stop: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
@@ -56,7 +57,7 @@ class Crowd(People):
     async def start(self, **overrides: object) -> None:
         """Run our server until it is stopped, with the data and the port of the one before."""
         self.overrides |= overrides
-        config = self.config = settings.load(**(self._settings() | self.overrides))
+        config = self.config = environment.load(**(self._settings() | self.overrides))
         stopping, stopped = anyio.Event(), anyio.Event()
 
         async def serve(*, task_status: TaskStatus[None]) -> None:
@@ -112,7 +113,7 @@ class Crowd(People):
                 yield listener.getsockname()[1]
 
     @asynccontextmanager
-    async def _served(self, config: settings.Settings, listener: socket.socket) -> AsyncGenerator[None]:
+    async def _served(self, config: environment.Settings, listener: socket.socket) -> AsyncGenerator[None]:
         site = app.Site.of(config, "127.0.0.1", listener.getsockname()[1])
         asgi, self.parts = app.build_http_app(config, site, outside=self.outside())
         async with served(asgi, listener):

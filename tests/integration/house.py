@@ -13,12 +13,12 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import anyio
 import httpx2
 
-from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.server.services import Outside
 from tests.integration.crowd import Crowd
 from tests.integration.world import Clock
 from tests.tokens_stage import VERIFIER, challenge_of

@@ -7,10 +7,10 @@ import anyio
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.doctor import Finding, Verdict
-from nextcloud_mcp_server.doctor_builtin import look_at_discovery
-from nextcloud_mcp_server.doctor_sign_in import look_at_grants, look_at_own_address
-from nextcloud_mcp_server.settings import Settings, load
+from nextcloud_mcp_server.commands.doctor.builtin import look_at_discovery
+from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
+from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address
+from nextcloud_mcp_server.settings.environment import Settings, load
 from tests.integration.house import House, open_house
 
 URL = "https://1.1.1.1"

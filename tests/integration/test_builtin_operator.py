@@ -10,10 +10,10 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from nextcloud_mcp_server import core
 from nextcloud_mcp_server.commands import accounts, clients, connection, restored
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.settings import Settings, load
+from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 from tests.integration.house import CALLBACK, House, open_house
 from tests.integration.world import until
@@ -45,7 +45,7 @@ async def run(command: Callable[..., object], *arguments: Any, **options: Any) -
 
 
 async def grants_of(house: House) -> list[Grant]:
-    async with core.open_database(settings_of(house)) as database:
+    async with services.open_database(settings_of(house)) as database:
         return await database.grants.all()
 
 
@@ -141,8 +141,8 @@ async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_to
 ) -> None:
     async with house.person("alice") as alice:
         tokens = await house.sign_in(alice, http)
-    async with core.open_database(settings_of(house)) as database:
-        ended = AuditEntry(core.now(), Principal(house.url, "alice"), "", "disconnect", "done")
+    async with services.open_database(settings_of(house)) as database:
+        ended = AuditEntry(services.now(), Principal(house.url, "alice"), "", "disconnect", "done")
         await database.grants.disconnect(ended.principal, audit=ended)
     assert await works(house, http, tokens)
 
@@ -263,8 +263,8 @@ async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
     async with house.person("alice") as alice, house.person("bob") as bob:
         await house.sign_in(alice, http)
         await house.sign_in(bob, http)
-    async with core.open_database(settings_of(house)) as database:
-        ended = AuditEntry(core.now(), Principal(house.url, "bob"), "", "disconnect", "done")
+    async with services.open_database(settings_of(house)) as database:
+        ended = AuditEntry(services.now(), Principal(house.url, "bob"), "", "disconnect", "done")
         await database.grants.disconnect(Principal(house.url, "bob"), audit=ended)
 
     await run(accounts.list_accounts, settings_of(house), as_json=False)

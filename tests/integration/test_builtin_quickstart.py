@@ -9,7 +9,7 @@ import anyio
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.serve import serving
-from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.settings.names import known_variables
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart-builtin.md"
 

@@ -17,7 +17,7 @@ from nextcloud_mcp_server import cli
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.serve import running
-from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.settings.names import known_variables
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.sandbox.profile import NAMES
-from nextcloud_mcp_server.settings import child_environment
+from nextcloud_mcp_server.settings.environment import child_environment
 from nextcloud_mcp_server.storage.records import Principal
 from tests.integration.crowd import Crowd
 from tests.integration.world import Asked

@@ -10,9 +10,9 @@ import pytest
 
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, personal
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
-from nextcloud_mcp_server.core import open_database
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from nextcloud_mcp_server.settings import load
+from nextcloud_mcp_server.server.services import open_database
+from nextcloud_mcp_server.settings.environment import load
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.integration.computer import LIST, URL, Computer, link, shows_notes
 from tests.integration.world import link_in

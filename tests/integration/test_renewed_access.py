@@ -11,7 +11,6 @@ from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult
 
-from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.exchange import RETRY
@@ -22,6 +21,7 @@ from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.notices import Notices
 from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.state import State
@@ -55,7 +55,7 @@ async def replica(office: Office) -> Replica:
 
 
 def specs() -> list[ToolSpec]:
-    return [*server.select(("notes",), exclude=(), read_only=False), *extra.tools]
+    return [*mcp_server.select(("notes",), exclude=(), read_only=False), *extra.tools]
 
 
 def state_of(office: Office, replica: Replica) -> State:
@@ -68,7 +68,7 @@ def state_of(office: Office, replica: Replica) -> State:
         return []
 
     pending = Pending(finished)
-    facts = server.facts(specs())
+    facts = mcp_server.facts(specs())
     availability = Availability(facts, Audience(lambda _: caller().principal))
     return State(
         core=core,

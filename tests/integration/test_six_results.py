@@ -18,11 +18,12 @@ from mcp_types import ErrorData
 from mcp_types.jsonrpc import JSONRPCError, JSONRPCResponse
 from mcp_types.methods import validate_server_result
 
-from nextcloud_mcp_server import app, settings
-from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, Message, StatelessClient, WireClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.toolsets import CONNECTION, load
+from nextcloud_mcp_server.server import app
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings import environment
+from nextcloud_mcp_server.tools.registry import CONNECTION, load
 from tests.every_tool import SPECS, Change, Tampered, account_over, usual, working
 
 URL_MODE: Final[dict[str, Any]] = {"elicitation": {"url": {}}}
@@ -111,7 +112,7 @@ class Stage:
 async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator[Stage]:
     network = Tampered(sandbox)
     (folder / "files").mkdir(parents=True)
-    config = settings.load(
+    config = environment.load(
         nextcloud_host="http://localhost",
         data_dir=folder / "data",
         local_folder=folder / "files",

@@ -19,14 +19,15 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server import app, settings
 from nextcloud_mcp_server.auth.provisioning import LIFETIME
-from nextcloud_mcp_server.core import Outside
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.server import app
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.web.connections import KEEP_ALIVE_SECONDS
 
 Action = Literal["accept", "decline", "cancel"]
@@ -172,7 +173,7 @@ class World(People):
             "nextcloud_mcp_secret": self.secret,
             "hold_seconds": 50,
         }
-        config = settings.load(**(given | self.overrides))
+        config = environment.load(**(given | self.overrides))
         site = app.Site.of(config, "127.0.0.1", self._port)
         asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
         server = uvicorn_server(asgi)

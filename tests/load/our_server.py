@@ -10,7 +10,7 @@ from subprocess import DEVNULL
 import anyio
 import httpx2
 
-from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.settings.names import known_variables
 from tests.load.client import CallFailed
 from tests.load.servers import ROOT, stop
 

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from nextcloud_mcp_server import server
 from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.demo.wire_client import Message
 from nextcloud_mcp_server.errors import NotAsPromised
+from nextcloud_mcp_server.server import mcp_server
 from tests.auth_stage import Process, Stage
 from tests.bearer_stage import INITIALIZE, LIST, ORIGIN, SECOND, Served, second_key, serving, token
 from tests.issuer_stage import (
@@ -389,7 +389,7 @@ async def test_the_list_and_the_call_follow_the_token_alike(
 
 async def test_a_refused_call_names_every_scope_it_needs_at_once(served: Served) -> None:
     needed = {
-        tool.name: tool.scopes for tool in server.select(("notes", "files"), exclude=(), read_only=False)
+        tool.name: tool.scopes for tool in mcp_server.select(("notes", "files"), exclude=(), read_only=False)
     }
     async with served.http(token(scope="")) as http:
         for name, scopes in needed.items():

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from nextcloud_mcp_server.doctor import Verdict, look_here
+from nextcloud_mcp_server.commands.doctor.checks import Verdict, look_here
 from nextcloud_mcp_server.documents import isolation, isolation_check, process, worker
 from nextcloud_mcp_server.documents.kinds import Kind
-from nextcloud_mcp_server.settings import load
+from nextcloud_mcp_server.settings.environment import load
 from tests.document_files import docx, odf, paragraph, pdf, xlsx, zipped
 
 SLIDES = zipped(

@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.toolsets import load
+from nextcloud_mcp_server.tools.registry import load
 from tests.dav_fakes import call_with
 from tests.every_tool import SPECS, tampered, usual
 

@@ -6,10 +6,11 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from nextcloud_mcp_server import server, settings
 from nextcloud_mcp_server.errors import ConfigurationError, InvalidInput
+from nextcloud_mcp_server.server import mcp_server
+from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.tools.computer import Computer, is_odd
-from nextcloud_mcp_server.toolsets import TOOLSETS
+from nextcloud_mcp_server.tools.registry import TOOLSETS
 
 
 @pytest.fixture
@@ -162,16 +163,16 @@ async def test_a_file_that_changes_while_it_is_read_is_not_sent_on(folder: Path)
 
 
 def test_without_the_setting_there_is_nothing_to_reach_and_no_tool_for_it(tmp_path: Path) -> None:
-    shut = server.select(TOOLSETS, exclude=(), read_only=False, local=False)
-    open_ = server.select(TOOLSETS, exclude=(), read_only=False, local=True)
+    shut = mcp_server.select(TOOLSETS, exclude=(), read_only=False, local=False)
+    open_ = mcp_server.select(TOOLSETS, exclude=(), read_only=False, local=True)
 
     assert {spec.name for spec in open_} - {spec.name for spec in shut} == {"nc_files_download_file"}
     with pytest.raises(InvalidInput, match="LOCAL_FOLDER"):
         read(Computer(), str(tmp_path))
 
 
-def load(folder: Path, **more: object) -> settings.Settings:
-    return settings.load(nextcloud_host="https://cloud.example.org", local_folder=folder, **more)
+def load(folder: Path, **more: object) -> environment.Settings:
+    return environment.load(nextcloud_host="https://cloud.example.org", local_folder=folder, **more)
 
 
 def test_the_folder_is_for_one_person_over_stdio_alone(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from nextcloud_mcp_server import server
-from nextcloud_mcp_server.settings import Settings
+from nextcloud_mcp_server.server import mcp_server
+from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.answer import compact
 from nextcloud_mcp_server.tools.boundary import NAMED
+from nextcloud_mcp_server.tools.registry import TOOLSETS
 from nextcloud_mcp_server.tools.toolset import ToolSpec
-from nextcloud_mcp_server.toolsets import TOOLSETS
 
 FOLDER = Path(__file__).parent / "tools"
-SPECS = server.select(TOOLSETS, exclude=(), read_only=False)
+SPECS = mcp_server.select(TOOLSETS, exclude=(), read_only=False)
 
 
 def listed(spec: ToolSpec) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_there_is_no_snapshot_of_a_tool_that_is_gone() -> None:
 
 
 def test_the_default_tool_list_is_one_that_a_model_can_afford() -> None:
-    sizes = sizes_of(server.select(Settings().toolsets, exclude=(), read_only=False))
+    sizes = sizes_of(mcp_server.select(Settings().toolsets, exclude=(), read_only=False))
 
     assert len(sizes) <= 24
     assert sum(sizes.values()) <= 16_000
@@ -74,7 +74,7 @@ def test_the_whole_tool_list_is_one_that_a_model_can_afford() -> None:
 
 def test_reading_alone_costs_a_model_less() -> None:
     """B71: a server that only reads does not list what changes something."""
-    reading = sizes_of(server.select(TOOLSETS, exclude=(), read_only=True))
+    reading = sizes_of(mcp_server.select(TOOLSETS, exclude=(), read_only=True))
 
     assert sum(reading.values()) < 0.7 * sum(sizes_of(SPECS).values())
 

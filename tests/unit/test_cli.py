@@ -11,15 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from nextcloud_mcp_server import cli
-from nextcloud_mcp_server.app import bearer_secret
-from nextcloud_mcp_server.client_config import ServerCommand
+from nextcloud_mcp_server.commands.client_config.snippet import ServerCommand
 from nextcloud_mcp_server.commands.config import this_command
 from nextcloud_mcp_server.commands.console import Progress, print_link
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
-from nextcloud_mcp_server.database_file import schema_version
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.settings import load
-from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.server.app import bearer_secret
+from nextcloud_mcp_server.server.database_file import schema_version
+from nextcloud_mcp_server.settings.environment import load
+from nextcloud_mcp_server.settings.names import known_variables
 from nextcloud_mcp_server.storage.crypto import new_key
 
 Patch = pytest.MonkeyPatch

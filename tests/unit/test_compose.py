@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nextcloud_mcp_server.settings_names import known_variables
+from nextcloud_mcp_server.settings.names import known_variables
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name for path in ROOT.glob("docker-compose*.yml"))

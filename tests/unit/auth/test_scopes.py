@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server.auth.scopes import BUNDLES, SCOPES, WORDS, expand, is_writing, offered, shorten
+from nextcloud_mcp_server.tools.registry import TOOLSETS, load
 from nextcloud_mcp_server.tools.toolset import ToolSpec
-from nextcloud_mcp_server.toolsets import TOOLSETS, load
 
 TOOLS: list[ToolSpec] = [spec for name in TOOLSETS for spec in load(name).tools]
 READING = {scope for scope in SCOPES if scope.endswith(":read")}

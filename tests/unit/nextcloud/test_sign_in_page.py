@@ -14,7 +14,7 @@ from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.toolsets import load
+from nextcloud_mcp_server.tools.registry import load
 from tests.dav_fakes import (
     MOMENT,
     Told,

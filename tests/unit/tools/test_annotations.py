@@ -8,8 +8,8 @@ import pytest
 from nextcloud_mcp_server.errors import NextcloudMcpError
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.tools.registry import TOOLSETS, load
 from nextcloud_mcp_server.tools.toolset import ToolSpec
-from nextcloud_mcp_server.toolsets import TOOLSETS, load
 from tests.dav_fakes import call
 from tests.every_tool import SPECS, tampered, usual
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_types import TextContent
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.server import State
+from nextcloud_mcp_server.server.mcp_server import State
 from nextcloud_mcp_server.tools.answer import DEFANGED
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from tests.every_tool import SPECS, tampered, usual

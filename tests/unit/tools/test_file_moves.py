@@ -6,7 +6,7 @@ from nextcloud_mcp_server.errors import CredentialRejected, InvalidInput, NotFou
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.file_results import Moved, NotMoved
-from nextcloud_mcp_server.toolsets import load
+from nextcloud_mcp_server.tools.registry import load
 from tests.dav_fakes import (
     Impatient,
     Told,

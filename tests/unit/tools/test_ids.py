@@ -6,16 +6,16 @@ from typing import Any, cast
 import pytest
 from pydantic import TypeAdapter
 
-from nextcloud_mcp_server import server
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.tools import answer
+from nextcloud_mcp_server.tools.registry import TOOLSETS
 from nextcloud_mcp_server.tools.toolset import ToolSpec
-from nextcloud_mcp_server.toolsets import TOOLSETS
 from tests.dav_fakes import account_in, call
 
-SPECS = server.select(TOOLSETS, exclude=(), read_only=False)
+SPECS = mcp_server.select(TOOLSETS, exclude=(), read_only=False)
 #: The fields of answers that are numbers. Each is a count, an amount or a place; one more of them is looked at here.
 NUMBERS = {
     "answers", "attachments", "available", "columns", "comments", "comments_total", "failed_updates", "files_inside",

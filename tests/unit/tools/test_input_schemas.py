@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nextcloud_mcp_server import server
+from nextcloud_mcp_server.server import mcp_server
+from nextcloud_mcp_server.tools.registry import TOOLSETS, load
 from nextcloud_mcp_server.tools.toolset import ToolSpec
-from nextcloud_mcp_server.toolsets import TOOLSETS, load
 from tests.schema_form import LONGEST_DESCRIPTION, wrong, wrong_tool
 
 EVERY: dict[str, ToolSpec] = {spec.name: spec for name in TOOLSETS for spec in load(name).tools}
@@ -29,7 +29,7 @@ def test_no_choice_of_tools_has_others_than_those(
 ) -> None:
     names = TOOLSETS if toolsets == ("all",) else toolsets
 
-    chosen = server.select(names, exclude=(), read_only=read_only, local=local)
+    chosen = mcp_server.select(names, exclude=(), read_only=read_only, local=local)
 
     assert all(EVERY[spec.name] is spec for spec in chosen)
     assert len({spec.name for spec in chosen}) == len(chosen)

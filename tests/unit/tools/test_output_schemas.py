@@ -14,8 +14,8 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import answer, output_schema
 from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 from nextcloud_mcp_server.tools.result import Result
-from nextcloud_mcp_server.toolsets import CONNECTION, TOOLSETS, load
 from tests.dav_fakes import call_with
 from tests.every_tool import SPECS, tampered, usual
 

@@ -1,0 +1,84 @@
+"""Prints the doctor's report."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import anyio
+import typer
+
+from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.commands.doctor.builtin import look_at_discovery
+from nextcloud_mcp_server.commands.doctor.checks import (
+    Finding,
+    Verdict,
+    look_at_database,
+    look_here,
+    look_there,
+)
+from nextcloud_mcp_server.commands.doctor.client_documents import look_at_documents
+from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address, look_at_sign_in
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.server.mcp_server import select
+from nextcloud_mcp_server.server.modes.builtin import open_documents
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings.environment import Settings
+
+_COLOURS = {Verdict.OK: typer.colors.GREEN, Verdict.WARN: typer.colors.YELLOW, Verdict.FAIL: typer.colors.RED}
+
+
+def check(settings: Settings) -> int:
+    """Print every finding; the answer is the exit code."""
+    logs.set_up("error")
+    # Refuses what serving would refuse.
+    select(settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only)
+    failed = report(look_here(settings))
+    failed |= report([anyio.run(look_at_database, settings)])
+    if settings.nextcloud_host is None:
+        missing = "none is set: use --nextcloud https://cloud.example.org or NEXTCLOUD_HOST."
+        failed |= report([Finding(Verdict.FAIL, "Nextcloud", missing)])
+    else:
+        failed |= report(anyio.run(_ask, settings, settings.nextcloud_host))
+    return int(failed)
+
+
+def report(findings: Iterable[Finding]) -> bool:
+    """Print findings, in colour at a terminal; tell whether one failed."""
+    failed = False
+    for finding in findings:
+        failed |= finding.verdict is Verdict.FAIL
+        # typer leaves the colours out where nobody sees them.
+        mark = typer.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
+        typer.echo(f"{mark}  {finding.topic}: {finding.text}")
+    return failed
+
+
+async def _ask(settings: Settings, address: str) -> list[Finding]:
+    url = NextcloudUrl.parse(address)
+    bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
+    public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
+    many_people = settings.many_people
+    async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
+        found = await look_there(
+            Nextcloud(url, pool, public_url=public_url),
+            pool,
+            base=str(url),
+            clock=lambda: datetime.now(UTC),
+            many_people=many_people,
+            host=None if public_url is None else public_url.netloc,
+        )
+        if many_people:
+            if settings.mode == "oidc":
+                found += await look_at_sign_in(settings, pool)
+            found += await look_at_grants(settings, pool)
+            found.append(await look_at_own_address(settings, pool))
+            if settings.mode == "builtin":
+                found += await look_at_discovery(settings, pool)
+                found.append(await _documents(settings))
+        return found
+
+
+async def _documents(settings: Settings) -> Finding:
+    async with open_documents(settings, Outside()) as outside:
+        return await look_at_documents(settings, outside)

@@ -1,0 +1,200 @@
+"""What every server for many people stands on, however they sign in."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.account_page import ClientTokens
+from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts, OnEnded
+from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.provider import RedirectProvider
+from nextcloud_mcp_server.auth.provisioning import Policy
+from nextcloud_mcp_server.auth.shared_accounts import SharedAccounts
+from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
+from nextcloud_mcp_server.auth.sign_in_leg import SignInLeg
+from nextcloud_mcp_server.auth.visits import Visits
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.services import Core, Outside
+from nextcloud_mcp_server.settings.environment import Settings
+
+if TYPE_CHECKING:
+    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+#: How often what ran out is ended and forgotten.
+TIDY_SECONDS = 30.0
+
+Job = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleCore(Core):
+    """The core of a server for many people, whose pages know them."""
+
+    visits: Visits
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The opened parts that do not depend on how people sign in; `work` runs in the background."""
+
+    settings: Settings
+    clock: Callable[[], datetime]
+    policy: Policy
+    database: "Database"
+    nextcloud: Nextcloud
+    provider: RedirectProvider | None
+    provisioning: SharedProvisioning
+    outbox: Outbox
+    audit: AuditLog
+    accounts: SharedAccounts
+    broker: Broker
+    budget: RedemptionBudget
+    work: tuple[Job, ...]
+
+    def visits(self, sign_in: SignInLeg[Any], *, tokens: ClientTokens | None = None) -> Visits:
+        """Put together what is behind the pages, for people who sign in this way."""
+        return Visits(
+            self.database,
+            self.provisioning,
+            sign_in,
+            self.provider,
+            outbox=self.outbox,
+            policy=self.policy,
+            budget=self.budget,
+            clock=self.clock,
+            on_changed=self.accounts.forget,
+            tokens=tokens,
+        )
+
+
+@asynccontextmanager
+async def open_ground(
+    settings: Settings,
+    provider_of: Callable[[Nextcloud], RedirectProvider | None],
+    *,
+    page_url: Callable[[str], str],
+    pending: Pending,
+    outside: Outside,
+    on_ended: OnEnded,
+) -> AsyncGenerator[Ground]:
+    """Open everything that both modes have, and close it again.
+
+    `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: people confirm in a login
+    flow, which is followed.
+
+    Raises:
+        ConfigurationError: The settings cannot work.
+        StorageError: The database cannot be used.
+    """
+    clock, policy = outside.clock, services.policy_of(settings, page_url)
+    async with (
+        services.open_database(settings, clock=clock) as database,
+        services.open_pool_of(settings, outside) as pool,
+    ):
+        nextcloud = Nextcloud(
+            services.nextcloud_url(settings), pool, public_url=services.public_url_of(settings)
+        )
+        provider, ended = provider_of(nextcloud), EndedAccounts(database, on_ended)
+        ground = _ground(settings, database, nextcloud, provider, policy=policy, pending=pending, clock=clock)
+        yield replace(ground, work=(*ground.work, ended.run))
+
+
+def _ground(
+    settings: Settings,
+    database: "Database",
+    nextcloud: Nextcloud,
+    provider: RedirectProvider | None,
+    *,
+    policy: Policy,
+    pending: Pending,
+    clock: Callable[[], datetime],
+) -> Ground:
+    app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
+    provisioning = SharedProvisioning(
+        database, app_passwords, policy, clock=clock, on_finished=pending.finish
+    )
+    providers = {} if provider is None else {provider.name: provider}
+    outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
+    audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)
+    url = f"{settings.server_url}/account"
+    # Also where the settings name another way now: a flow of before them is taken to its end.
+    wake = app_passwords.next_start
+    poller = Poller(database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None)
+    accounts = SharedAccounts(
+        database,
+        nextcloud,
+        provisioning,
+        outbox,
+        audit,
+        broker=broker,
+        account_url=url,
+        poll_now=poller.poll_now,
+    )
+    return Ground(
+        settings=settings,
+        clock=clock,
+        policy=policy,
+        database=database,
+        nextcloud=nextcloud,
+        provider=provider,
+        provisioning=provisioning,
+        outbox=outbox,
+        audit=audit,
+        accounts=accounts,
+        broker=broker,
+        budget=_budget(database, nextcloud, provider, clock=clock),
+        work=(poller.run, outbox.run, audit.run, *services.listening(database, pending)),
+    )
+
+
+def _budget(
+    database: "Database",
+    nextcloud: Nextcloud,
+    provider: RedirectProvider | None,
+    *,
+    clock: Callable[[], datetime],
+) -> RedemptionBudget:
+    """Count failed code exchanges; Nextcloud's allow list matters where it is Nextcloud that codes are sent to."""
+    if isinstance(provider, NextcloudOAuth2):
+        return RedemptionBudget(database, clock=clock, is_allow_listed=nextcloud.oauth2.is_allow_listed)
+    return RedemptionBudget(database, clock=clock)
+
+
+def nextcloud_oauth2(
+    settings: Settings, nextcloud: Nextcloud, *, clock: Callable[[], datetime]
+) -> NextcloudOAuth2:
+    """Make the provider that stands on Nextcloud's own OAuth app, with the client registered there."""
+    return NextcloudOAuth2(
+        nextcloud,
+        client_id=settings.nextcloud_oauth_client_id or "",
+        client_secret=settings.nextcloud_oauth_client_secret or SecretStr(""),
+        redirect_uri=settings.grant_callback_url,
+        clock=clock,
+    )
+
+
+async def again_and_again(*jobs: Callable[[], Awaitable[object]]) -> None:
+    """End and forget what ran out, as long as the server runs."""
+    while True:
+        for job in jobs:
+            try:
+                await job()
+            except Exception:  # a supervisor: a database that is busy once must not end the tidying
+                logger.exception("what ran out could not be ended; trying again")
+        await anyio.sleep(TIDY_SECONDS)

@@ -1,0 +1,379 @@
+"""Refuses settings that cannot work or cannot be safe, in one sentence with the variable and the fix."""
+
+from collections.abc import Iterable
+from ipaddress import ip_network
+from urllib.parse import SplitResult, urlsplit
+
+from nextcloud_mcp_server.auth.scopes import BUNDLES, WORDS
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import client_checks, local_folder_checks
+from nextcloud_mcp_server.settings.fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
+from nextcloud_mcp_server.settings.names import (
+    ADDRESSES,
+    BUILTIN,
+    MANY_PEOPLE,
+    OIDC,
+    env_name,
+    mutable_identity,
+)
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+SHORTEST_SECRET = 24
+_DATABASES = frozenset({"sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def refuse(settings: Fields) -> None:
+    """Refuse what cannot work or be safe.
+
+    Raises:
+        ConfigurationError: The first such thing; names the variable and the fix.
+    """
+    _check_addresses(settings)
+    _check_credentials(settings)
+    _check_transport(settings)
+    _check_database(settings)
+    _check_toolsets(settings)
+    local_folder_checks.refuse(settings)
+    _check_proxies(settings)
+    if settings.many_people:
+        _check_many_people(settings)
+        _check_sign_in_scopes(settings)
+        _check_own_address(settings)
+        _check_keys(settings)
+    if settings.mode == "oidc":
+        _check_sign_in(settings)
+        _check_grants(settings)
+    if settings.mode == "builtin":
+        _check_builtin(settings)
+
+
+def refuse_draft(settings: Fields) -> None:
+    """Refuse what would make `setup nextcloud` register an address that cannot be safe.
+
+    Raises:
+        ConfigurationError: The first such thing; names the variable and the fix.
+    """
+    settings.require_nextcloud()
+    _check_addresses(settings)
+    _check_own_address(settings)
+    if settings.mode == "builtin":
+        _check_own_root(settings)
+
+
+def looks_wrong(settings: Fields) -> list[str]:
+    """List what works and is probably not meant."""
+    found: list[str] = []
+    for field in ("nextcloud_host", "nextcloud_public_url", "nextcloud_mcp_server_url"):
+        parts = urlsplit(getattr(settings, field) or "")
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
+            found.append(
+                f"{env_name(field)} is not encrypted (http://): whoever is on the network can read along; use https://."
+            )
+    if settings.sandbox and settings.nextcloud_host:
+        found.append("NEXTCLOUD_HOST is not used with --sandbox.")
+    if settings.many_people:
+        return found + _looks_wrong_for_many(settings)
+    if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
+        found.append(
+            f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
+            "and keep to yourself what clients must send."
+        )
+    return found + _without_effect(settings, MANY_PEOPLE, "it is for many people (MODE=oidc or MODE=builtin)")
+
+
+def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[str]:
+    given = [env_name(field) for field in fields if field in settings.model_fields_set]
+    return [f"{name} has no effect with MODE={settings.mode}: {why}." for name in given]
+
+
+def _looks_wrong_for_many(settings: Fields) -> list[str]:
+    oidc = settings.mode == "oidc"
+    found = (
+        _looks_wrong_with_issuer(settings) if oidc else _without_effect(settings, OIDC, "it is for MODE=oidc")
+    )
+    found += (
+        _without_effect(settings, BUILTIN, "it is for MODE=builtin")
+        if oidc
+        else client_checks.looks_wrong(settings)
+    )
+    if not settings.trusted_proxies and settings.server_url.startswith("https://"):
+        found.append(
+            "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
+            "rate limit: name the proxy's address."
+        )
+    return found
+
+
+def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
+    found = mutable_identity(settings.oidc_identity_claim)
+    if settings.grant_provider != "nextcloud_oauth2" and settings.nextcloud_oauth_client_id:
+        found.append(
+            f"NEXTCLOUD_OAUTH_CLIENT_ID has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
+        )
+    if settings.grant_provider != "oidc_refresh" and settings.nextcloud_resource:
+        found.append(
+            f"NEXTCLOUD_RESOURCE has no effect with GRANT_PROVIDER={settings.grant_provider}: leave it out."
+        )
+    if "jwt" in {kind.lower() for kind in settings.oidc_token_types}:
+        found.append(
+            "OIDC_TOKEN_TYPES takes plain JWT too, which is what ID tokens are: keep OIDC_AUDIENCE apart from every "
+            "client id at the identity provider."
+        )
+    return found
+
+
+def _check_addresses(settings: Fields) -> None:
+    for field in ADDRESSES:
+        text: str | None = getattr(settings, field)
+        if text is not None:
+            _check_address(env_name(field), text)
+    if settings.nextcloud_ca_bundle is not None and not settings.nextcloud_ca_bundle.is_file():
+        raise ConfigurationError("NEXTCLOUD_CA_BUNDLE names no file: give the path of a PEM file.")
+
+
+def _check_address(name: str, text: str) -> None:
+    if "://" not in text:
+        raise ConfigurationError(f"{name} lacks its scheme: did you mean https://{text}?")
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+        parts = urlsplit("")
+    if not valid or parts.query or parts.fragment:
+        raise ConfigurationError(f"{name} is not a web address: write it like https://cloud.example.org.")
+    if parts.username or parts.password:
+        raise ConfigurationError(f"{name} must not hold a name or password: take the part before the @ out.")
+    if "*" in text:
+        raise ConfigurationError(f"{name} holds a wildcard: write the one address that is meant.")
+
+
+def _check_credentials(settings: Fields) -> None:
+    if settings.nextcloud_username and not settings.nextcloud_app_password:
+        raise ConfigurationError(
+            "NEXTCLOUD_USERNAME needs NEXTCLOUD_APP_PASSWORD (or NEXTCLOUD_APP_PASSWORD_FILE): set both, "
+            "or neither to give consent in the browser."
+        )
+    if settings.nextcloud_app_password and not settings.nextcloud_username:
+        raise ConfigurationError(
+            "NEXTCLOUD_APP_PASSWORD needs NEXTCLOUD_USERNAME: set both, or neither to consent in the browser."
+        )
+
+
+def _check_transport(settings: Fields) -> None:
+    secret = settings.nextcloud_mcp_secret
+    if secret is not None and len(secret.get_secret_value()) < SHORTEST_SECRET:
+        raise ConfigurationError(
+            f"NEXTCLOUD_MCP_SECRET is too short to be safe: use at least {SHORTEST_SECRET} characters, "
+            "or leave it out and have one made."
+        )
+    if not settings.no_local_auth:
+        return
+    if settings.host not in LOOPBACK_HOSTS:
+        raise ConfigurationError(
+            f"--no-local-auth works on loopback only, not on {settings.host}: "
+            "leave it out, or use --host 127.0.0.1."
+        )
+    if secret is not None:
+        raise ConfigurationError("NEXTCLOUD_MCP_SECRET has no use with --no-local-auth: keep one of them.")
+
+
+def _check_database(settings: Fields) -> None:
+    if settings.database_url is None:
+        return
+    if settings.database_url.partition("://")[0] not in _DATABASES:
+        raise ConfigurationError(
+            "DATABASE_URL names another database than SQLite or PostgreSQL: write "
+            "sqlite+aiosqlite:////path/to/state.db or postgresql+asyncpg://name:password@host/database."
+        )
+
+
+def _check_toolsets(settings: Fields) -> None:
+    for name in settings.toolsets:
+        if name not in (*EVERY_TOOLSET, "all"):
+            raise ConfigurationError(
+                f"TOOLSETS names {name!r}, which there is not: use {', '.join(EVERY_TOOLSET)} or all."
+            )
+
+
+def _check_proxies(settings: Fields) -> None:
+    for text in settings.trusted_proxies:
+        try:
+            network = ip_network(text)
+        except ValueError:
+            raise ConfigurationError(
+                f"TRUSTED_PROXIES holds {text!r}, which is no address or network: write it like 10.0.0.7 or "
+                "10.0.0.0/24 (the bits behind the slash's number must be zero)."
+            ) from None
+        if network.prefixlen == 0:
+            raise ConfigurationError(
+                f"TRUSTED_PROXIES trusts everybody with {text}: name the addresses of your reverse proxies alone."
+            )
+
+
+def _check_many_people(settings: Fields) -> None:
+    """Refuse what would make all people one: a shared credential, or a way in without a token."""
+    mode = settings.mode
+    if settings.nextcloud_username or settings.nextcloud_app_password:
+        raise ConfigurationError(
+            "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make everybody one Nextcloud user: take them out, or "
+            "use MODE=personal."
+        )
+    if settings.nextcloud_mcp_secret is not None:
+        raise ConfigurationError(
+            f"NEXTCLOUD_MCP_SECRET does not say who calls: take it out; with MODE={mode} clients send a token of the "
+            f"{'identity provider' if mode == 'oidc' else 'person who uses them'}."
+        )
+    if settings.no_local_auth:
+        raise ConfigurationError(
+            f"--no-local-auth does not say who calls: take it out; with MODE={mode} every call needs a token."
+        )
+    if settings.sandbox and not (mode == "oidc" and settings.grant_provider == "login_flow"):
+        # It is made anew at each start, and nobody could ever consent.
+        raise ConfigurationError(
+            f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two people play "
+            f"with 'nextcloud-mcp-server demo --mode {mode}'."
+        )
+    if settings.transport == "stdio":
+        raise ConfigurationError(
+            f"--transport stdio is for one person: leave it out with MODE={mode}, which serves over HTTP."
+        )
+
+
+def _check_sign_in_scopes(settings: Fields) -> None:
+    for word in settings.sign_in_scopes:
+        if word not in WORDS:
+            raise ConfigurationError(
+                f"SIGN_IN_SCOPES names {word!r}, which there is not: use {', '.join(BUNDLES)}, or scopes such as "
+                "notes:read."
+            )
+    if settings.sign_in_scopes and not settings.asked_words.at_sign_in:
+        raise ConfigurationError(
+            "SIGN_IN_SCOPES names nothing that this server offers: see TOOLSETS and READ_ONLY, or leave it out."
+        )
+
+
+def _check_own_address(settings: Fields) -> None:
+    if settings.nextcloud_mcp_server_url is None:
+        raise ConfigurationError(
+            "NEXTCLOUD_MCP_SERVER_URL is missing: set the address under which browsers and clients reach this "
+            "server, such as https://mcp.example.org."
+        )
+    own = urlsplit(settings.nextcloud_mcp_server_url)
+    _need_https("NEXTCLOUD_MCP_SERVER_URL", own)
+    for field in ("nextcloud_host", "nextcloud_public_url"):
+        text: str | None = getattr(settings, field)
+        if text and _origin(urlsplit(text)) == _origin(own):
+            # On one origin a script in either could act in the other with the person's cookies.
+            raise ConfigurationError(
+                f"NEXTCLOUD_MCP_SERVER_URL has the origin of {env_name(field)}: give this server a host name of "
+                "its own, such as https://mcp.example.org."
+            )
+    if settings.elicitation_callback_url is None:
+        return
+    callback = urlsplit(settings.elicitation_callback_url)
+    if _origin(callback) != _origin(own):
+        raise ConfigurationError(
+            "ELICITATION_CALLBACK_URL has another origin than NEXTCLOUD_MCP_SERVER_URL, where the browser's session "
+            "would be missing: leave it out, or use the same host."
+        )
+    if not settings.callback_url.endswith(CALLBACK_PATH):
+        raise ConfigurationError(
+            f"ELICITATION_CALLBACK_URL does not end in {CALLBACK_PATH}, where this server answers: leave it out, or "
+            "write it so."
+        )
+
+
+def _check_keys(settings: Fields) -> None:
+    if not settings.token_encryption_keys:
+        raise ConfigurationError(
+            "TOKEN_ENCRYPTION_KEYS is missing: make a key with 'nextcloud-mcp-server keys new', keep it with your "
+            "backups, and set it (or TOKEN_ENCRYPTION_KEYS_FILE)."
+        )
+
+
+def _check_sign_in(settings: Fields) -> None:
+    if settings.oidc_issuer is None:
+        raise ConfigurationError(
+            "OIDC_ISSUER is missing: set the address of your identity provider, as it writes it in 'issuer' of its "
+            "/.well-known/openid-configuration."
+        )
+    _need_https("OIDC_ISSUER", urlsplit(settings.oidc_issuer))
+    if settings.oidc_client_id is None:
+        raise ConfigurationError(
+            "OIDC_CLIENT_ID is missing: register a client at the identity provider with the redirect URI "
+            f"{settings.sign_in_callback_url}, and set its id."
+        )
+    if settings.audience == settings.oidc_client_id:
+        # An ID token names the client as its audience, and it would then pass for an access token.
+        raise ConfigurationError(
+            "OIDC_AUDIENCE is the same as OIDC_CLIENT_ID, so that ID tokens would be for this server too: leave it "
+            "out, or choose another audience at the identity provider."
+        )
+    for name, words in (
+        ("OIDC_AUDIENCE", (settings.audience,)),
+        ("OIDC_TOKEN_TYPES", settings.oidc_token_types),
+    ):
+        if not words or any("*" in word for word in words):
+            raise ConfigurationError(f"{name} must name what is meant: it is empty or holds a wildcard.")
+    if settings.introspection_client_id and not settings.introspection_client_secret:
+        raise ConfigurationError(
+            "INTROSPECTION_CLIENT_ID needs INTROSPECTION_CLIENT_SECRET: set both, or neither to use OIDC_CLIENT_ID."
+        )
+    if settings.introspection_client_secret and not settings.introspection_client_id:
+        raise ConfigurationError(
+            "INTROSPECTION_CLIENT_SECRET needs INTROSPECTION_CLIENT_ID: set both, or neither to use OIDC_CLIENT_ID."
+        )
+
+
+def _check_grants(settings: Fields) -> None:
+    if settings.grant_provider == "login_flow" and settings.mapping_claim is None:
+        # Whoever finishes a login flow decides whose account it is, so it must be known beforehand.
+        raise ConfigurationError(
+            "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
+            "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."
+        )
+    if settings.grant_provider == "nextcloud_oauth2":
+        _check_nextcloud_client(settings)
+
+
+def _check_nextcloud_client(settings: Fields) -> None:
+    if not settings.nextcloud_oauth_client_id:
+        raise ConfigurationError(
+            "NEXTCLOUD_OAUTH_CLIENT_ID is missing: 'nextcloud-mcp-server setup nextcloud' makes the client at "
+            "Nextcloud and prints it."
+        )
+    if not settings.nextcloud_oauth_client_secret:
+        raise ConfigurationError(
+            "NEXTCLOUD_OAUTH_CLIENT_SECRET is missing: it was shown when the client was made; without it, delete the "
+            "client and run 'nextcloud-mcp-server setup nextcloud' again."
+        )
+
+
+def _check_builtin(settings: Fields) -> None:
+    """Refuse what the built-in authorization server cannot work with, or must never allow."""
+    _check_nextcloud_client(settings)
+    _check_own_root(settings)
+    client_checks.refuse(settings)
+
+
+def _check_own_root(settings: Fields) -> None:
+    own = urlsplit(settings.server_url)
+    if own.path:
+        # RFC 8414 has clients look at the host's root, and many guess /authorize and /token there.
+        raise ConfigurationError(
+            f"NEXTCLOUD_MCP_SERVER_URL holds the path {own.path}: with MODE=builtin this server needs a host name "
+            "of its own, such as https://mcp.example.org."
+        )
+
+
+def _need_https(name: str, parts: SplitResult) -> None:
+    if parts.scheme != "https" and parts.hostname not in LOOPBACK_HOSTS:
+        raise ConfigurationError(
+            f"{name} is not encrypted (http://), so tokens could be read on the way: use https://."
+        )
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)

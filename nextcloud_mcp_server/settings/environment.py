@@ -1,0 +1,193 @@
+"""The operator's settings: one frozen object, read once, refused when it cannot be safe.
+
+The only module that reads the environment. No `.env` is read from the
+working directory, because whoever can write there could then move a person's data elsewhere.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import checks
+from nextcloud_mcp_server.settings.fields import Fields
+from nextcloud_mcp_server.settings.names import (
+    FIELDS,
+    NOT_CARRIED,
+    SECRETS,
+    env_name,
+    explain,
+    known_variables,
+    read_text,
+    unknown_variables,
+)
+
+_Kind = TypeVar("_Kind", bound=Fields)
+
+
+class _Environment(PydanticBaseSettingsSource):
+    """Read each field from its variable, or a secret from the file that `…_FILE` names."""
+
+    def get_field_value(
+        self,
+        field: FieldInfo,  # noqa: ARG002  # the base class asks for it
+        field_name: str,
+    ) -> tuple[Any, str, bool]:
+        """Answer the base class in its own form."""
+        return read_text(os.environ, field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        values = {name: read_text(os.environ, name) for name in self.settings_cls.model_fields}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class _EnvironmentWithoutSecrets(_Environment):
+    """Read no secret and no file: the files can be the very ones that are to be written."""
+
+    def __call__(self) -> dict[str, Any]:
+        fields = self.settings_cls.model_fields.keys() - SECRETS
+        return {name: text for name in fields if (text := read_text(os.environ, name)) is not None}
+
+
+class _FromEnvironment(Fields):
+    """The fields, read from the environment."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what was given, then the environment; never a file from the working directory."""
+        return init_settings, _Environment(settings_cls)
+
+
+class Settings(_FromEnvironment):
+    """Everything an operator has decided, and what follows from it. Build it with `load`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _serve_many_people_over_http(cls, values: dict[str, Any]) -> dict[str, Any]:
+        mode = str(values.get("mode", "")).strip().lower()
+        return {"transport": "http"} | values if mode in {"oidc", "builtin"} else values
+
+    @model_validator(mode="after")
+    def _refuse_what_cannot_be_safe(self) -> Self:
+        checks.refuse(self)
+        return self
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the operator about what works but looks wrong."""
+        return (*checks.looks_wrong(self), *unknown_variables(os.environ))
+
+    @property
+    def secret_files(self) -> dict[str, Path]:
+        """The files that secrets were read from, by the variables that name them."""
+        names = (f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)
+        return {name: Path(file) for name in names if (file := os.environ.get(name))}
+
+    @property
+    def carried(self) -> dict[str, str]:
+        """The variables that a client has to set for a server that it starts, without secrets."""
+        found: dict[str, str] = {}
+        for field in FIELDS:
+            name = f"{env_name(field)}_FILE" if field in SECRETS else env_name(field)
+            text = os.environ.get(name)
+            if text and field not in NOT_CARRIED:
+                is_path = field in SECRETS or isinstance(getattr(self, field), Path)
+                # The client starts the server in a folder of its own.
+                found[name] = str(Path(text).expanduser().absolute()) if is_path else text
+        return found
+
+    @property
+    def not_carried(self) -> list[str]:
+        """The secrets that are set here, and that no entry of a client should hold."""
+        names = [env_name(field) for field in FIELDS if field in SECRETS - NOT_CARRIED]
+        return [name for name in names if os.environ.get(name)]
+
+    @property
+    def key_source(self) -> str:
+        """Where the sealing keys come from: the variable that was set, or the key file in the data folder."""
+        if not self.token_encryption_keys:
+            return str(self.key_file)
+        name = env_name("token_encryption_keys")
+        return f"{name}_FILE" if f"{name}_FILE" in self.secret_files else name
+
+    def open_data_dir(self) -> Path:
+        """Make the data folder, for this person alone, and return it.
+
+        Raises:
+            ConfigurationError: It cannot be made.
+        """
+        path = self.data_path
+        try:
+            # The mode is for the last folder alone, and the sandbox's lies in the one for real connections.
+            for folder in (path.parent, path) if self.sandbox else (path,):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The data folder {path} cannot be made ({error.strerror}): set DATA_DIR to another folder."
+            ) from error
+        return path
+
+
+class Draft(_FromEnvironment):
+    """The settings before they are complete: what `setup nextcloud` works from. Build it with `load_draft`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what was given, then what the environment says openly."""
+        return init_settings, _EnvironmentWithoutSecrets(settings_cls)
+
+    @model_validator(mode="after")
+    def _refuse_wrong_addresses(self) -> Self:
+        checks.refuse_draft(self)
+        return self
+
+
+def load(**overrides: object) -> Settings:
+    """Read the settings; arguments that are not None win over the environment.
+
+    Raises:
+        ConfigurationError: Something is wrong or unsafe; names the variable and the fix, never a value
+            that is secret.
+    """
+    return _build(Settings, overrides)
+
+
+def load_draft(**overrides: object) -> Draft:
+    """Read the settings of a server that cannot start yet.
+
+    Raises:
+        ConfigurationError: An address is missing or wrong.
+    """
+    return _build(Draft, overrides)
+
+
+def _build(kind: type[_Kind], overrides: Mapping[str, object]) -> _Kind:
+    given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error)) from None
+
+
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Make the environment of a server that is started with these variables, and no settings but them."""
+    return {name: text for name, text in os.environ.items() if name not in known_variables()} | {**variables}

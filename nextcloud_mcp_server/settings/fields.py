@@ -1,0 +1,267 @@
+"""What an operator can decide: the settings' fields, and what follows from them.
+
+`environment` reads them from the environment, and `checks` refuses what cannot be safe.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from platformdirs import user_data_path
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, expand, offered
+from nextcloud_mcp_server.auth.token_scopes import AskedWords
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
+from nextcloud_mcp_server.settings.multi_user import PeopleFields
+from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Typed, Words
+
+EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
+#: Where this server's callbacks are; each leg has its own path below it.
+CALLBACK_PATH = "/oauth/callback"
+_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
+
+
+class Fields(PeopleFields):
+    """Everything an operator can decide, refused nowhere: build `Settings` with `load` instead."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        # Without it a too-short key would be printed in full at start-up.
+        hide_input_in_errors=True,
+        env_file=None,
+    )
+
+    mode: Annotated[Literal["personal", "oidc", "builtin"], Lower] = Field(
+        default="personal",
+        description="Who may call: `personal` is one person on one computer; `oidc` is any number of people, "
+        "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of people, who sign "
+        "in with Nextcloud itself (docs/quickstart-builtin.md).",
+    )
+    nextcloud_host: Typed | None = Field(
+        default=None,
+        description="Address of your Nextcloud, such as `https://cloud.example.org` or "
+        "`https://example.org/nextcloud`.",
+    )
+    nextcloud_public_url: str | None = Field(
+        default=None,
+        description="Address under which browsers reach Nextcloud, when it differs from `NEXTCLOUD_HOST` "
+        "(for example inside a container network).",
+    )
+    nextcloud_mcp_server_url: str | None = Field(
+        default=None,
+        description="Address under which browsers and clients reach this server over HTTP; clients are given "
+        "it with `/mcp` behind it. Default: where it listens. Required for many people.",
+    )
+    nextcloud_username: str | None = Field(
+        default=None,
+        description="Login name for machines without a browser; needs `NEXTCLOUD_APP_PASSWORD` too. "
+        "Without both, consent happens in the browser.",
+    )
+    nextcloud_app_password: SecretStr | None = Field(
+        default=None,
+        description="App password for machines without a browser (Nextcloud: Settings → Security). "
+        "Never your real password.",
+    )
+    nextcloud_ca_bundle: Path | None = Field(
+        default=None,
+        description="File with the certificates (PEM) of a private certificate authority; the system's own "
+        "are trusted in any case.",
+    )
+    data_dir: Path | None = Field(
+        default=None,
+        description="Folder for the database and the key files. Default: the platform's data folder for "
+        "`nextcloud-mcp-server`; made with mode 0700 when first needed.",
+    )
+    database_url: str | None = Field(
+        default=None,
+        # PostgreSQL's holds a password.
+        repr=False,
+        description="Database address, such as `sqlite+aiosqlite:////var/lib/nextcloud-mcp-server/state.db` or "
+        "`postgresql+asyncpg://name:password@host/database`. Default: `state.db` in `DATA_DIR`.",
+    )
+    token_encryption_keys: Secrets = Field(
+        default=(),
+        description="Keys that seal what is stored (make one with `nextcloud-mcp-server keys new`), by "
+        "commas: the first one seals, all of them open. Default: a key file made in `DATA_DIR`. Required for "
+        "many people.",
+    )
+    nextcloud_mcp_secret: SecretStr | None = Field(
+        default=None,
+        description="Bearer secret that clients must send over HTTP, at least 24 characters. Default: a "
+        "secret file made in `DATA_DIR`; `nextcloud-mcp-server config … --http` prints it.",
+    )
+    elicitation_dialect: Annotated[Literal["auto", "draft", "2025-11-25", "text"], Lower] = Field(
+        default="auto",
+        description="How older clients are asked for consent; `auto` goes by what the client says it can do.",
+    )
+    elicitation_timeout_seconds: int = Field(
+        default=300, ge=1, le=3600, description="How long `elicitation/track` waits for a consent at most."
+    )
+    hold_seconds: int = Field(
+        default=25,
+        ge=0,
+        le=300,
+        description="How long a repeated call is held while its consent is open. Less than the shortest "
+        "time limit between the client and this server.",
+    )
+    update_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=3600,
+        description="How often Nextcloud is asked for changes, for each person of whom a client has subscribed to "
+        "resources. Each time costs one small request for each app, and nothing while nobody has subscribed.",
+    )
+    toolsets: Words = Field(
+        default=("notes", "files"),
+        description=f"Which groups of tools are on, by commas: {', '.join(EVERY_TOOLSET)}, or `all`. "
+        "The connection tools are always on.",
+    )
+    exclude_tools: Words = Field(
+        default=(), description="Names of single tools (docs/tools.md) to leave out, by commas."
+    )
+    read_only: bool = Field(default=False, description="Leave out every tool that changes something.")
+    local_folder: Path | None = Field(
+        default=None,
+        description="Folder of this computer that the toolset `upload` may read files from and save files in. "
+        "Default: none. For one person over stdio alone.",
+    )
+    output_schemas: bool = Field(
+        default=False, description="Add the schema of each tool's result to `tools/list`; doubles its size."
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
+        default="info", description="How much is logged to stderr: `debug`, `info`, `warning` or `error`."
+    )
+    transport: Literal["stdio", "http"] = Field(
+        default="stdio",
+        description="`stdio` for a client that starts the server itself, `http` for the others. A server "
+        "for many people always uses `http`.",
+    )
+    host: str = Field(default="127.0.0.1", description="Address to listen on over HTTP.")
+    port: int = Field(
+        default=8765, ge=0, le=65535, description="Port to listen on over HTTP; 0 takes a free one."
+    )
+    sandbox: bool = Field(
+        default=False,
+        description="Use the built-in sandbox Nextcloud (users alice and bob) instead of a real one.",
+    )
+    sandbox_version: ProfileName = Field(
+        default=USUAL,
+        description="The major version of Nextcloud that the sandbox answers like: 32, 33, 34 or 35.",
+    )
+    no_local_auth: bool = Field(
+        default=False,
+        description="Let everybody on this computer call over HTTP without the secret. Loopback only.",
+    )
+
+    @property
+    def data_path(self) -> Path:
+        """Where our files live. Nothing is made here; `open_data_dir` does that.
+
+        The sandbox has a folder of its own, so that trying it never touches real connections.
+        """
+        base = self.data_dir or user_data_path("nextcloud-mcp-server", appauthor=False)
+        return base / "sandbox" if self.sandbox else base
+
+    @property
+    def database_address(self) -> str:
+        """The SQLAlchemy URL, with the asynchronous driver filled in."""
+        if self.database_url is None:
+            return f"sqlite+aiosqlite:///{(self.data_path / 'state.db').as_posix()}"
+        scheme, _, rest = self.database_url.partition("://")
+        return f"{_DRIVERS.get(scheme, scheme)}://{rest}"
+
+    @property
+    def key_file(self) -> Path:
+        """Where personal mode keeps its sealing key, when none is given."""
+        return self.data_path / "encryption.key"
+
+    @property
+    def secret_file(self) -> Path:
+        """Where the bearer secret for HTTP is kept, when none is given."""
+        return self.data_path / "http.secret"
+
+    @property
+    def enabled_toolsets(self) -> tuple[str, ...]:
+        """The toolsets by name, with `all` spelled out."""
+        return EVERY_TOOLSET if "all" in self.toolsets else self.toolsets
+
+    @property
+    def offered_scopes(self) -> frozenset[str]:
+        """The scopes that can be permitted at all."""
+        return offered(self.enabled_toolsets, read_only=self.read_only)
+
+    @property
+    def asked_words(self) -> AskedWords:
+        """The words by which clients are told to ask for scopes."""
+        ours, bound = self.mode == "builtin", self.offered_scopes
+        words = self.sign_in_scopes or (("read",) if ours else tuple(sorted(bound)))
+        known = tuple(word for word in words if expand([word]) & bound)
+        return AskedWords(known, bound, ours=ours, prefix="" if ours else self.scope_prefix)
+
+    @property
+    def operator_credential(self) -> tuple[str, SecretStr] | None:
+        """Login name and app password given by the operator, if they were."""
+        if self.nextcloud_username is None or self.nextcloud_app_password is None:
+            return None
+        return self.nextcloud_username, self.nextcloud_app_password
+
+    @property
+    def server_url(self) -> str:
+        """This server's public address, with nothing behind it; empty where none is set."""
+        return (self.nextcloud_mcp_server_url or "").rstrip("/")
+
+    @property
+    def resource_url(self) -> str:
+        """What clients connect to, and the `resource` of the metadata (RFC 9728)."""
+        return f"{self.server_url}/mcp"
+
+    @property
+    def audience(self) -> str:
+        """What an access token's `aud` must contain."""
+        return self.oidc_audience or self.resource_url
+
+    @property
+    def callback_url(self) -> str:
+        """What the callbacks of both legs lie below."""
+        return (self.elicitation_callback_url or f"{self.server_url}{CALLBACK_PATH}").rstrip("/")
+
+    @property
+    def sign_in_callback_url(self) -> str:
+        """Redirect URI to register at the identity provider."""
+        return f"{self.callback_url}/sign-in"
+
+    @property
+    def grant_callback_url(self) -> str:
+        """Redirect URI to register at whoever grants access to Nextcloud."""
+        return f"{self.callback_url}/nextcloud"
+
+    @property
+    def mapping_claim(self) -> str | None:
+        """The claim that holds the Nextcloud account's id; None where people confirm it."""
+        return None if self.account_mapping == "confirm" else self.account_mapping
+
+    @property
+    def many_people(self) -> bool:
+        """Whether people sign in, each with an account of their own."""
+        return self.mode != "personal"
+
+    def require_nextcloud(self) -> str:
+        """Return the address of the Nextcloud.
+
+        Raises:
+            ConfigurationError: None is set.
+        """
+        if self.nextcloud_host is None:
+            built_in = "" if self.many_people else ", or try the built-in one with serve --sandbox"
+            raise ConfigurationError(
+                "No Nextcloud is set: name yours with --nextcloud https://cloud.example.org (or NEXTCLOUD_HOST)"
+                f"{built_in}."
+            )
+        return self.nextcloud_host

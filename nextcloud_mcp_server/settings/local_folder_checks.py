@@ -1,0 +1,24 @@
+"""Refuses to open a folder of this computer where that cannot be safe."""
+
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings.fields import Fields
+
+
+def refuse(settings: Fields) -> None:
+    """Refuse a `LOCAL_FOLDER` that others could reach, or that holds what nobody should.
+
+    Raises:
+        ConfigurationError: It is such a one; says what to do.
+    """
+    if settings.local_folder is None:
+        return
+    if settings.many_people or settings.transport != "stdio":
+        # Whoever calls over HTTP need not sit at this computer.
+        raise ConfigurationError("LOCAL_FOLDER is for one person over stdio alone: leave it out.")
+    folder, ours = settings.local_folder.resolve(), settings.data_path.resolve()
+    if not settings.local_folder.is_absolute() or not folder.is_dir():
+        raise ConfigurationError("LOCAL_FOLDER names no folder: give the full path of one that is there.")
+    if ours.is_relative_to(folder) or folder.is_relative_to(ours):
+        raise ConfigurationError(
+            "LOCAL_FOLDER holds this server's own keys, or lies among them: name a folder for exchange alone."
+        )

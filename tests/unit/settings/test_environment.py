@@ -1,0 +1,374 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.logs import redact
+from nextcloud_mcp_server.settings.document import check, configuration_page, env_example, tools_page, write
+from nextcloud_mcp_server.settings.environment import Settings, load
+from nextcloud_mcp_server.settings.names import COMMAND_LINE_ONLY, FIELDS, known_variables
+from nextcloud_mcp_server.storage.crypto import new_key
+from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
+
+ROOT = Path(__file__).parents[3]
+CLOUD = "https://cloud.example.org"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name in {*known_variables(), "NEXTCLOUD_URL"} or name.startswith("NEXTCLOUD_"):
+            monkeypatch.delenv(name)
+
+
+def refused(**overrides: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(**overrides)
+    return str(caught.value)
+
+
+def test_without_any_setting_the_defaults_of_one_person_hold() -> None:
+    settings = load()
+
+    assert settings.mode == "personal"
+    assert settings.toolsets == ("notes", "files")
+    assert settings.transport == "stdio"
+    assert settings.host == "127.0.0.1"
+    assert settings.warnings == ()
+
+
+def test_variables_are_read_and_arguments_win_over_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTCLOUD_HOST", "https://env.example.org")
+    monkeypatch.setenv("READ_ONLY", "true")
+    monkeypatch.setenv("NEXTCLOUD_MCP_PORT", "9000")
+    monkeypatch.setenv("EXCLUDE_TOOLS", "nc_files_delete, nc_notes_delete_note")
+
+    settings = load(nextcloud_host=CLOUD, port=None)
+
+    assert settings.nextcloud_host == CLOUD
+    assert settings.read_only
+    assert settings.port == 9000
+    assert settings.exclude_tools == ("nc_files_delete", "nc_notes_delete_note")
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTCLOUD_HOST", "")
+
+    assert load().nextcloud_host is None
+
+
+def test_words_of_other_case_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOG_LEVEL", "DEBUG")
+    monkeypatch.setenv("MODE", "Personal")
+
+    settings = load()
+
+    assert (settings.log_level, settings.mode) == ("debug", "personal")
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = load()
+
+    with pytest.raises(ValueError, match="frozen"):
+        settings.mode = "oidc"
+
+
+def test_the_working_directory_s_env_file_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("NEXTCLOUD_HOST=https://evil.example.org\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert load().nextcloud_host is None
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    file.write_text("aaaaa-bbbbb\n")
+    monkeypatch.setenv("NEXTCLOUD_USERNAME", "alice")
+    monkeypatch.setenv("NEXTCLOUD_APP_PASSWORD_FILE", str(file))
+
+    credential = load().operator_credential
+
+    assert credential is not None
+    assert (credential[0], credential[1].get_secret_value()) == ("alice", "aaaaa-bbbbb")
+
+
+def test_a_secret_given_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS", "abc")
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS_FILE", str(tmp_path / "keys"))
+
+    assert "TOKEN_ENCRYPTION_KEYS_FILE are both set" in refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "wrong"),
+    [
+        ("NEXTCLOUD_MCP_SECRET_FILE", "nowhere", "does not exist: check the path."),
+        (
+            "NEXTCLOUD_OAUTH_CLIENT_ID_FILE",
+            "nowhere",
+            "does not exist: 'nextcloud-mcp-server setup nextcloud --into' its folder writes it.",
+        ),
+        ("TOKEN_ENCRYPTION_KEYS_FILE", ".", "cannot be read as text: check path and rights."),
+        (
+            "TOKEN_ENCRYPTION_KEYS_FILE",
+            "empty",
+            "is empty: what was to write it has failed, so make it again.",
+        ),
+    ],
+)
+def test_a_secret_file_that_holds_no_secret_is_refused_by_name(
+    name: str, file: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    monkeypatch.setenv(name, str(tmp_path / file))
+
+    assert refused() == f"{name} names a file that {wrong}"
+
+
+def test_several_keys_are_split_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS", "first,second")
+
+    settings = load()
+
+    assert [key.get_secret_value() for key in settings.token_encryption_keys] == ["first", "second"]
+    assert "first" not in repr(settings)
+
+
+def test_a_secret_that_is_too_short_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTCLOUD_MCP_SECRET", "hunter2")
+
+    sentence = refused()
+
+    assert "NEXTCLOUD_MCP_SECRET is too short" in sentence
+    assert "hunter2" not in sentence
+
+
+def test_the_other_name_of_the_address_is_read_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTCLOUD_URL", CLOUD)
+
+    settings = load()
+
+    assert settings.nextcloud_host == CLOUD
+    assert settings.warnings == ("NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it.",)
+
+
+def test_two_different_addresses_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTCLOUD_URL", CLOUD)
+    monkeypatch.setenv("NEXTCLOUD_HOST", "https://other.example.org")
+
+    assert "name different servers" in refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("NEXTCLOUD_USER", "NEXTCLOUD_USER is not read: did you mean NEXTCLOUD_USERNAME?"),
+        ("NEXTCLOUD_PASSWORD", "NEXTCLOUD_PASSWORD is not read: did you mean NEXTCLOUD_APP_PASSWORD?"),
+        ("ELICITATION_TIMEOUT", "ELICITATION_TIMEOUT is not read: did you mean ELICITATION_DIALECT?"),
+        ("TOKEN_QQQQQQQQQQ", "TOKEN_QQQQQQQQQQ is not read."),
+        ("READONLY", "READONLY is not read: did you mean READ_ONLY?"),
+        ("TOOLSET", "TOOLSET is not read: did you mean TOOLSETS?"),
+        ("OIDC_CLIENT", "OIDC_CLIENT is not read: did you mean OIDC_CLIENT_ID?"),
+        ("TRUSTED_PROXY", "TRUSTED_PROXY is not read: did you mean TRUSTED_PROXIES?"),
+        ("INTROSPECTION_SECRET", "INTROSPECTION_SECRET is not read: did you mean it?"),
+    ],
+)
+def test_a_variable_that_is_not_read_is_pointed_out(
+    name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+
+    found = load().warnings
+
+    assert len(found) == 1
+    assert found[0].partition(":")[0] == sentence.partition(":")[0]
+    assert ("did you mean" in found[0]) == ("did you mean" in sentence)
+
+
+@pytest.mark.parametrize("name", ["NODE", "SHELL", "NEXTCLOUD_TEST_URL", "TOOLS", "DATABASE"])
+def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "1")
+
+    assert load().warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"mode": "builtin"}, "NEXTCLOUD_MCP_SERVER_URL is missing"),
+        ({"mode": "many"}, "MODE is not right: use personal, oidc or builtin."),
+        ({"nextcloud_public_url": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
+        ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
+        ({"nextcloud_host": "https://"}, "NEXTCLOUD_HOST is not a web address"),
+        ({"nextcloud_host": "https://[::1"}, "NEXTCLOUD_HOST is not a web address"),
+        ({"nextcloud_host": "https://cloud.example.org:99999"}, "NEXTCLOUD_HOST is not a web address"),
+        ({"nextcloud_public_url": "https://a.example.org/?x=1"}, "NEXTCLOUD_PUBLIC_URL is not a web address"),
+        ({"nextcloud_host": "https://alice:pw@cloud.example.org"}, "must not hold a name or password"),
+        ({"nextcloud_ca_bundle": "/nowhere.pem"}, "NEXTCLOUD_CA_BUNDLE names no file"),
+        ({"nextcloud_username": "alice"}, "NEXTCLOUD_USERNAME needs NEXTCLOUD_APP_PASSWORD"),
+        ({"nextcloud_app_password": "secret"}, "NEXTCLOUD_APP_PASSWORD needs NEXTCLOUD_USERNAME"),
+        (
+            {"host": "0.0.0.0", "no_local_auth": True},
+            "works on loopback only, not on 0.0.0.0",
+        ),
+        ({"no_local_auth": True, "nextcloud_mcp_secret": "s" * 24}, "has no use with --no-local-auth"),
+        ({"database_url": "mysql://db/x"}, "DATABASE_URL names another database than SQLite or PostgreSQL"),
+        ({"nextcloud_host": "https://*.example.org"}, "NEXTCLOUD_HOST holds a wildcard"),
+        ({"toolsets": "notes,note"}, "TOOLSETS names 'note'"),
+        ({"hold_seconds": 900}, "HOLD_SECONDS is not right: use 300 or less."),
+        ({"port": "http"}, "NEXTCLOUD_MCP_PORT is not right: use a whole number."),
+        ({"read_only": "maybe"}, "READ_ONLY is not right: use true or false."),
+        ({"transport": "sse"}, "--transport is not right"),
+        ({"tool_sets": "notes"}, "There is no setting TOOL_SETS: did you mean TOOLSETS?"),
+    ],
+)
+def test_what_cannot_work_or_be_safe_is_refused_with_the_fix(
+    overrides: dict[str, object], sentence: str
+) -> None:
+    assert sentence in refused(**overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"nextcloud_host": "http://cloud.example.org"}, "NEXTCLOUD_HOST is not encrypted"),
+        ({"host": "0.0.0.0", "transport": "http"}, "listens on 0.0.0.0, not only on this computer"),
+        ({"sandbox": True, "nextcloud_host": CLOUD}, "NEXTCLOUD_HOST is not used with --sandbox."),
+    ],
+)
+def test_what_is_probably_not_meant_is_a_warning(overrides: dict[str, object], sentence: str) -> None:
+    found = load(**overrides).warnings
+
+    assert len(found) == 1
+    assert sentence in found[0]
+
+
+def test_the_log_shows_a_warning_whole() -> None:
+    (sentence,) = load(host="0.0.0.0", transport="http").warnings
+
+    assert redact(sentence) == sentence
+
+
+def test_plain_http_on_this_computer_is_no_warning() -> None:
+    assert load(nextcloud_host="http://127.0.0.1:8080/nextcloud").warnings == ()
+
+
+def test_loading_makes_no_folder_and_first_use_makes_it_for_one_person(tmp_path: Path) -> None:
+    settings = load(data_dir=tmp_path / "deep" / "data")
+    existed = settings.data_path.exists()
+
+    made = settings.open_data_dir()
+
+    assert not existed
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert settings.open_data_dir() == made
+    assert settings.key_file.parent == settings.secret_file.parent == made
+
+
+def test_trying_the_sandbox_first_leaves_the_folder_of_real_connections_to_one_person(tmp_path: Path) -> None:
+    load(data_dir=tmp_path / "data", sandbox=True).open_data_dir()
+
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def test_a_data_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigurationError, match="set DATA_DIR to another folder"):
+        load(data_dir=tmp_path / "file" / "data").open_data_dir()
+
+
+def test_the_sandbox_has_a_data_folder_of_its_own(tmp_path: Path) -> None:
+    assert load(data_dir=tmp_path, sandbox=True).data_path == tmp_path / "sandbox"
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        (None, "sqlite+aiosqlite:////data/state.db"),
+        ("sqlite:////srv/x.db", "sqlite+aiosqlite:////srv/x.db"),
+        ("sqlite+aiosqlite:////srv/x.db", "sqlite+aiosqlite:////srv/x.db"),
+        ("postgresql://mcp@db/x", "postgresql+asyncpg://mcp@db/x"),
+        ("postgres://mcp@db/x", "postgresql+asyncpg://mcp@db/x"),
+        ("postgresql+asyncpg://mcp@db/x", "postgresql+asyncpg://mcp@db/x"),
+    ],
+)
+def test_the_database_s_address_has_the_asynchronous_driver(url: str | None, address: str) -> None:
+    assert load(data_dir="/data", database_url=url).database_address == address
+
+
+def test_all_toolsets_are_spelled_out() -> None:
+    assert set(load(toolsets="all").enabled_toolsets) == TOOLSETS.keys() - {CONNECTION}
+    assert load(toolsets="notes").enabled_toolsets == ("notes",)
+
+
+def test_the_address_is_required_only_where_it_is_used() -> None:
+    assert load(nextcloud_host=CLOUD).require_nextcloud() == CLOUD
+    with pytest.raises(ConfigurationError, match="name yours with --nextcloud"):
+        load().require_nextcloud()
+    assert load().operator_credential is None
+
+
+def test_every_field_is_documented_and_has_a_variable_or_an_option() -> None:
+    assert set(Settings.model_fields) == set(FIELDS) | COMMAND_LINE_ONLY
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_the_committed_pages_are_those_that_the_program_prints() -> None:
+    assert (ROOT / ".env.example").read_text(encoding="utf-8") == env_example()
+    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == configuration_page()
+    assert (ROOT / "docs" / "tools.md").read_text(encoding="utf-8") == tools_page()
+
+
+def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:
+    for folder in ("docs", "nextcloud_mcp_server/tools"):
+        (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="make docs"):
+        check(str(tmp_path))
+
+    write(str(tmp_path))
+
+    check(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("cloud.example.org", "https://cloud.example.org"),
+        (" cloud.example.org:8443/nextcloud ", "https://cloud.example.org:8443/nextcloud"),
+        ("localhost:8080", "http://localhost:8080"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("[::1]:8080/nextcloud", "http://[::1]:8080/nextcloud"),
+        ("localhost.example.org", "https://localhost.example.org"),
+        ("http://cloud.example.org", "http://cloud.example.org"),
+    ],
+)
+def test_a_nextcloud_may_be_named_without_a_scheme(typed: str, address: str) -> None:
+    assert load(nextcloud_host=typed).nextcloud_host == address
+
+
+def test_what_a_client_has_to_set_is_told_without_secrets_and_for_any_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text(new_key())
+    monkeypatch.setenv("NEXTCLOUD_HOST", CLOUD)
+    monkeypatch.setenv("READ_ONLY", "true")
+    monkeypatch.setenv("DATA_DIR", "data")
+    monkeypatch.setenv("NEXTCLOUD_USERNAME", "alice")
+    monkeypatch.setenv("NEXTCLOUD_APP_PASSWORD", "s3cret")
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS_FILE", "keys")
+
+    settings = load()
+
+    assert settings.carried == {
+        "READ_ONLY": "true",
+        "DATA_DIR": str(tmp_path / "data"),
+        "NEXTCLOUD_USERNAME": "alice",
+        "TOKEN_ENCRYPTION_KEYS_FILE": str(tmp_path / "keys"),
+    }
+    assert settings.not_carried == ["NEXTCLOUD_APP_PASSWORD"]

@@ -1,0 +1,41 @@
+"""The documents, as somebody follows them who has nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def headings(path: Path) -> set[str]:
+    """Write the headings as addresses, as code hosts do."""
+    found = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_and_picture_leads_to_something_that_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"", text)
+    ours = [link for pair in links if not (link := "".join(pair)).startswith(("https:", "http:", "mailto:"))]
+
+    lost = [
+        link
+        for link in ours
+        if not (file := path.parent / link.partition("#")[0] if not link.startswith("#") else path).exists()
+        or ("#" in link and link.partition("#")[2] not in headings(file))
+    ]
+
+    assert lost == []
+
+
+def test_the_readme_says_of_each_toolset_what_it_is_for() -> None:
+    rows = re.findall(
+        r"^\| (`.+`) \| .+ \|$", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} >= {*TOOLSETS} - {CONNECTION}
