@@ -374,7 +374,7 @@ async def test_narrower_scopes_are_given_and_wider_ones_never(
     assert none.json()["error"] == "invalid_scope"
 
 
-async def test_a_token_says_who_and_lists_what_its_scopes_allow(
+async def test_a_token_says_who_and_lists_what_its_scopes_allow_or_a_later_sign_in_may(
     house: House, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
     given = (await house.redeem(http, *code)).json()
@@ -384,7 +384,10 @@ async def test_a_token_says_who_and_lists_what_its_scopes_allow(
         asked = await client.call_tool("request_nextcloud_access", {})
 
     assert "nc_notes_get_note" in tools
-    assert "nc_notes_create_note" not in tools
+    assert "nc_files_list_folder" not in tools, (
+        "reading is asked for at the sign-in, and was not allowed there"
+    )
+    assert "nc_notes_create_note" in tools, "writing is asked for by its first call"
     assert "files:read, files:write, notes:write the app has to sign in again" in str(asked.content)
 
 
