@@ -9,11 +9,16 @@ import asyncpg
 import pytest
 import stamina
 from alembic import command
+from hypothesis import HealthCheck, settings
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
 from tests.oauth_stage import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)
