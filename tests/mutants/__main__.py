@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from tests.mutants.guards import chosen, read_guards
-from tests.mutants.report import PART_KILLED, rate, sentence, write
+from tests.mutants.report import PART_KILLED, rate, sentence, untried, write
 from tests.mutants.run import Outcome, TestsFail, run_all
 
 
@@ -20,6 +20,8 @@ def main() -> int:
         _say("\n".join([*stale, "The table is stale: put its rows right first."]))
         return 1
     guards = chosen(every, options.only)
+    if options.untried:
+        guards = untried(guards)
     outcomes: list[Outcome] = []
     one_at_a_time = Lock()
 
@@ -53,6 +55,9 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.mutants", description=__doc__)
     parser.add_argument("--only", default="", help="try the guards whose sentence or file fits this pattern")
+    parser.add_argument(
+        "--untried", action="store_true", help="leave out those of which the page has a result"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="so many at once")
     parser.add_argument("--seconds", type=float, default=120.0, help="time limit of the tests of one guard")
     parser.add_argument(

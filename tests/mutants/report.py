@@ -16,7 +16,8 @@ _HEAD = """# Guards, and the tests that notice when one is gone
 `make mutants` takes each guard out of a copy of the tree, one at a time, and runs the tests that are named for it. A
 guard is *killed* when one of them fails. The first column says what could happen without it. The rows, with the code
 and the changed code, are in `tests/mutants/guards`; a unit test holds that each still fits the code.
-`make mutants ARGS="--only auth/jwt"` tries those whose sentence or file fits. This page is written by it.
+`make mutants ARGS="--only auth/jwt"` tries those whose sentence or file fits, `--untried` goes on
+where a run was stopped. This page is written by it.
 
 """
 
@@ -54,6 +55,12 @@ def page(guards: Sequence[Guard], results: dict[str, str]) -> str:
             if guard.path.startswith(f"{package}/")
         ]
     return "".join(parts)
+
+
+def untried(guards: Sequence[Guard], file: Path = PAGE) -> list[Guard]:
+    """List the guards of which the page has no result, so that a run that was stopped can go on."""
+    known = read_results(file.read_text(encoding="utf-8"))
+    return [guard for guard in guards if known.get(cell(guard.prevents), _UNTRIED) == _UNTRIED]
 
 
 def rate(outcomes: Sequence[Outcome]) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.guards import ROOT, Guard, chosen, read_guards
-from tests.mutants.report import PAGE, cell, page, read_results, sentence
+from tests.mutants.report import PAGE, cell, page, read_results, sentence, untried
 from tests.mutants.run import Outcome
 
 GUARDS = read_guards()
@@ -49,6 +49,14 @@ def test_the_page_names_every_guard_and_no_other_and_none_that_went_unnoticed() 
 
     assert text == page(GUARDS, read_results(text))
     assert [said for said, result in read_results(text).items() if result in ("survived", "broken")] == []
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_guards_that_have_no_result(tmp_path: Path) -> None:
+    first, second, *_ = GUARDS
+    file = tmp_path / "mutants.md"
+    file.write_text(page([first, second], {cell(first.prevents): "killed"}), encoding="utf-8")
+
+    assert untried([first, second], file) == [second]
 
 
 def test_a_guard_that_has_moved_is_told(tmp_path: Path) -> None:
