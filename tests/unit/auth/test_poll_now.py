@@ -160,7 +160,7 @@ async def test_calls_that_come_while_a_flow_is_polled_wait_for_that_poll(stage: 
     assert len(stage.network.to(POLL)) == 1
 
 
-async def test_a_nextcloud_that_does_not_answer_delays_a_call_by_no_more_than_the_bound(
+async def test_a_nextcloud_that_does_not_answer_does_not_hold_a_call(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "POLL_NOW_SECONDS", 0.05)
@@ -172,11 +172,9 @@ async def test_a_nextcloud_that_does_not_answer_delays_a_call_by_no_more_than_th
 
     stage.network.before = never
     async with running(stage, process, seconds=0.5) as accounts:
-        started_at = anyio.current_time()
-        await asked(stage, accounts)
-        took = anyio.current_time() - started_at
+        question = await asked(stage, accounts)
 
-    assert took < 0.5
+    assert question
 
 
 @pytest.mark.parametrize("settle_seconds", [0.05, 10.0])
