@@ -18,6 +18,7 @@ from nextcloud_mcp_server.commands.client_config.snippet import Snippet
 from nextcloud_mcp_server.commands.client_config.user_file import UserFile
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.nextcloud.visible import shown
 
 
 def write_config(
@@ -58,10 +59,13 @@ def _write(path: Path, found: Snippet, *, yes: bool, secret: bool) -> None:
         say(f"{path} says so already; nothing was changed.")
         return
     for line in _diff(known, new):
-        result(line)
+        # The file may have come with a stranger's project, and a terminal obeys what is hidden in it.
+        result(shown(line))
     if secret and known.is_shared:
         say("Other users of this computer can read that file, and the entry holds the secret of your server.")
-    _agree(f"Write this into {path}?" if known.exists else f"Make {path}?", yes=yes)
+    # Where a link leads, as the project may have brought that too.
+    place = shown(str(known.path))
+    _agree(f"Write this into {place}?" if known.exists else f"Make {place}?", yes=yes)
     backup = known.replace(new, now=datetime.now(UTC).astimezone())
     say(f"Written. What was there before is in {backup}." if backup else "Written.")
     say("Restart the client, or have it read its settings again.")
