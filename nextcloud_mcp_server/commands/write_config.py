@@ -30,7 +30,7 @@ def write_config(
         ConfigurationError: It cannot be done, or the user did not agree; nothing has changed then.
     """
     if client is ChatClient.CLAUDE_CODE:
-        _run_commands(found, yes=yes)
+        _run_commands(found, yes=yes, secret=secret)
         return
     path = file or settings_file(client, Folders.here())
     if path is None:
@@ -89,7 +89,7 @@ def _agree(question: str, *, yes: bool) -> None:
         raise ConfigurationError("Nothing was changed.")
 
 
-def _run_commands(found: Snippet, *, yes: bool) -> None:
+def _run_commands(found: Snippet, *, yes: bool, secret: bool) -> None:
     """Run what the client itself offers for this; an earlier entry need not be there to be removed."""
     remove, add = (shlex.split(line) for line in found.text.splitlines())
     program = shutil.which(add[0])
@@ -98,6 +98,8 @@ def _run_commands(found: Snippet, *, yes: bool) -> None:
         raise ConfigurationError(
             f"There is no command {add[0]} here: install the client, or run this where it is."
         )
+    if secret:
+        say("While they run, other users of this computer can see the secret of your server among what runs.")
     _agree("Run these two commands?", yes=yes)
     try:
         subprocess.run([program, *remove[1:]], check=False, capture_output=True)  # noqa: S603 - our own words

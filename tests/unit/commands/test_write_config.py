@@ -278,6 +278,18 @@ def test_claude_code_is_not_run_without_a_yes(claude: Path, monkeypatch: Patch, 
     assert not claude.exists()
 
 
+def test_that_a_secret_can_be_seen_among_what_runs_is_said_before_the_question(
+    claude: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    _, _, with_secret = run(monkeypatch, capsys, "claude-code", "--write", "--http", answer="n")
+    _, _, without = run(monkeypatch, capsys, "claude-code", "--write", answer="n")
+
+    said = "other users of this computer can see the secret"
+    assert 0 < with_secret.find(said) < with_secret.find("Run these two commands?")
+    assert said not in without
+    assert not claude.exists()
+
+
 def test_what_claude_code_says_against_it_is_shown(claude: Path, monkeypatch: Patch, capsys: Capture) -> None:
     (claude.parent / "code").write_text("1")
     (claude.parent / "says").write_text("Invalid name")
