@@ -155,6 +155,8 @@ class Poller:
         self._steps: dict[str, anyio.Event] = {}
         self._asked: dict[str, anyio.Event] = {}
         self._hurry = anyio.Event()
+        #: Until then Nextcloud has asked for a pause, which no call cuts short.
+        self._paused_until: datetime | None = None
 
     async def run(self) -> None:
         """Poll for as long as the server runs."""
@@ -194,6 +196,8 @@ class Poller:
 
     async def _out_of_turn(self, elicitation_id: str, done: anyio.Event) -> None:
         try:
+            if self._paused_until is not None and self._clock() < self._paused_until:
+                return
             flow = await self._take(elicitation_id)
             if flow is not None:
                 await self._supervised(flow)
@@ -323,7 +327,9 @@ class Poller:
 
     def _pause_after(self, error: NextcloudError, flow: LoginFlow) -> float:
         if isinstance(error, Throttled):
-            return max(THROTTLED_SECONDS, error.retry_after_seconds or 0.0)
+            seconds = max(THROTTLED_SECONDS, error.retry_after_seconds or 0.0)
+            self._paused_until = self._clock() + timedelta(seconds=seconds)
+            return seconds
         return self._pause(flow)
 
     def _pause(self, flow: LoginFlow) -> float:

@@ -18,6 +18,7 @@ from nextcloud_mcp_server.commands.client_config.snippet import Snippet
 from nextcloud_mcp_server.commands.client_config.user_file import UserFile
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.nextcloud.visible import shown
 
 
 def write_config(
@@ -29,7 +30,7 @@ def write_config(
         ConfigurationError: It cannot be done, or the user did not agree; nothing has changed then.
     """
     if client is ChatClient.CLAUDE_CODE:
-        _run_commands(found, yes=yes)
+        _run_commands(found, yes=yes, secret=secret)
         return
     path = file or settings_file(client, Folders.here())
     if path is None:
@@ -58,10 +59,13 @@ def _write(path: Path, found: Snippet, *, yes: bool, secret: bool) -> None:
         say(f"{path} says so already; nothing was changed.")
         return
     for line in _diff(known, new):
-        result(line)
+        # The file may have come with a stranger's project, and a terminal obeys what is hidden in it.
+        result(shown(line))
     if secret and known.is_shared:
         say("Other users of this computer can read that file, and the entry holds the secret of your server.")
-    _agree(f"Write this into {path}?" if known.exists else f"Make {path}?", yes=yes)
+    # Where a link leads, as the project may have brought that too.
+    place = shown(str(known.path))
+    _agree(f"Write this into {place}?" if known.exists else f"Make {place}?", yes=yes)
     backup = known.replace(new, now=datetime.now(UTC).astimezone())
     say(f"Written. What was there before is in {backup}." if backup else "Written.")
     say("Restart the client, or have it read its settings again.")
@@ -85,7 +89,7 @@ def _agree(question: str, *, yes: bool) -> None:
         raise ConfigurationError("Nothing was changed.")
 
 
-def _run_commands(found: Snippet, *, yes: bool) -> None:
+def _run_commands(found: Snippet, *, yes: bool, secret: bool) -> None:
     """Run what the client itself offers for this; an earlier entry need not be there to be removed."""
     remove, add = (shlex.split(line) for line in found.text.splitlines())
     program = shutil.which(add[0])
@@ -94,6 +98,8 @@ def _run_commands(found: Snippet, *, yes: bool) -> None:
         raise ConfigurationError(
             f"There is no command {add[0]} here: install the client, or run this where it is."
         )
+    if secret:
+        say("While they run, other users of this computer can see the secret of your server among what runs.")
     _agree("Run these two commands?", yes=yes)
     try:
         subprocess.run([program, *remove[1:]], check=False, capture_output=True)  # noqa: S603 - our own words

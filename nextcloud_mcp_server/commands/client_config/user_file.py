@@ -2,15 +2,12 @@
 
 import os
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from nextcloud_mcp_server.errors import ConfigurationError
 
-#: For the user alone: an entry may hold a secret.
-_PRIVATE = 0o600
 _LARGEST = 4_194_304
 
 
@@ -75,19 +72,30 @@ class UserFile:
         return backup
 
     def _put(self, path: Path, content: bytes) -> None:
-        """Put a file in its place in one step, with the owner and the permissions of the one that was read."""
+        """Put a file in its place in one step, with the owner and the permissions of the one that was read.
+
+        A new one is for the user alone, as it is made: an entry may hold a secret.
+        """
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            known = self.path.stat() if self.exists else None
-            if known is not None and os.name == "posix":
-                with suppress(PermissionError):
-                    os.chown(name, known.st_uid, known.st_gid)
-            Path(name).chmod(_PRIVATE if known is None else known.st_mode & 0o7777)
+                if self.exists and os.name == "posix":
+                    _keep_access(file.fileno(), self.path.stat())
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def _keep_access(descriptor: int, known: os.stat_result) -> None:
+    """Give an open file the owner and the permissions of another; the name may be somebody else's by now."""
+    mode = known.st_mode & 0o7777
+    try:
+        os.fchown(descriptor, known.st_uid, known.st_gid)
+    except PermissionError:
+        # The group is another one then, which was not let in before.
+        mode &= ~0o070
+    os.fchmod(descriptor, mode)

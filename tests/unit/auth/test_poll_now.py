@@ -177,6 +177,20 @@ async def test_a_nextcloud_that_does_not_answer_does_not_hold_a_call(
     assert question
 
 
+async def test_calls_keep_the_pause_that_nextcloud_asks_for(stage: Stage) -> None:
+    process = await begun(stage)
+    stage.sandbox.faults.status(429, area="login")
+
+    async with running(stage, process) as accounts:
+        for _ in range(3):
+            await asked(stage, accounts)
+        during = len(stage.network.to(POLL))
+        stage.clock.forward(module.THROTTLED_SECONDS + 1)
+        await asked(stage, accounts)
+
+    assert (during, len(stage.network.to(POLL))) == (1, 2)
+
+
 @pytest.mark.parametrize("settle_seconds", [0.05, 10.0])
 async def test_a_flow_that_was_granted_is_waited_for_a_little_longer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, settle_seconds: float

@@ -75,6 +75,36 @@ def test_the_change_is_shown_and_asked_about_and_a_copy_is_kept(
     assert f"What was there before is in {backup}." in err
 
 
+def test_what_a_project_hides_in_its_file_is_shown_and_no_terminal_obeys_it(
+    home: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    hidden = '{\n  "mcpServers": {\n    "other": {"command": "sh"} // \x1b[2K\x1b[8m\u202e\n  }\n}\n'
+    path = home / "mcp.json"
+    path.write_text(hidden)
+    # A terminal gets what other outputs are spared.
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    _, out, _ = run(monkeypatch, capsys, "cursor", "--write", "--yes", "--file", str(path))
+
+    assert "<U+001B>[2K<U+001B>[8m<U+202E>" in out
+    assert "\x1b" not in out
+    assert "\x1b[2K\x1b[8m\u202e" in path.read_text()
+
+
+@pytest.mark.parametrize("text", ["{}", None])
+def test_the_question_names_the_place_to_which_a_link_leads(
+    text: str | None, home: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    link, target = home / "mcp.json", home / "elsewhere.json"
+    if text is not None:
+        target.write_text(text)
+    link.symlink_to(target)
+
+    _, _, err = run(monkeypatch, capsys, "cursor", "--write", "--file", str(link), answer="n")
+
+    assert f" {target}?" in err
+
+
 @pytest.mark.parametrize("answer", ["n", ""])
 def test_without_a_yes_nothing_changes(answer: str, zed: Path, monkeypatch: Patch, capsys: Capture) -> None:
     code, _, err = run(monkeypatch, capsys, "zed", "--write", answer=answer)
@@ -245,6 +275,18 @@ def test_claude_code_is_not_run_without_a_yes(claude: Path, monkeypatch: Patch, 
     code, _, _ = run(monkeypatch, capsys, "claude-code", "--write", answer="n")
 
     assert code != 0
+    assert not claude.exists()
+
+
+def test_that_a_secret_can_be_seen_among_what_runs_is_said_before_the_question(
+    claude: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    _, _, with_secret = run(monkeypatch, capsys, "claude-code", "--write", "--http", answer="n")
+    _, _, without = run(monkeypatch, capsys, "claude-code", "--write", answer="n")
+
+    said = "other users of this computer can see the secret"
+    assert 0 < with_secret.find(said) < with_secret.find("Run these two commands?")
+    assert said not in without
     assert not claude.exists()
 
 

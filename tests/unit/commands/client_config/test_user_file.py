@@ -75,6 +75,44 @@ def test_a_link_that_leads_nowhere_yet_makes_the_file_there(tmp_path: Path) -> N
     assert (tmp_path / "real.json").read_text() == "2"
 
 
+def test_nothing_else_gets_the_permissions_where_another_user_of_the_folder_swaps_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, foreign = tmp_path / "settings.json", tmp_path / "foreign"
+    path.write_text("1")
+    path.chmod(0o644)
+    foreign.write_text("secret")
+    foreign.chmod(0o600)
+    known = UserFile.read(path)
+
+    def swap(descriptor: int) -> None:
+        (made,) = tmp_path.glob(".settings.json.*")
+        made.unlink()
+        made.symlink_to(foreign)
+
+    monkeypatch.setattr(os, "fsync", swap)
+    known.replace("2", now=NOW)
+
+    assert mode(foreign) == 0o600
+
+
+def test_a_group_that_cannot_be_kept_is_no_reason_to_let_another_one_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text("1")
+    path.chmod(0o664)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(os, "chown", refuse)
+    UserFile.read(path).replace("2", now=NOW)
+
+    assert mode(path) == 0o604
+
+
 def test_what_was_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text("1")
