@@ -120,7 +120,7 @@ def _plain(name: str) -> str:
 def _skeleton(name: str) -> str:
     seen = without_hidden(meant(name))
     decomposed = unicodedata.normalize("NFKD", seen.casefold().translate(_FOLD)).casefold()
-    letters = "".join(c for c in decomposed if not unicodedata.category(c).startswith(("M", "C")))
+    letters = "".join(c for c in decomposed if not unicodedata.category(c).startswith("M"))
     folded = _NO_LETTERS.sub("", letters.translate(_FOLD))
     for pair, letter in _PAIRS:
         folded = folded.replace(pair, letter)

@@ -46,6 +46,8 @@ FIRST_POLL_SECONDS = 1.0
 SLOWEST_POLL_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 THROTTLED_SECONDS = 60.0
+#: No flow lives as long; a clock far ahead may ask for thousands of years.
+LONGEST_PAUSE_SECONDS = 86_400.0
 
 #: How long a call waits for a poll out of turn, and for the end of the consent once Nextcloud has granted.
 POLL_NOW_SECONDS, SETTLE_SECONDS = 1.0, 2.5
@@ -327,7 +329,7 @@ class Poller:
 
     def _pause_after(self, error: NextcloudError, flow: LoginFlow) -> float:
         if isinstance(error, Throttled):
-            seconds = max(THROTTLED_SECONDS, error.retry_after_seconds or 0.0)
+            seconds = min(max(THROTTLED_SECONDS, error.retry_after_seconds or 0.0), LONGEST_PAUSE_SECONDS)
             self._paused_until = self._clock() + timedelta(seconds=seconds)
             return seconds
         return self._pause(flow)

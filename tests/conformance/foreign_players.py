@@ -212,7 +212,10 @@ def _inspector(server: Server, home: Path) -> Commands:
     node, _ = node_clients()
     start = [node, str(INSPECTOR), "--format", "json", "--quiet"]
     if server.command:
-        variables = [word for name, value in server.env.items() for word in ("-e", f"{name}={value}")]
+        # It refuses an empty value, as `make` sets for MFLAGS.
+        variables = [
+            word for name, value in server.env.items() if value for word in ("-e", f"{name}={value}")
+        ]
         target = [*variables, "--", *server.command]
     else:
         headers = [

@@ -11,7 +11,7 @@ from nextcloud_mcp_server.auth import provisioning
 from nextcloud_mcp_server.errors import ElicitationUnknown
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, LoginFlow
-from tests.auth_stage import READ, Process, Stage, together
+from tests.auth_stage import READ, WRITE, Process, Stage, together
 
 POLL = "/login/v2/poll"
 
@@ -58,6 +58,23 @@ async def test_what_the_person_confirms_is_stored_and_the_flow_forgotten(
     assert grant.account.home_id
     assert await flow_of(process, visit) is None
     assert process.finished == [visit.id]
+
+
+@pytest.mark.parametrize(("first", "last"), [(READ | WRITE, READ), (READ, READ | WRITE)])
+async def test_of_a_person_who_went_back_and_chose_again_the_last_choice_counts(
+    stage: Stage, process: Process, first: frozenset[str], last: frozenset[str]
+) -> None:
+    visit = await process.ask(stage.caller, READ | WRITE)
+    await process.provisioning.approve(visit.id, first)
+    await process.provisioning.approve(visit.id, last)
+    stage.confirm()
+
+    await turn_later(stage, process)
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == last
 
 
 async def test_the_login_name_is_kept_apart_from_the_user_id(stage: Stage, process: Process) -> None:
@@ -389,6 +406,21 @@ async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
 
     assert shortest <= seconds <= longest
     assert polls == len(stage.network.to(POLL)) == 1
+    assert await flow_of(process, visit) is not None
+
+
+async def test_a_pause_of_thousands_of_years_ends_after_a_day(stage: Stage, process: Process) -> None:
+    """A proxy whose clock is wrong may write any date into Retry-After (RFC 9110 §10.2.3)."""
+    visit = await visit_at_nextcloud(stage, process)
+    header = {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT", "Date": "Sat, 28 Nov 2026 10:00:00 GMT"}
+
+    async def throttle(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(429, headers=header, request=request)
+
+    stage.network.before = throttle
+    await process.poller.turn()
+
+    assert await process.database.login_flows.next_due_at() == stage.clock() + timedelta(days=1)
     assert await flow_of(process, visit) is not None
 
 
