@@ -12,6 +12,7 @@ from tests.memory_consent import MemoryConsent
         ("  two\n\tlines\u2028more ", "two lines more"),
         ("a\u202egpj.live\u200b", "agpj.live"),
         ("nul\x00 and bell\x07", "nul and bell"),
+        ("a\ue000private\u0378b", "aprivateb"),
         ("Größe 👍🏽", "Größe 👍🏽"),
         ("x" * 64, "x" * 64),
         ("x" * 65, "x" * 63 + "…"),
