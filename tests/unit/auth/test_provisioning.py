@@ -10,6 +10,7 @@ from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     MissingScope,
     Unreachable,
+    WrongAccount,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import ElicitationState
@@ -409,3 +410,23 @@ async def test_a_visit_that_vanishes_while_it_is_allowed_is_over(stage: Stage, p
     )
     with pytest.raises(ElicitationUnknown):
         await vanishing.approve(visit.id, WRITE)
+
+
+@pytest.mark.parametrize(("mapped", "permitted"), [("alice", True), (None, True), ("bob", False)])
+async def test_more_is_permitted_on_the_account_alone_that_the_mapping_gives(
+    stage: Stage, process: Process, mapped: str | None, *, permitted: bool
+) -> None:
+    """The operator may have changed the mapping since the user connected."""
+    await stage.connect(process)
+    elicitation = await process.ask(stage.caller, WRITE)
+
+    if permitted:
+        assert await process.provisioning.permit(elicitation, WRITE, uid=mapped)
+    else:
+        with pytest.raises(WrongAccount, match="Disconnect first"):
+            await process.provisioning.permit(elicitation, WRITE, uid=mapped)
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert (grant.permission.scopes >= WRITE) is permitted
