@@ -38,14 +38,15 @@ async def request_nextcloud_access(
     access: Access,
     permissions: Annotated[
         list[str] | None,
-        Field(description='Such as "notes:read" or "notes"; default: all that this server offers'),
+        Field(description='Such as "notes:read" or "notes"; default: all reading that this server offers'),
     ] = None,
 ) -> Status:
     """Ask the person to connect their Nextcloud, or to permit more.
 
     Rarely needed: the other tools ask by themselves.
     """
-    words = frozenset(permissions or access.bound)
+    # A change that nobody asked for must not be ticked on the page, which offers the rest all the same.
+    words = frozenset(permissions or expand(["read"]) & access.bound or access.bound)
     named, offered = words.intersection(SCOPES), access.core.bound
     # A bundle means what there is of it here; a scope that is named itself must be there.
     if unknown := sorted(word for word in words - named if not expand([word]) & offered):

@@ -45,7 +45,7 @@ async def test_before_any_consent_the_status_says_how_to_get_it(world: World) ->
 
 async def test_the_status_names_account_permissions_version_and_apps(world: World, asked: Asked) -> None:
     async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
-        await client.call_tool(REQUEST, {})
+        await client.call_tool(REQUEST, {"permissions": ["read", "write"]})
         status = (await client.call_tool(STATUS, {})).structured_content
 
     assert status["account"] == "alice"
@@ -54,6 +54,17 @@ async def test_the_status_names_account_permissions_version_and_apps(world: Worl
     assert status["server_version"] == PROFILES[USUAL].server
     assert "notes" in status["apps"]
     assert status["next_step"] == "Nothing; use the tools."
+
+
+async def test_a_request_that_names_nothing_asks_for_reading_and_ticks_no_writing(
+    world: World, asked: Asked
+) -> None:
+    """A user who presses Allow without looking has permitted no change."""
+    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+        await client.call_tool(REQUEST, {})
+        status = (await client.call_tool(STATUS, {})).structured_content
+
+    assert status["permissions"] == ["files:read", "notes:read"]
 
 
 async def test_the_status_says_which_permissions_would_be_asked_for(world: World, asked: Asked) -> None:
