@@ -15,7 +15,7 @@ from nextcloud_mcp_server.storage.crypto import new_key
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Whether to put the entry into the client's file, or another `file`; `yes` asks nobody."""
+    """Whether to put the entry into the client's file, or another `file`; `yes` writes without asking."""
 
     wanted: bool
     yes: bool

@@ -84,7 +84,7 @@ def _agree(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError("Nobody is there to ask, and nothing was changed: add --yes.")
+        raise ConfigurationError("There is no terminal to ask in, so nothing was changed: add --yes.")
     if not typer.confirm(question, err=True):
         raise ConfigurationError("Nothing was changed.")
 

@@ -2,18 +2,14 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.conformance.foreign_players import Answer, Player, Server, playing
+from tests.conformance.foreign_places import place
+from tests.conformance.foreign_players import Answer, Player, playing
 from tests.conformance.foreign_table import CLIENTS, Foreign, Transport
-from tests.integration.computer import open_computer
-from tests.integration.world import People, open_world
 
 LIST = "nc_notes_list_notes"
 
@@ -27,19 +23,6 @@ JOURNEYS = [
     for client in CLIENTS
     for transport in client.transports
 ]
-
-
-@asynccontextmanager
-async def place(transport: Transport, folder: Path) -> AsyncGenerator[tuple[People, Server]]:
-    """Serve a sandbox, and our server as this client starts or finds it."""
-    if transport == "http":
-        async with open_world(folder, Sandbox.demo()) as world:
-            headers = {"Authorization": f"Bearer {world.secret}"}
-            yield world, Server(url=f"{world.url}/mcp", headers=headers)
-    else:
-        async with open_computer(folder) as computer:
-            command = tuple(computer.command("serve", "--transport", "stdio"))
-            yield computer, Server(command=command, env=computer.environment)
 
 
 async def call(player: Player, tool: str, **arguments: object) -> Answer:

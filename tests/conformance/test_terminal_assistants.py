@@ -3,26 +3,19 @@
 import os
 import re
 import subprocess
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
-from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.conformance.foreign_assistants import ASSISTANTS, Assistant, Run, surroundings
 from tests.conformance.foreign_install import assistant_program
-from tests.conformance.foreign_players import Server
+from tests.conformance.foreign_places import place
 from tests.conformance.foreign_table import Transport
 from tests.conformance.scripted_model import serving_model
-from tests.integration.computer import open_computer
-from tests.integration.world import People, open_world
 
 #: A link to Nextcloud's own page or to ours, in whatever form an assistant passes a text on.
 LINK = re.compile(r"https?://[^\s\"\\]+/(?:login/v2/flow/\w+|oauth/provision\?elicitationId=[\w-]+)")
-#: Of the tester's environment, the server gets what the tests set for it.
-OURS = ("DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
 
 pytestmark = pytest.mark.clients
 
@@ -43,19 +36,6 @@ async def said(program: list[str], run: Run, home: Path) -> str:
         with (Path(folder) / f"{Path(program[-1]).name}.txt").open("a") as kept:
             kept.write(f"$ {Path(program[-1]).name} {' '.join(run.arguments)}\n{text}\n")
     return text
-
-
-@asynccontextmanager
-async def place(transport: Transport, folder: Path) -> AsyncGenerator[tuple[People, Server]]:
-    """Serve a sandbox, and our server as the assistant starts or finds it."""
-    if transport == "http":
-        async with open_world(folder, Sandbox.demo()) as world:
-            headers = {"Authorization": f"Bearer {world.secret}"}
-            yield world, Server(url=f"{world.url}/mcp", headers=headers)
-    else:
-        async with open_computer(folder) as computer:
-            env = {name: value for name, value in computer.environment.items() if name in OURS}
-            yield computer, Server(command=tuple(computer.command("serve", "--transport", "stdio")), env=env)
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])

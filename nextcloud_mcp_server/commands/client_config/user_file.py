@@ -91,7 +91,7 @@ class UserFile:
 
 
 def _keep_access(descriptor: int, known: os.stat_result) -> None:
-    """Give an open file the owner and the permissions of another; the name may be somebody else's by now."""
+    """Give an open file the owner and the permissions of another; the name may lead to another file by now."""
     mode = known.st_mode & 0o7777
     try:
         os.fchown(descriptor, known.st_uid, known.st_gid)
