@@ -12,7 +12,7 @@ from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
 _WRONG_SETTINGS = 2
 _INTERRUPTED = 130
-#: A client that was killed reads no more; nobody is left to tell.
+#: A client that was killed reads no more; no one is left to tell.
 _READER_LEFT = 1
 
 app = typer.Typer(
@@ -135,7 +135,7 @@ def demo(
     import anyio
 
     from nextcloud_mcp_server.demo.journey import play
-    from nextcloud_mcp_server.demo.people import play_people
+    from nextcloud_mcp_server.demo.multi_user import play_multi_user
 
     if manual and mode != "personal":
         raise ConfigurationError(f"The two people of --mode {mode} act by themselves: leave out --manual.")
@@ -145,7 +145,7 @@ def demo(
         anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color), version=sandbox_version))
     else:
         anyio.run(
-            partial(play_people, dialect, out, mode=mode, plain=bool(no_color), version=sandbox_version)
+            partial(play_multi_user, dialect, out, mode=mode, plain=bool(no_color), version=sandbox_version)
         )
 
 
@@ -188,7 +188,7 @@ def revoke_grants(
 
 @clients.command("list")
 def list_clients() -> None:
-    """List the chat clients that people have added."""
+    """List the chat clients that users have added."""
     from nextcloud_mcp_server.commands.clients import list_clients as run
     from nextcloud_mcp_server.settings.environment import load
 
@@ -199,7 +199,7 @@ def list_clients() -> None:
 def revoke_client(
     client_id: Annotated[str, typer.Argument(help="Its id, as `clients list` shows it.")],
 ) -> None:
-    """Forget a client and sign it out, for everybody."""
+    """Forget a client and sign it out, for every user."""
     from nextcloud_mcp_server.commands.clients import revoke_client as run
     from nextcloud_mcp_server.settings.environment import load
 
@@ -262,7 +262,7 @@ def after_restore(
     ] = False,
 ) -> None:
     """Run once after a backup was put back, before the server starts."""
-    from nextcloud_mcp_server.commands.restored import restored as run
+    from nextcloud_mcp_server.commands.post_restore import restored as run
     from nextcloud_mcp_server.settings.environment import load
 
     run(load(), allow_listed=allow_listed)

@@ -1,6 +1,6 @@
 """Everything this program raises on purpose, as one tree.
 
-Messages are sentences for a person or a model: what happened, what to do next. They never hold a
+Messages are sentences for a user or a model: what happened, what to do next. They never hold a
 secret, a header, or a URL that grants something.
 
     NextcloudMcpError
@@ -109,7 +109,7 @@ class FormRefused(InvalidInput):
 
 
 class ElicitationRequired(NextcloudMcpError):
-    """A browser visit is needed before this call can run.
+    """A consent request is needed before this call can run.
 
     The exception's code is the one of SEP-1036's draft. `protocol/wire.py` alone decides which
     wire form a client gets.
@@ -133,11 +133,11 @@ class ElicitationUnknown(NextcloudMcpError):
 
 
 class ConsentDeclined(NextcloudMcpError):
-    """The person said no."""
+    """The user said no."""
 
 
 class NotConnected(NextcloudMcpError):
-    """The visit that a client was sent on has ended, and nothing was allowed."""
+    """The consent request that a client was sent on has ended, and nothing was allowed."""
 
 
 class MissingScope(NextcloudMcpError):
@@ -176,17 +176,17 @@ class OtherBrowser(SignInRefused):
 
 
 class NotAMember(SignInRefused):
-    """Somebody signed in who is in none of the groups that the operator lets in."""
+    """A user signed in who is in none of the groups that the operator lets in."""
 
 
 class OtherPerson(NextcloudMcpError):
-    """The browser is signed in as somebody else than the person this request belongs to."""
+    """The browser is signed in as another user than the user this request belongs to."""
 
 
 class OAuthRefusal(NextcloudMcpError):
     """A client asked our authorization server for what it does not get (RFC 6749 §5.2, RFC 7591 §3.2.2).
 
-    `error` is the code of the answer, such as `invalid_grant`; `description` a sentence for whoever
+    `error` is the code of the answer, such as `invalid_grant`; `description` a sentence for anyone who
     writes the client, which repeats nothing of the request; `status` that of the answer: 400, 401, 503.
     """
 
@@ -198,7 +198,7 @@ class OAuthRefusal(NextcloudMcpError):
 
 
 class DocumentRefusal(OAuthRefusal):
-    """The document that describes a client could not be used; `reason` is what the person's browser is told."""
+    """The document that describes a client could not be used; `reason` is what the user's browser is told."""
 
     def __init__(
         self, error: str, description: str, *, reason: "type[AuthorizeRefused]", status: int = 400
@@ -208,7 +208,7 @@ class DocumentRefusal(OAuthRefusal):
 
 
 class AuthorizeRefused(NextcloudMcpError):
-    """A client's request cannot be put to a person, and it is not known where an answer would go."""
+    """A client's request cannot be put to a user, and it is not known where an answer would go."""
 
 
 class ClientUnknown(AuthorizeRefused):
@@ -216,7 +216,7 @@ class ClientUnknown(AuthorizeRefused):
 
 
 class ClientBarred(AuthorizeRefused):
-    """The operator does not let people connect this client."""
+    """The operator does not let users connect this client."""
 
 
 class DocumentsOff(AuthorizeRefused):
@@ -240,7 +240,7 @@ class DocumentHostRefused(AuthorizeRefused):
 
 
 class TooManyRequests(NextcloudMcpError):
-    """Somebody asks this server more often than it answers."""
+    """A user asks this server more often than it answers."""
 
     def __init__(self, message: str, *, retry_after_seconds: int) -> None:
         super().__init__(message)
@@ -297,7 +297,7 @@ class CredentialRejected(NextcloudError):
 
 
 class GrantRefused(NextcloudError):
-    """A code could not be redeemed: it is wrong, used or too old."""
+    """A code could not be exchanged: it is wrong, used or too old."""
 
 
 class MalformedCode(GrantRefused):
@@ -305,11 +305,11 @@ class MalformedCode(GrantRefused):
 
 
 class GrantDead(NextcloudError):
-    """The refresh token no longer works, for good: the person has to consent again."""
+    """The refresh token no longer works, for good: the user has to consent again."""
 
 
 class Forbidden(NextcloudError):
-    """403: the person may not do this."""
+    """403: the user may not do this."""
 
 
 class RouteRefused(Forbidden):
@@ -341,7 +341,7 @@ class Locked(NextcloudError):
 
 
 class Throttled(NextcloudError):
-    """429: too many failed logins came from our address, or a person did one thing too often."""
+    """429: too many failed logins came from our address, or a user did one thing too often."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -369,11 +369,11 @@ class Maintenance(Unavailable):
 
 
 class AccountDisabled(Unavailable):
-    """The person's Nextcloud account is disabled."""
+    """The user's Nextcloud account is disabled."""
 
 
 class StorageOffline(Unavailable):
-    """An external storage does not answer; everything else of the person's Nextcloud does."""
+    """An external storage does not answer; everything else of the user's Nextcloud does."""
 
 
 class StorageFull(NextcloudError):
@@ -392,7 +392,7 @@ class TooLarge(NextcloudError):
 
 
 class WrongAccount(NextcloudError):
-    """An answer named another person than the one we act for; it was thrown away."""
+    """An answer named another user than the one we act for; it was thrown away."""
 
 
 class AccountTaken(WrongAccount):

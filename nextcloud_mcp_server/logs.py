@@ -103,7 +103,7 @@ class _LazyFormatter(logging.Formatter):
         self._real: logging.Formatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one record as one line (a trace follows, indented, where a person reads)."""
+        """Format one record as one line (a trace follows, indented, where a user reads)."""
         if self._real is None:
             self._real = _formatter(readable=self._readable)
         return self._real.format(record)

@@ -11,8 +11,8 @@ import stamina
 from alembic import command
 from hypothesis import HealthCheck, settings
 
-from tests.auth_stage import Process, Stage, make_template, open_stage
-from tests.oauth_stage import Office, Replica, office_of
+from tests.auth_fixtures import Process, Stage, make_template, open_stage
+from tests.oauth_fixtures import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
 

@@ -19,8 +19,8 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.local_folder import LocalFolder
 from nextcloud_mcp_server.tools.registry import TOOLSETS, load
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset
@@ -106,7 +106,7 @@ def network(*answers: httpx2.Response | Exception) -> Network:
 def http_over(
     handler: Handler, *, uid: str = "alice", base: str = "https://cloud.example.org"
 ) -> NextcloudHttp:
-    """Open one person's HTTP over a fake network."""
+    """Open one user's HTTP over a fake network."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(handler))
     credential = BasicCredential(f"{uid}@example.org", SecretStr("made-up"))
     return NextcloudHttp(pool, NextcloudUrl.parse(base), credential=credential, uid=uid)
@@ -118,7 +118,7 @@ def account_over(handler: Handler) -> Account:
 
 
 def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://localhost") -> Account:
-    """Open a person's account in a sandbox."""
+    """Open a user's account in a sandbox."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=sandbox.app))
     nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
     return nextcloud.account(BasicCredential(uid, SecretStr(uid)), uid=uid)
@@ -141,7 +141,12 @@ async def call_with(
 ) -> Any:  # noqa: ANN401 - see above
     """Call a tool's body with what the server hands it, where that matters."""
     spec = next(each for each in toolset.tools if each.name == tool)
-    handed = {"progress": Told(), "documents": Documents(nothing_read), "computer": Computer(), **ours}
+    handed = {
+        "progress": ProgressLog(),
+        "documents": Documents(nothing_read),
+        "local_folder": LocalFolder(),
+        **ours,
+    }
     result: Result = await spec.guarded.body(
         account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.ours}
     )
@@ -150,7 +155,7 @@ async def call_with(
 
 
 @dataclass
-class Told:
+class ProgressLog:
     """Hears how far a call is."""
 
     reports: list[tuple[float, float | None, str | None]] = field(
@@ -161,7 +166,7 @@ class Told:
         self.reports.append((done, total, message))
 
 
-class Impatient(Told):
+class Impatient(ProgressLog):
     """Cancels the call at its first report."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:

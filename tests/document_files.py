@@ -30,11 +30,11 @@ def zipped(members: Mapping[str, str | bytes]) -> bytes:
     return file.getvalue()
 
 
-def relations(**targets: str) -> str:
+def relations(**paths: str) -> str:
     """Write the relationships of a part: `styles="styles.xml"` gets the id rStyles."""
     each = "".join(
         f'<Relationship Id="r{name.capitalize()}" Type="{_OFFICE}/{name.rstrip("0123456789")}" Target="{target}"/>'
-        for name, target in targets.items()
+        for name, target in paths.items()
     )
     return f'<Relationships xmlns="{_PACKAGE}">{each}</Relationships>'
 

@@ -1,4 +1,4 @@
-"""An identity provider at the network: discovery, keys, tokens; people sign in with one method call."""
+"""An identity provider at the network: discovery, keys, tokens; users sign in with one method call."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ import httpx2
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
-from tests.auth_stage import Clock
+from tests.auth_fixtures import Clock
 
 ISSUER = "https://id.test"
 CLIENT = "mcp-server"
@@ -21,7 +21,7 @@ SECRET = "client-secret"
 
 Params = dict[str, list[str]]
 
-#: What somebody does to a callback's query on its way.
+#: What a user does to a callback's query on its way.
 Change = Callable[[Params], Params]
 
 
@@ -69,7 +69,7 @@ class Issuer:
         return [dict(parse_qsl(one.content.decode())) for one in self.asked if one.url.path == "/token"]
 
     def sign_in(self, url: str, name: str, /, **claims: object) -> Params:
-        """Let somebody sign in at the address they were sent to; the answer is the callback's query."""
+        """Let a user sign in at the address they were sent to; the answer is the callback's query."""
         query = parse_qs(urlsplit(url).query, strict_parsing=True)
         self._count += 1
         code = f"code-of-{name}-{self._count}"

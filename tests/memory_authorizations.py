@@ -15,13 +15,13 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.builtin import redirects
 from nextcloud_mcp_server.auth.builtin.authorization import Sent, Welcome
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, asked_of, back_to
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, Came, SignInCancelled
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, CallbackResult, SignInCancelled
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import ClientUnknown, FormRefused, InvalidInput, OtherBrowser, SignInRefused
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Client, ClientRequest
+from nextcloud_mcp_server.storage.oauth_records import AuthorizationTransaction, Client, ClientRequest
+from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.middleware import WebConfig
-from nextcloud_mcp_server.web.visits import Params
-from tests.memory_visits import NEXTCLOUD, ORIGIN, MemoryVisits, application, state_of
+from tests.memory_consent_service import NEXTCLOUD, ORIGIN, MemoryVisits, application, state_of
 
 NOW = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
 HOSTED = "https://claude.ai/api/mcp/auth_callback"
@@ -33,17 +33,21 @@ _FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 
 @dataclass
 class MemoryAuthorizations:
-    """Keeps the rules: states and arrivals of one browser, each good for what it was made for.
+    """Keeps the rules: states and authorization transactions of one browser, each good for what it was made for.
 
-    A code of Nextcloud's is the name of whoever signed in there.
+    A code of Nextcloud's is the name of anyone who signed in there.
     """
 
     nextcloud: str = NEXTCLOUD
     issuer: str = ORIGIN
     clients: dict[str, Client] = field(default_factory=dict[str, Client])
     forms: dict[str, ClientRequest] = field(default_factory=dict[str, ClientRequest])
-    away: dict[str, tuple[Arrival, str]] = field(default_factory=dict[str, tuple[Arrival, str]])
-    here: dict[str, tuple[Arrival, str, str]] = field(default_factory=dict[str, tuple[Arrival, str, str]])
+    away: dict[str, tuple[AuthorizationTransaction, str]] = field(
+        default_factory=dict[str, tuple[AuthorizationTransaction, str]]
+    )
+    here: dict[str, tuple[AuthorizationTransaction, str, str]] = field(
+        default_factory=dict[str, tuple[AuthorizationTransaction, str, str]]
+    )
     connected: dict[str, str] = field(default_factory=dict[str, str])
     allowed: dict[tuple[str, str], frozenset[str]] = field(
         default_factory=dict[tuple[str, str], frozenset[str]]
@@ -118,69 +122,75 @@ class MemoryAuthorizations:
         if not scopes & asked.request.scopes:
             raise InvalidInput("Nothing was ticked.")
         state = f"{CLIENT_STATE}{token_urlsafe(24)}"
-        arrival = Arrival(token_urlsafe(24), "client", asked.request, scopes, NOW + timedelta(minutes=10))
-        self.away[state] = (arrival, browser)
+        auth_transaction = AuthorizationTransaction(
+            token_urlsafe(24), "client", asked.request, scopes, NOW + timedelta(minutes=10)
+        )
+        self.away[state] = (auth_transaction, browser)
         return f"{self.nextcloud}/index.php/apps/oauth2/authorize?{urlencode({'client_id': 'us', 'state': state})}"
 
     def denied(self, asked: Asked) -> str:
         return back_to(asked.request, self.issuer, {"error": "access_denied"})
 
-    async def asked_by(self, came: Came) -> Asked:
-        return await self.asked(came.arrival)
+    async def asked_by(self, callback: CallbackResult) -> Asked:
+        return await self.asked(callback.auth_transaction)
 
-    async def asked(self, arrival: Arrival) -> Asked:
-        assert arrival.request is not None
-        return self.asked_for(arrival.request)
+    async def asked(self, auth_transaction: AuthorizationTransaction) -> Asked:
+        assert auth_transaction.request is not None
+        return self.asked_for(auth_transaction.request)
 
-    async def returned(self, params: Params, *, browser: str) -> Came:
+    async def returned(self, params: Params, *, browser: str) -> CallbackResult:
         self._call("returned")
         states = params.get("state", ())
-        arrival, whose = self.away.get(states[0], (None, "")) if len(states) == 1 else (None, "")
-        if arrival is None:
+        auth_transaction, whose = self.away.get(states[0], (None, "")) if len(states) == 1 else (None, "")
+        if auth_transaction is None:
             raise SignInRefused("This cannot be finished here.")
         del self.away[states[0]]
         if whose != browser:
             raise OtherBrowser("Another browser began it.")
         if "code" not in params:
-            raise SignInCancelled(arrival)
-        return Came(arrival, SecretStr(params["code"][0]))
+            raise SignInCancelled(auth_transaction)
+        return CallbackResult(auth_transaction, SecretStr(params["code"][0]))
 
-    async def come_back(self, came: Came, *, browser: str) -> str:
+    async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
         self._call("come_back")
-        self.here[came.arrival.id] = (came.arrival, browser, came.code.get_secret_value())
-        return came.arrival.id
+        self.here[callback.auth_transaction.id] = (
+            callback.auth_transaction,
+            browser,
+            callback.code.get_secret_value(),
+        )
+        return callback.auth_transaction.id
 
-    async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:
+    async def completed(self, auth_transaction_id: str, *, browser: str) -> Welcome:
         self._call("arrived")
-        arrival, uid = self._find(arrival_id, browser)
-        asked = await self.asked(arrival)
+        auth_transaction, uid = self._find(auth_transaction_id, browser)
+        asked = await self.asked(auth_transaction)
         return Welcome(
             asked=asked,
             uid=uid,
             display_name=self.names.get(uid, uid.title()),
-            scopes=arrival.scopes,
+            scopes=auth_transaction.scopes,
             before=self.allowed.get((uid, asked.client.client_id), frozenset()),
-            connected=arrival_id in self.connected,
+            connected=auth_transaction_id in self.connected,
         )
 
-    async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
+    async def go_on(self, auth_transaction_id: str, *, browser: str) -> Sent:
         self._call("go_on")
-        arrival, uid = self._find(arrival_id, browser)
-        asked = await self.asked(arrival)
-        self.connected[arrival_id] = uid
+        auth_transaction, uid = self._find(auth_transaction_id, browser)
+        asked = await self.asked(auth_transaction)
+        self.connected[auth_transaction_id] = uid
         # The same at each run: it is in a picture of the documentation.
         digest = sha256(f"{uid} {self.calls.count('go_on')}".encode()).digest()
         code = f"code-{urlsafe_b64encode(digest[:24]).decode()}"
         url = back_to(asked.request, self.issuer, {"code": code})
         return Sent(asked, url, SecretStr(code))
 
-    async def not_me(self, arrival_id: str, *, browser: str) -> Asked:
+    async def not_me(self, auth_transaction_id: str, *, browser: str) -> Asked:
         self._call("not_me")
-        arrival, _ = self._find(arrival_id, browser)
-        if arrival_id in self.connected:
+        auth_transaction, _ = self._find(auth_transaction_id, browser)
+        if auth_transaction_id in self.connected:
             raise SignInRefused("This cannot be finished here.")
-        del self.here[arrival_id]
-        return await self.asked(arrival)
+        del self.here[auth_transaction_id]
+        return await self.asked(auth_transaction)
 
     # How it works
 
@@ -199,11 +209,11 @@ class MemoryAuthorizations:
         assert redirects.any_matches(client.redirect_uris, request.redirect_uri)
         return asked_of(client, request)
 
-    def _find(self, arrival_id: str, browser: str) -> tuple[Arrival, str]:
-        arrival, whose, uid = self.here.get(arrival_id, (None, "", ""))
-        if arrival is None or whose != browser:
+    def _find(self, auth_transaction_id: str, browser: str) -> tuple[AuthorizationTransaction, str]:
+        auth_transaction, whose, uid = self.here.get(auth_transaction_id, (None, "", ""))
+        if auth_transaction is None or whose != browser:
             raise SignInRefused("This cannot be finished here.")
-        return arrival, uid
+        return auth_transaction, uid
 
 
 def ask_url(client_id: str = "mcp-claude", **fields: str) -> str:
@@ -248,9 +258,9 @@ async def answer(
 async def come_back(
     browser: httpx2.AsyncClient, name: str = "bob", *scopes: str, address: str = ""
 ) -> httpx2.Response:
-    """Press Allow, sign in to Nextcloud as somebody, and come back."""
-    onward = await answer(browser, "allow", *(scopes or ["notes:read"]), address=address)
-    query = {"code": name, "state": state_of(target_of(onward))}
+    """Press Allow, sign in to Nextcloud as a user, and come back."""
+    redirect_target = await answer(browser, "allow", *(scopes or ["notes:read"]), address=address)
+    query = {"code": name, "state": state_of(target_of(redirect_target))}
     return await browser.get("/oauth/callback/nextcloud", params=query)
 
 

@@ -12,12 +12,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server.auth.visit import Visit
+from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import routes
-from tests.clients_stage import IN_ORDER
+from tests.clients_fixtures import IN_ORDER
 
 SECRET = "a-secret-for-programs"
 HOST = "127.0.0.1:8000"
@@ -26,11 +26,11 @@ ORIGIN = f"http://{HOST}"
 
 @dataclass
 class MemoryConsent:
-    """Keeps the rules of a visit: single use, expiry, one flow, final states stay."""
+    """Keeps the rules of a consent request: single use, expiry, one flow, final states stay."""
 
     now: datetime = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
     login_url: str = "https://cloud.example.org/login/v2/flow/sample"
-    visits: dict[str, Visit] = field(default_factory=dict[str, Visit])
+    consent_service: dict[str, ConsentRequest] = field(default_factory=dict[str, ConsentRequest])
     ticked: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     flows: int = 0
     calls: list[str] = field(default_factory=list[str])
@@ -45,9 +45,9 @@ class MemoryConsent:
         offered: Sequence[str] = IN_ORDER,
         granted: Sequence[str] = (),
     ) -> str:
-        visit_id = str(uuid4())
-        self.visits[visit_id] = Visit(
-            id=visit_id,
+        elicitation_id = str(uuid4())
+        self.consent_service[elicitation_id] = ConsentRequest(
+            id=elicitation_id,
             state=ElicitationState.PENDING,
             client_name=client_name,
             nextcloud_host=host,
@@ -59,52 +59,56 @@ class MemoryConsent:
             error=None,
             granted=frozenset(granted),
         )
-        return visit_id
+        return elicitation_id
 
     async def ready(self) -> "MemoryConsent":
         return self
 
-    async def view(self, elicitation_id: str) -> Visit | None:
+    async def view(self, elicitation_id: str) -> ConsentRequest | None:
         self.calls.append("view")
-        visit = self.visits.get(elicitation_id)
-        if visit is not None and not visit.state.final and self.now >= visit.expires_at:
+        consent_request = self.consent_service.get(elicitation_id)
+        if (
+            consent_request is not None
+            and not consent_request.state.final
+            and self.now >= consent_request.expires_at
+        ):
             self._set(elicitation_id, state=ElicitationState.EXPIRED)
-        return self.visits.get(elicitation_id)
+        return self.consent_service.get(elicitation_id)
 
-    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> Visit:
+    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> ConsentRequest:
         self.calls.append("approve")
         if self.fault is not None:
             raise self.fault
-        visit = self._active(elicitation_id)
-        if visit.login_url is None:
+        consent_request = self._active(elicitation_id)
+        if consent_request.login_url is None:
             self.flows += 1
         self.ticked[elicitation_id] = scopes
         self._set(elicitation_id, state=ElicitationState.OPENED, login_url=SecretStr(self.login_url))
-        return self.visits[elicitation_id]
+        return self.consent_service[elicitation_id]
 
     async def decline(self, elicitation_id: str) -> None:
         self.calls.append("decline")
         self._active(elicitation_id)
         self._set(elicitation_id, state=ElicitationState.DECLINED)
 
-    def complete(self, visit_id: str, account_name: str = "alice") -> None:
-        granted = self.visits[visit_id].granted | self.ticked.get(visit_id, frozenset())
-        self._set(visit_id, state=ElicitationState.COMPLETE, account_name=account_name, granted=granted)
+    def complete(self, elicitation_id: str, account_name: str = "alice") -> None:
+        granted = self.consent_service[elicitation_id].granted | self.ticked.get(elicitation_id, frozenset())
+        self._set(elicitation_id, state=ElicitationState.COMPLETE, account_name=account_name, granted=granted)
 
-    def fail(self, visit_id: str, error: str) -> None:
-        self._set(visit_id, state=ElicitationState.FAILED, error=error)
+    def fail(self, elicitation_id: str, error: str) -> None:
+        self._set(elicitation_id, state=ElicitationState.FAILED, error=error)
 
     def expire(self) -> None:
         self.now += timedelta(seconds=601)
 
-    def _active(self, visit_id: str) -> Visit:
-        visit = self.visits.get(visit_id)
-        if visit is None or visit.state.final:
+    def _active(self, elicitation_id: str) -> ConsentRequest:
+        consent_request = self.consent_service.get(elicitation_id)
+        if consent_request is None or consent_request.state.final:
             raise ElicitationUnknown("There is no such request.")
-        return visit
+        return consent_request
 
-    def _set(self, visit_id: str, **changes: object) -> None:
-        self.visits[visit_id] = replace(self.visits[visit_id], **changes)  # type: ignore[arg-type]
+    def _set(self, elicitation_id: str, **changes: object) -> None:
+        self.consent_service[elicitation_id] = replace(self.consent_service[elicitation_id], **changes)  # type: ignore[arg-type]
 
 
 def config(**changes: object) -> WebConfig:

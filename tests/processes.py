@@ -16,7 +16,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from nextcloud_mcp_server.storage.engine import file_url
-from tests.oauth_stage import Office
+from tests.oauth_fixtures import Office
 
 ROOT = Path(__file__).parents[1]
 

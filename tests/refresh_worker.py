@@ -23,8 +23,8 @@ from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.engine import Database
-from tests.auth_stage import READ, Clock
-from tests.oauth_stage import TOKEN, Registered, caller, replica_of
+from tests.auth_fixtures import READ, Clock
+from tests.oauth_fixtures import TOKEN, Registered, caller, replica_of
 
 
 class Trapped(httpx2.AsyncBaseTransport):

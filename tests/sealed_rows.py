@@ -10,14 +10,20 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
 from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.key_rotation import place_of, sealed_columns, sealed_tables
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, Client, CodeGrant, Fresh
+from nextcloud_mcp_server.storage.oauth_records import (
+    AuthorizationTransaction,
+    Client,
+    CodeGrant,
+    CompletedTransaction,
+    Fresh,
+)
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
     Credential,
-    GrantLeg,
-    HeldGrant,
+    GrantRequest,
     LoginResult,
+    PendingGrant,
     Permission,
     Principal,
     SignedIn,
@@ -58,7 +64,7 @@ class Rows:
         await self._fill_requests()
         await self._fill_grant()
         await self._fill_browsers()
-        await self._fill_arrivals()
+        await self._fill_auth_transactions()
         await self._fill_tokens()
 
     async def _ask(self, client: str) -> str:
@@ -128,8 +134,8 @@ class Rows:
         signed_in = SignedIn(self._principal, f"Name {name}", f"uid {name}", now, now + HOUR, f"place {name}")
         await self._database.sign_ins.create(f"browser-{name}", signed_in)
         asked = await self._ask("cursor")
-        await self._database.grant_legs.create(
-            GrantLeg(
+        await self._database.grant_requests.create(
+            GrantRequest(
                 SecretStr(f"state-{name}"),
                 asked,
                 self._principal,
@@ -142,7 +148,7 @@ class Rows:
             ),
             sign_in=f"browser-{name}",
         )
-        held = HeldGrant(
+        pending_grant = PendingGrant(
             asked,
             self._principal,
             READ,
@@ -153,15 +159,21 @@ class Rows:
             f"home {name}",
             now + HOUR,
         )
-        assert await self._database.held_grants.hold(held, sign_in=f"browser-{name}")
+        assert await self._database.pending_grants.hold(pending_grant, sign_in=f"browser-{name}")
 
-    async def _fill_arrivals(self) -> None:
-        left = Arrival(f"left-{self._name}", f"target {self._name}", None, READ, self._now() + HOUR)
-        await self._database.arrivals.create(left, state=f"s-{self._name}", browser=f"browser-{self._name}")
-        back = Arrival(f"back-{self._name}", "account", None, READ, self._now() + HOUR)
+    async def _fill_auth_transactions(self) -> None:
+        left = AuthorizationTransaction(
+            f"left-{self._name}", f"target {self._name}", None, READ, self._now() + HOUR
+        )
+        await self._database.auth_transactions.create(
+            left, state=f"s-{self._name}", browser=f"browser-{self._name}"
+        )
+        back = AuthorizationTransaction(f"back-{self._name}", "account", None, READ, self._now() + HOUR)
         given = tokens(f"back-{self._name}", self._now)
-        arrived = Arrived(back, self._principal, f"Name {self._name}", "home", "nextcloud_oauth2", given)
-        assert await self._database.arrivals.hold(arrived, browser=f"browser-{self._name}")
+        completed = CompletedTransaction(
+            back, self._principal, f"Name {self._name}", "home", "nextcloud_oauth2", given
+        )
+        assert await self._database.auth_transactions.hold(completed, browser=f"browser-{self._name}")
 
     async def _fill_tokens(self) -> None:
         now, name = self._now(), self._name
@@ -184,14 +196,14 @@ class Rows:
         )
         for code in (f"used-{name}", f"code-{name}"):
             await self._database.oauth_tokens.add_code(code, grant, expires_at=now + HOUR)
-        await self._redeem(self._database, f"used-{name}", name)
+        await self._exchange_code(self._database, f"used-{name}", name)
 
-    async def _redeem(self, database: Database, code: str, name: str) -> object:
+    async def _exchange_code(self, database: Database, code: str, name: str) -> object:
         now = self._now()
-        return await database.oauth_tokens.redeem(
+        return await database.oauth_tokens.exchange_code(
             code,
             client_id=f"mcp-{self._name}",
-            fits=lambda grant: grant.home_id == f"home {self._name}",
+            fits=lambda grant: grant.storage_id == f"home {self._name}",
             fresh=Fresh(f"family-{name}", f"refresh-{name}", f"access-{name}", now + 24 * HOUR, now + HOUR),
         )
 
@@ -207,10 +219,10 @@ class Rows:
             "audit": await database.audit.recent(self._principal, 10),
             "outbox": await database.outbox.lease_due(owner="test", lease=MINUTE, within=self._principal),
             "sign_ins": await database.sign_ins.find(browser),
-            "grant_legs": await database.grant_legs.take(f"state-{name}", sign_in=browser),
-            "held_grants": await database.held_grants.find(asked[2], sign_in=browser),
-            "left": await database.arrivals.take(f"s-{name}", browser=browser),
-            "back": await database.arrivals.find(f"back-{name}", browser=browser),
+            "grant_requests": await database.grant_requests.take(f"state-{name}", sign_in=browser),
+            "pending_grants": await database.pending_grants.find(asked[2], sign_in=browser),
+            "left": await database.auth_transactions.take(f"s-{name}", browser=browser),
+            "back": await database.auth_transactions.find(f"back-{name}", browser=browser),
             "clients": await database.clients.find(f"mcp-{name}"),
             "access_tokens": await database.oauth_tokens.find(f"access-{name}"),
             "token_families": await database.oauth_tokens.rotate(
@@ -229,7 +241,7 @@ class Rows:
                     self._now() + HOUR,
                 ),
             ),
-            "codes": await self._redeem(database, f"code-{name}", f"second-{name}"),
+            "codes": await self._exchange_code(database, f"code-{name}", f"second-{name}"),
         }
 
 

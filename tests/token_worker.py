@@ -2,7 +2,7 @@
 
     reads   {"url", "key"}                                             first, once
             {"refresh": token, "times": number, "at": time, "kill": true | absent}
-            {"redeem": code, "at": time, "kill": true | absent}
+            {"exchange": code, "at": time, "kill": true | absent}
     writes  [refresh token or error, …]
 
 `at` is what its clock says. It is killed when the first of the rows is written, and the last is not.
@@ -21,7 +21,7 @@ from sqlalchemy import Engine, event
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from tests.tokens_stage import CALLBACK, CLIENT, RESOURCE, VERIFIER, Desk, Moment, open_desk, refresh_of
+from tests.tokens_fixtures import CALLBACK, CLIENT, RESOURCE, VERIFIER, Desk, Moment, open_desk, refresh_of
 
 
 def kill_before_the_access_token_is_stored() -> None:
@@ -37,7 +37,7 @@ def kill_before_the_access_token_is_stored() -> None:
 async def ask(desk: Desk, order: dict[str, Any], answers: list[str]) -> None:
     try:
         if "redeem" in order:
-            issued = await desk.tokens.redeem(
+            issued = await desk.tokens.exchange_code(
                 order["redeem"],
                 client_id=CLIENT,
                 redirect_uri=CALLBACK,

@@ -1,4 +1,4 @@
-"""What a person sees and changes of their own connection, once they signed in at the browser."""
+"""What a user sees and changes of their own connection, once they signed in at the browser."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provisioning import Policy
-from nextcloud_mcp_server.auth.visit import (
+from nextcloud_mcp_server.auth.consent.provisioning import Policy
+from nextcloud_mcp_server.auth.consent.views import (
     AccountView,
     ClientView,
     RecentAction,
     ReusedToken,
     SignedInClient,
 )
+from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.storage.oauth_records import Holder
 from nextcloud_mcp_server.storage.records import (
@@ -42,16 +42,16 @@ class ClientTokens(Protocol):
     """Tokens that this server itself gave to clients."""
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
-        """End what a person's clients hold, or one of them; tell how many sign-ins that were."""
+        """End what a user's clients hold, or one of them; tell how many sign-ins that were."""
         ...
 
     async def holders(self, principal: Principal) -> list[Holder]:
-        """List the clients that hold living tokens of a person."""
+        """List the clients that hold living tokens of a user."""
         ...
 
 
 class AccountPage:
-    """Everything here is about the person who signed in, and nobody else: each query names them.
+    """Everything here is about the user who signed in, and no one else: each query names them.
 
     `on_changed` is called after what a client may do was changed, so that nothing remembers it longer.
     `tokens` are there where this server gives them to clients itself.
@@ -119,7 +119,7 @@ class AccountPage:
         """Change what one client may do, within what the operator allows.
 
         Raises:
-            InvalidInput: The person has no such client.
+            InvalidInput: The user has no such client.
         """
         await self._require(who, client_id)
         allowed = scopes & self._policy.bound
@@ -130,7 +130,7 @@ class AccountPage:
         """Let one client do nothing until it goes on, or let it go on.
 
         Raises:
-            InvalidInput: The person has no such client.
+            InvalidInput: The user has no such client.
         """
         await self._require(who, client_id)
         await self._database.grants.set_paused(who.principal, client_id, paused)
@@ -140,7 +140,7 @@ class AccountPage:
         """End what one client may do, and its tokens.
 
         Raises:
-            InvalidInput: The person has no such client.
+            InvalidInput: The user has no such client.
         """
         removed = self._entry(who, client_id, "permission", "removed")
         if not await self._database.grants.end_client(who.principal, client_id, audit=removed):
@@ -153,11 +153,11 @@ class AccountPage:
         grant = await self._database.grants.disconnect(
             who.principal, audit=self._entry(who, "", "disconnect", "done")
         )
-        # What waited for the person's word at some visit was discarded with everything else.
-        await self._database.held_grants.release_due(nextcloud_url=self._policy.nextcloud_url)
+        # What waited for the user's word at some consent request was discarded with everything else.
+        await self._database.pending_grants.release_due(nextcloud_url=self._policy.nextcloud_url)
         self._on_changed()
         if grant is not None and not grant.credential.secret:
-            # It cannot be opened, so only the person can end it at Nextcloud.
+            # It cannot be opened, so only the user can end it at Nextcloud.
             return False
         with anyio.move_on_after(self._revoke_seconds):
             await self._outbox.turn()
@@ -166,7 +166,7 @@ class AccountPage:
         return not await self._outbox.waiting(who.principal)
 
     async def sign_out_clients(self, who: SignedIn, client_id: str | None = None) -> None:
-        """End the tokens of a person's clients, or of one: each has to sign in again."""
+        """End the tokens of a user's clients, or of one: each has to sign in again."""
         if await self._end_tokens(who, client_id):
             entry = self._entry(who, client_id or "", "sign-out", "done")
             await self._database.audit.append([entry])

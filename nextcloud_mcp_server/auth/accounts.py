@@ -1,4 +1,4 @@
-"""From a caller to the Nextcloud account a tool may use, or to the visit that is needed first."""
+"""From a caller to the Nextcloud account a tool may use, or to the consent request that is needed first."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -8,9 +8,9 @@ import anyio
 
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.token_scopes import effective, require
 from nextcloud_mcp_server.errors import ElicitationRequired, Link, MissingScope
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
@@ -43,7 +43,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a person may know of their own connection."""
+    """What a user may know of their own connection."""
 
     connected: bool
     account_name: str
@@ -60,8 +60,8 @@ NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_op
 class Disconnected:
     """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already.
 
-    `by_hand` says that it never will: the credential cannot be opened, so only the person can delete it.
-    With an `account_url` only this client's permission has ended; the person ends the rest on that page.
+    `by_hand` says that it never will: the credential cannot be opened, so only the user can delete it.
+    With an `account_url` only this client's permission has ended; the user ends the rest on that page.
     """
 
     was_connected: bool
@@ -90,15 +90,15 @@ class Accounts(Protocol):
         """Find what the call needs.
 
         Raises:
-            ElicitationRequired: The person has to visit a page first.
+            ElicitationRequired: The user has to visit a page first.
             MissingScope: The operator's settings rule it out.
             TokenTooNarrow: The caller's access token does not cover it.
-            NextcloudError: A visit could not be prepared.
+            NextcloudError: A consent request could not be prepared.
         """
         ...
 
     async def find(self, caller: Caller) -> Opened | None:
-        """Find what the caller may use, asking nobody for more; None when there is nothing.
+        """Find what the caller may use, asking no one for more; None when there is nothing.
 
         Raises:
             NextcloudError: It has to be renewed, and cannot be just now.
@@ -114,7 +114,7 @@ class Accounts(Protocol):
         ...
 
     async def decline(self, elicitation_id: str) -> None:
-        """Record that the person said no to a visit that `open` asked for."""
+        """Record that the user said no to a consent request that `open` asked for."""
         ...
 
     async def connection(self, caller: Caller) -> Connection:
@@ -122,7 +122,7 @@ class Accounts(Protocol):
         ...
 
     async def disconnect(self, caller: Caller) -> Disconnected:
-        """End the caller's connection: all of it for one person's server, else this client's part of it."""
+        """End the caller's connection: all of it for one user's server, else this client's part of it."""
         ...
 
 
@@ -134,7 +134,7 @@ def opening(credential: Credential) -> NextcloudCredential:
 
 
 class GrantedAccounts:
-    """Accounts that people connected themselves."""
+    """Accounts that users connected themselves."""
 
     def __init__(
         self,
@@ -189,8 +189,8 @@ class GrantedAccounts:
         opened, grant = await self._open(caller, scopes)
         if opened is None or not scopes <= opened.scopes:
             need = await self._provisioning.ask(caller, scopes, grant=grant)
-            # Where it was made anew, the one before it may have been granted since the first look; nobody is given the
-            # new one then.
+            # Where it was made anew, the one before it may have been granted since the first look; no one is given
+            # the new one then.
             opened = None if need.reused else (await self._open(caller, scopes))[0]
             return opened if opened is not None and scopes <= opened.scopes else need
         return opened
@@ -212,7 +212,7 @@ class GrantedAccounts:
         return (opened if allowed == opened.scopes else replace(opened, scopes=allowed)), grant
 
     async def _for_client(self, caller: Caller, scopes: frozenset[str]) -> tuple[Opened | None, Grant | None]:
-        """Open what the person allowed the client, whatever the token covers: that is not kept."""
+        """Open what the user allowed the client, whatever the token covers: that is not kept."""
         key = (caller.principal, caller.client_id)
         until, opened = self._cache.get(key, (0.0, None))
         if opened is not None and until >= self._monotonic() and scopes <= opened.scopes:
@@ -227,7 +227,7 @@ class GrantedAccounts:
         return opened, grant
 
     def forget(self) -> None:
-        """Look at the database again before the next call: a person has changed something."""
+        """Look at the database again before the next call: a user has changed something."""
         self._cache.clear()
         self._changes += 1
 
@@ -250,7 +250,7 @@ class GrantedAccounts:
             self._refused.pop(known.id, None)
         else:
             credential = await self._broker.fresh(grant)
-        # Gone: disconnected meanwhile, or replaced by what the person granted anew.
+        # Gone: disconnected meanwhile, or replaced by what the user granted anew.
         return await self._find(caller) if credential is None else replace(grant, credential=credential)
 
     def _keeping(self, credential: Credential) -> float:
@@ -268,7 +268,7 @@ class GrantedAccounts:
         return Opened(account, grant.permission.scopes, credential.id, credential.version)
 
     async def reject(self, caller: Caller, opened: Opened) -> None:
-        """See `Accounts.reject`. Nextcloud throttles everybody behind our address after ten refusals."""
+        """See `Accounts.reject`. Nextcloud throttles every user behind our address after ten refusals."""
         self.forget()
         self._refused[opened.credential_id] = opened.version
         if not await self._renew(caller, opened):
@@ -289,7 +289,7 @@ class GrantedAccounts:
             # Nextcloud refuses what it has just given; more of the same would be a loop.
             return False
         if grant.credential.version != opened.version:
-            # Somebody else was faster.
+            # Another user was faster.
             return True
         credential = await self._broker.renew(grant)
         if credential is None or credential.version == opened.version or credential.needs_reauth:

@@ -92,6 +92,6 @@ class AuditLog:
     async def _flush_quietly(self) -> None:
         try:
             await self.flush()
-        except Exception:  # a supervisor: a full disk must not stop people from reading
+        except Exception:  # a supervisor: a full disk must not stop users from reading
             logger.exception("the audit could not be written; trying again")
             self._work.set()

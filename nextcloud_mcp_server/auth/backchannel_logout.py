@@ -1,7 +1,7 @@
-"""Ends what a person has here when the issuer says that they logged out (OpenID Connect Back-Channel Logout 1.0).
+"""Ends what a user has here when the issuer says that they logged out (OpenID Connect Back-Channel Logout 1.0).
 
-Access tokens are signed, and nobody can take a signature back. So each logout is kept, and a token of
-this person that was issued before it is refused. A client whose refresh token the issuer still takes
+Access tokens are signed, and no one can take a signature back. So each logout is kept, and a token of
+this user that was issued before it is refused. A client whose refresh token the issuer still takes
 gets a newer one: whether it does is the issuer's decision.
 """
 
@@ -111,7 +111,7 @@ class BackChannelLogout:
         return logout, jti
 
     async def check(self, claims: Claims) -> None:
-        """Refuse an access token that was issued before its person logged out.
+        """Refuse an access token that was issued before its user logged out.
 
         Raises:
             TokenRefused: It was.
@@ -152,7 +152,7 @@ class BackChannelLogout:
 
 
 def _ends(logout: Logout, claims: Claims) -> bool:
-    """Tell whether a logout ends a token: of the session it names, or of its person where the token names none."""
+    """Tell whether a logout ends a token: of the session it names, or of its user where the token names none."""
     if claims.get("iss", logout.issuer) != logout.issuer:
         return False
     sub, sid, issued_at = _text(claims, "sub"), _text(claims, "sid"), claims.get("iat")

@@ -2,7 +2,7 @@
 
 A refresh token is good once, so a refresh is made once: a lock keeps the tasks of this process in
 line, a lease in the database the processes, and a compare-and-swap on the credential's version
-decides what counts. Whoever was frozen past its lease loses that swap; what it brought is kept as an
+decides what counts. Anyone who was frozen past its lease loses that swap; what it brought is kept as an
 alternate and tried once before the credential is given up, because of parallel refreshes Nextcloud
 can answer all and let only one successor live.
 """
@@ -16,8 +16,8 @@ from uuid import uuid4
 
 import anyio
 
-from nextcloud_mcp_server.auth.exchange import LEASE, REQUEST_SECONDS, Exchange, Outcome, is_pause
-from nextcloud_mcp_server.auth.provider import RedirectProvider
+from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+from nextcloud_mcp_server.auth.token_refresh import LEASE, REQUEST_SECONDS, Outcome, TokenRefresh, is_pause
 from nextcloud_mcp_server.errors import Unavailable
 from nextcloud_mcp_server.storage.records import Credential, Grant
 
@@ -67,7 +67,7 @@ class Broker:
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._database = database
-        self._exchange = Exchange(database, providers, clock=clock, request_seconds=request_seconds)
+        self._exchange = TokenRefresh(database, providers, clock=clock, request_seconds=request_seconds)
         self._clock = clock
         self._wait_seconds = wait_seconds
         self._flights: dict[str, _Flight] = {}
@@ -75,7 +75,7 @@ class Broker:
     async def fresh(self, grant: Grant) -> Credential | None:
         """Return the credential with an access token to use now; None when it is gone.
 
-        One that needs the person again comes back with `needs_reauth`.
+        One that needs the user again comes back with `needs_reauth`.
 
         Raises:
             NextcloudError: The access token is dead, and another one cannot be had right now.
@@ -96,7 +96,7 @@ class Broker:
             return credential
         async with self._flight(credential.id) as flight:
             if flight.lock.locked() and self._works(credential, refused):
-                # Somebody refreshes ahead of time, and nobody has to wait for that.
+                # A user refreshes ahead of time, and no one has to wait for that.
                 return credential
             async with flight.lock:
                 seen = flight.seen
@@ -157,7 +157,7 @@ class Broker:
         return outcome.credential
 
     async def _use(self, grant: Grant, current: Credential, owner: str, refused: int | None) -> Outcome:
-        """Refresh a leased credential, unless somebody did so meanwhile; its lease is free in the end."""
+        """Refresh a leased credential, unless a user did so meanwhile; its lease is free in the end."""
         try:
             settled = self._settled(current, refused)
         except Unavailable as early:

@@ -1,4 +1,4 @@
-"""One value from elsewhere that everybody shares: fetched by one at a time, kept while its source is down."""
+"""One value from elsewhere that every user shares: fetched by one at a time, kept while its source is down."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
 
 _T = TypeVar("_T")
 
-#: After a failure nobody asks again for this long while there is something old to use.
+#: After a failure no one asks again for this long while there is something old to use.
 PAUSE_SECONDS = 30.0
 
 #: The same while there is nothing to use at all.
@@ -59,7 +59,7 @@ class Cached(Generic[_T]):
         """
         kept = self._fresh(self._ages.fresh_seconds)
         if kept is None and self._lock.locked():
-            # Somebody asks already: nobody needs to wait for that while the old one will do.
+            # A user asks already: no one needs to wait for that while the old one will do.
             kept = self._fresh(self._ages.stale_seconds)
         kept = kept or await self._settled()
         if kept is None:
@@ -93,7 +93,7 @@ class Cached(Generic[_T]):
     async def _ask(self) -> None:
         if self._monotonic() < self._next_try:
             return
-        # Whoever goes away while asking must neither leave the others without an answer nor have
+        # Anyone who goes away while asking must neither leave the others without an answer nor have
         # them ask again; the request has a time limit of its own.
         with anyio.CancelScope(shield=True):
             try:

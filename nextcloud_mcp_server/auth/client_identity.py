@@ -1,9 +1,9 @@
 """What is known of a client beside the name that it gives itself."""
 
 from nextcloud_mcp_server.auth.builtin import document_source, redirects
+from nextcloud_mcp_server.auth.consent.views import ClientIdentity
 from nextcloud_mcp_server.auth.known_clients import imitated
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
-from nextcloud_mcp_server.auth.visit import ClientIdentity
 from nextcloud_mcp_server.storage.oauth_records import Client
 
 

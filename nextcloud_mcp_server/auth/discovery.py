@@ -98,13 +98,13 @@ class Discovery:
 
 
 def refuse_pairwise(metadata: IssuerMetadata, *, identity_claim: str) -> None:
-    """Refuse an issuer that names one person differently to every client (OpenID Connect Core §8.1).
+    """Refuse an issuer that names one user differently to every client (OpenID Connect Core §8.1).
 
-    The assistant's client and the one that people sign in with on our pages are two clients, so
-    nobody would ever be recognised.
+    The assistant's client and the one that users sign in with on our pages are two clients, so
+    no one would ever be recognised.
 
     Raises:
-        ConfigurationError: It knows pairwise subjects alone, and `sub` is what people are known by.
+        ConfigurationError: It knows pairwise subjects alone, and `sub` is what users are known by.
     """
     if identity_claim == "sub" and metadata.subject_types == frozenset({"pairwise"}):
         raise ConfigurationError(

@@ -76,7 +76,7 @@ class Introspection:
         answer = await self._outgoing.json("POST", endpoint, form=form, basic=self._client)
         said = answer.fields
         if answer.status != _OK or "active" not in said:
-            # 401 means that our own client is not accepted: nobody's token is at fault.
+            # 401 means that our own client is not accepted: no one's token is at fault.
             logger.error(
                 "the identity provider does not say what a token is worth (status %d); check "
                 "INTROSPECTION_CLIENT_ID and its secret",

@@ -1,4 +1,4 @@
-"""The keys an issuer signs with (RFC 7517), kept for ten minutes and shared by everybody."""
+"""The keys an issuer signs with (RFC 7517), kept for ten minutes and shared by every user."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -51,7 +51,7 @@ def looks_signed(token: str) -> bool:
 
 
 def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Header:
-    """Read the header of a token that nobody has verified yet.
+    """Read the header of a token that no one has verified yet.
 
     Raises:
         TokenRefused: It is no JWT, or its header asks for something that is not done here.
@@ -72,7 +72,7 @@ def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Head
 
 
 def read_unverified(token: str) -> Claims:
-    """Read the claims of a token that nobody has verified, to find out whose key to verify it with.
+    """Read the claims of a token that no one has verified, to find out whose key to verify it with.
 
     Raises:
         TokenRefused: They cannot be read.

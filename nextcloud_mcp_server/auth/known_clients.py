@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - letters that look like others are what the table is about
-"""Names that people know, the hosts they belong to, and names made to be taken for them.
+"""Names that users know, the hosts they belong to, and names made to be taken for them.
 
 Any client may call itself anything. A name is compared by its skeleton, as UTS #39 does it: what is hidden or
 combining falls out, letters of other scripts and digits that look like Latin letters become those, and `i`, `l`, `1`
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from nextcloud_mcp_server.nextcloud.visible import meant, without_hidden
+from nextcloud_mcp_server.nextcloud.sanitize import meant, without_hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def imitated(name: str, place: str | None) -> str | None:
     """Name the known client that a name is, or looks like, though it does not come from where that one does.
 
     `place` is the host or scheme (with its colon) that is known of the client, None where nothing but a program on
-    the person's computer or an id is. There an honest name says nothing either way, and only one in letters that
+    the user's computer or an id is. There an honest name says nothing either way, and only one in letters that
     merely look like it is an imitation.
     """
     plain, skeleton = _plain(name), _skeleton(name)
@@ -113,7 +113,7 @@ def _belongs(place: str | None, known: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    # Only what anybody writes between words falls out: a letter with a dot or a gap of no width is no honest one.
+    # Only what anyone writes between words falls out: a letter with a dot or a gap of no width is no honest one.
     return _GAPS.sub("", unicodedata.normalize("NFC", meant(name)).casefold())
 
 

@@ -61,8 +61,8 @@ def new_secret() -> SecretStr:
 def has_shape_of_code(text: str) -> bool:
     """Tell whether this can be a code at all; what cannot be is never sent.
 
-    Providers count failed requests per address, so junk that anybody can put into a callback's
-    address would lock everybody out.
+    Providers count failed requests per address, so junk that anyone can put into a callback's
+    address would lock every user out.
     """
     return _CODE.fullmatch(text) is not None
 
@@ -91,7 +91,7 @@ def authorize_url(
     return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
 
 
-async def redeem(
+async def exchange_code(
     outgoing: Outgoing,
     endpoint: str,
     client: OAuthClient,

@@ -49,7 +49,7 @@ class OperatorAccounts:
         return ""
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
-        """See `Accounts.open`; there is nobody to ask, so nothing elicits."""
+        """See `Accounts.open`; there is no one to ask, so nothing elicits."""
         if missing := scopes - self._bound:
             raise MissingScope(
                 f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."

@@ -1,4 +1,4 @@
-"""Work that must happen at Nextcloud even after a crash: ending credentials nobody needs any more."""
+"""Work that must happen at Nextcloud even after a crash: ending credentials no one needs any more."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import anyio
 
-from nextcloud_mcp_server.auth.exchange import REQUEST_SECONDS, THROTTLED
-from nextcloud_mcp_server.auth.provider import GrantProvider, RedirectProvider
+from nextcloud_mcp_server.auth.consent.provider import GrantProvider, RedirectProvider
+from nextcloud_mcp_server.auth.token_refresh import REQUEST_SECONDS, THROTTLED
 from nextcloud_mcp_server.errors import (
     GrantDead,
     NextcloudError,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: When a credential that was given up is ended at Nextcloud. Not at once: it has just been refused twice, and
-#: Nextcloud slows down everybody behind an address for half an hour after some refusals.
+#: Nextcloud slows down every user behind an address for half an hour after some refusals.
 END_AFTER = timedelta(hours=1)
 
 LEASE = timedelta(seconds=120)
@@ -42,7 +42,7 @@ THROTTLED_SECONDS = 60.0
 class Outbox:
     """Sends what the outbox holds, and tries again until Nextcloud has taken it.
 
-    `within` limits it to one person, for the same reason as in `Poller`: an app password must only
+    `within` limits it to one user, for the same reason as in `Poller`: an app password must only
     go to the Nextcloud that made it. `redirects` are the providers whose tokens it can end, by name.
     """
 
@@ -94,7 +94,7 @@ class Outbox:
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
 
     async def waiting(self, principal: Principal) -> bool:
-        """Tell whether something of this person is still to be done."""
+        """Tell whether something of this user is still to be done."""
         return await self._database.outbox.holds(principal)
 
     async def _send(self, item: OutboxItem) -> None:
@@ -133,7 +133,7 @@ class Outbox:
         """Refresh, and store the answer before it is used; None when there is nothing left to end."""
         if tokens.refresh_token is None:
             return None
-        # The old refresh token is used up: cut off here, the new one would live on, known to nobody.
+        # The old refresh token is used up: cut off here, the new one would live on, known to no one.
         with anyio.move_on_after(self._refresh_seconds, shield=True) as limit:
             try:
                 answer = await provider.refresh(tokens.refresh_token)

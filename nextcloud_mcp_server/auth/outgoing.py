@@ -107,7 +107,7 @@ async def _answer(response: httpx2.Response, max_bytes: int) -> JsonAnswer:
 def _followed(response: httpx2.Response, *, allowed: bool) -> str:
     """Decide where a redirect may lead: the same place with a trailing slash, or below /index.php.
 
-    Nextcloud answers /.well-known/openid-configuration with the latter. Anywhere else, whoever can
+    Nextcloud answers /.well-known/openid-configuration with the latter. Anywhere else, anyone who can
     answer for the identity provider once could have us ask any address inside our network.
     """
     address = str(response.request.url)

@@ -13,7 +13,7 @@ PERSONAL_CLIENT_ID = "local"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A person and the client that speaks for them. `client_name` is what the client says of itself.
+    """A user and the client that speaks for them. `client_name` is what the client says of itself.
 
     `token_scopes` are what the access token of this request covers; None where no token limits anything.
     """
@@ -25,7 +25,7 @@ class Caller:
 
 
 def personal(nextcloud_url: str) -> Principal:
-    """Name the one person of personal mode by the Nextcloud they use."""
+    """Name the one user of personal mode by the Nextcloud they use."""
     return Principal(issuer=PERSONAL_ISSUER, subject=nextcloud_url)
 
 
@@ -37,7 +37,7 @@ def personal_caller(nextcloud_url: str, client_name: str) -> Caller:
 def is_unverified(claims: Mapping[str, object], claim: str, *, unsaid: bool) -> bool:
     """Tell whether a claim is an e-mail address that the issuer does not vouch for.
 
-    Where people may type any address into their profile, it names nobody (OpenID Connect Core §5.7).
+    Where users may type any address into their profile, it names no one (OpenID Connect Core §5.7).
     `unsaid` is the answer where the issuer says nothing about it; some write the answer as a text.
     """
     said = claims.get("email_verified")

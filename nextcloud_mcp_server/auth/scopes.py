@@ -30,7 +30,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
 SCOPES = tuple(dict.fromkeys(scope for scopes in TOOLSET_SCOPES.values() for scope in scopes))
 
 
-#: What a tool with one of these does reaches other people: Nextcloud notifies or invites them, or shows it to them.
+#: What a tool with one of these does reaches other users: Nextcloud notifies or invites them, or shows it to them.
 OUTWARD = frozenset(
     {"sharing:write", "calendar:write", "deck:write", "talk:write", "status:write", "collectives:write"}
 )

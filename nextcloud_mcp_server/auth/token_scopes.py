@@ -1,6 +1,6 @@
 """The scopes of an access token: how issuers write them, how clients ask for them, and what they limit.
 
-What a call may do is what its person allowed the client, within the scopes of its access token and
+What a call may do is what its user allowed the client, within the scopes of its access token and
 within the operator's settings. `effective`, `covers` and `require` are the only code that decides this.
 """
 
@@ -19,7 +19,7 @@ def granted(claims: Mapping[str, Any], *, prefix: str = "") -> frozenset[str]:
     """List those of our scopes that a token allows; whatever cannot be read allows nothing.
 
     `scope` is a text with spaces (RFC 8693 §4.2) or, with some issuers, a list. With a prefix, a
-    scope without it belongs to somebody else's API; Entra, though, cuts the prefix off itself, and
+    scope without it belongs to another user's API; Entra, though, cuts the prefix off itself, and
     what it allows stands in `scp`. There is no hierarchy: `notes:write` does not contain `notes:read`. A
     bundle is the scopes that it stands for.
     """
@@ -31,7 +31,7 @@ def granted(claims: Mapping[str, Any], *, prefix: str = "") -> frozenset[str]:
 def effective(
     permitted: frozenset[str], *, token: frozenset[str] | None, bound: frozenset[str]
 ) -> frozenset[str]:
-    """List what a call may do: permitted by the person, covered by the token, within the operator's bound."""
+    """List what a call may do: permitted by the user, covered by the token, within the operator's bound."""
     allowed = permitted & bound
     return allowed if token is None else allowed & token
 
@@ -45,7 +45,7 @@ def require(needed: frozenset[str], *, token: frozenset[str] | None) -> None:
     """Refuse a call that its token does not cover.
 
     Raises:
-        TokenTooNarrow: Another token is needed; no consent of the person changes that.
+        TokenTooNarrow: Another token is needed; no consent of the user changes that.
     """
     if token is None or needed <= token:
         return

@@ -85,7 +85,7 @@ class Verifier:
 
         Raises:
             TokenRefused: It is not one for us, or not valid any more.
-            IssuerUnavailable: That cannot be told now; nobody is let in meanwhile.
+            IssuerUnavailable: That cannot be told now; no one is let in meanwhile.
             ConfigurationError: That can never be told with these settings.
         """
         if looks_signed(token):
@@ -158,9 +158,9 @@ def _refuse_other_tokens(claims: Claims) -> None:
 
 
 def _text(claims: Claims, name: str) -> str:
-    """Read a claim that names somebody.
+    """Read a claim that names a user.
 
-    Without one there would be a person or a client that everybody shares.
+    Without one there would be a user or a client that every user shares.
     """
     value = claims.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_IDENTITY_CHARS or not value.isprintable():

@@ -1,4 +1,4 @@
-"""Lists which sign-in holds which Nextcloud account, and releases accounts (servers of many people)."""
+"""Lists which sign-in holds which Nextcloud account, and releases accounts (servers of many users)."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def release_account(settings: Settings, uid: str, *, issuer: str | None, yes: bo
     """End the connection of who holds an account, and let the next one who is given access to it have it.
 
     Raises:
-        ConfigurationError: Nobody holds it, several do, or the operator did not confirm.
+        ConfigurationError: No one holds it, several do, or the operator did not confirm.
     """
     _require(settings)
     logs.set_up(settings.log_level)
@@ -116,7 +116,7 @@ def _confirm(settings: Settings, holding: Holding) -> None:
 
 
 def _require(settings: Settings) -> None:
-    if not settings.many_people:
+    if not settings.multi_user:
         raise ConfigurationError(
             f"accounts is for servers of many people: with MODE={settings.mode} use 'grants list' and 'grants revoke'."
         )

@@ -1,4 +1,4 @@
-"""Lists the chat clients that people have added, and ends one for everybody (MODE=builtin)."""
+"""Lists the chat clients that users have added, and ends one for every user (MODE=builtin)."""
 
 import anyio
 
@@ -24,7 +24,7 @@ def list_clients(settings: Settings) -> None:
 
 
 def revoke_client(settings: Settings, client_id: str) -> None:
-    """Forget a client, what people allowed it and its sign-ins, of everybody.
+    """Forget a client, what users allowed it and its sign-ins, of every user.
 
     Raises:
         ConfigurationError: There is none with this id.

@@ -30,7 +30,7 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool, writing:
     """
     if not writing.wanted and (writing.yes or writing.file is not None):
         raise ConfigurationError("--yes and --file are for --write: add it, or leave them out.")
-    if settings.many_people:
+    if settings.multi_user:
         _print_address(settings, client, writing)
         return
     if http:
@@ -63,7 +63,7 @@ def _give(client: ChatClient, found: Snippet, writing: Writing, *, secret: bool 
 
 
 def _print_address(settings: Settings, client: ChatClient, writing: Writing) -> None:
-    """Print how each person adds a server for many people; nothing secret is in it."""
+    """Print how each user adds a server for many users; nothing secret is in it."""
     if client is ChatClient.CLAUDE_DESKTOP:
         say("Settings → Connectors → Add custom connector, with this address:")
         result(settings.resource_url)

@@ -1,4 +1,4 @@
-"""Connects the person's Nextcloud from the terminal, and lists and ends connections."""
+"""Connects the user's Nextcloud from the terminal, and lists and ends connections."""
 
 import anyio
 
@@ -12,13 +12,13 @@ from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
-    """Get the person's consent, and wait for it.
+    """Get the user's consent, and wait for it.
 
     Raises:
-        ConfigurationError: The server is for many people, who are asked by their assistants.
+        ConfigurationError: The server is for many users, who are asked by their assistants.
     """
-    if settings.many_people:
-        # A login flow does not say who finished it, and would be nobody's here.
+    if settings.multi_user:
+        # A login flow does not say who finished it, and would be no one's here.
         raise ConfigurationError(
             f"connect is for one person: with MODE={settings.mode} people add {settings.resource_url} to their "
             "assistant, and it asks them."
@@ -47,7 +47,7 @@ def list_grants(settings: Settings) -> None:
     """Print every connection."""
     logs.set_up(settings.log_level)
     found = anyio.run(_all, settings)
-    if not found and settings.many_people:
+    if not found and settings.multi_user:
         say(
             f"Nobody is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
         )
@@ -78,17 +78,17 @@ def line(grant: Grant) -> str:
 
 
 def revoke_grants(settings: Settings, person: str | None) -> None:
-    """End the connection, here and at Nextcloud; where there are many people, that of `person` (their user id).
+    """End the connection, here and at Nextcloud; where there are many users, that of `person` (their user id).
 
     Raises:
-        ConfigurationError: Nobody is named, or nobody of that name is connected.
+        ConfigurationError: No one is named, or no one of that name is connected.
     """
-    if settings.many_people and person is None:
+    if settings.multi_user and person is None:
         raise ConfigurationError(
             "grants revoke needs a name here: add --person and a Nextcloud user id, as 'grants list' shows them. "
             f"People end their own at {settings.server_url}/account; docs/operate.md says how to end all at once."
         )
-    if not settings.many_people and person is not None:
+    if not settings.multi_user and person is not None:
         raise ConfigurationError("--person is for servers of many people: leave it out.")
     logs.set_up(settings.log_level)
     if person is None:
@@ -102,7 +102,7 @@ async def _revoke_person(settings: Settings, person: str) -> None:
         found = {
             grant.account.principal for grant in await database.grants.all() if grant.account.uid == person
         }
-        # Whoever ended their access to Nextcloud may have clients that are signed in all the same.
+        # Anyone who ended their access to Nextcloud may have clients that are signed in all the same.
         known = {*found, Principal(settings.server_url, person)} if settings.mode == "builtin" else found
         signed_out = 0
         for principal in known:

@@ -1,4 +1,4 @@
-"""Prints for a person: results to stdout, everything else to stderr."""
+"""Prints for a user: results to stdout, everything else to stderr."""
 
 import sys
 import webbrowser

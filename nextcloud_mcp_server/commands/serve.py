@@ -18,7 +18,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 
 def serve(settings: Settings) -> None:
-    """Serve until the client leaves (stdio) or somebody stops it (HTTP)."""
+    """Serve until the client leaves (stdio) or a user stops it (HTTP)."""
     logs.set_up(settings.log_level)
     if not settings.sandbox:
         settings.require_nextcloud()
@@ -66,7 +66,7 @@ def greeting(settings: Settings, port: int) -> str:
         f"Nextcloud MCP server, listening on {mcp_url(settings, port)}",
         f"Nextcloud: {behind}",
     ]
-    if settings.many_people:
+    if settings.multi_user:
         if not settings.server_url.endswith(f":{port}"):
             lines.append(f"For the reverse proxy: {_url(settings.host, port)}")
         lines.append(f"People sign in at {settings.oidc_issuer or settings.nextcloud_public_url or behind}.")

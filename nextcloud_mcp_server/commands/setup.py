@@ -105,7 +105,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
         for name, text in zip(FILES, texts, strict=True):
             _put(folder / name, f"{text}\n")
     except OSError as error:
-        # Nobody can read the secret again, so it is worth more here than nowhere.
+        # No one can read the secret again, so it is worth more here than nowhere.
         _print(outcome)
         raise ConfigurationError(
             f"The client's id and secret could not be written into {folder} ({error.strerror}): keep what is printed "
@@ -167,7 +167,7 @@ def ask_for_credential() -> BasicCredential:
 
 
 def ask_to_allow(address: str) -> bool:
-    """Ask whether an address goes on Nextcloud's allow list; no where nobody can be asked."""
+    """Ask whether an address goes on Nextcloud's allow list; no where no one can be asked."""
     return sys.stdin.isatty() and typer.confirm(
         f"Nextcloud sees this computer as {address}. Put it on Nextcloud's allow list now? Say yes if this server runs "
         "here and nobody else comes from that address.",

@@ -18,7 +18,7 @@ from nextcloud_mcp_server.commands.client_config.snippet import Snippet
 from nextcloud_mcp_server.commands.client_config.user_file import UserFile
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.nextcloud.visible import shown
+from nextcloud_mcp_server.nextcloud.sanitize import shown
 
 
 def write_config(

@@ -81,11 +81,11 @@ class Dialect(ABC):
 
     @abstractmethod
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
-        """Wait for the visit in this form's way; the answer is the one to the call that waited."""
+        """Wait for the consent request in this form's way; the answer is the one to the call that waited."""
 
 
 class Draft(Dialect):
-    """SEP-1036's draft: an error, then a request that is answered when the visit is over."""
+    """SEP-1036's draft: an error, then a request that is answered when the consent request is over."""
 
     says = "MCP 2025-11-25 and declares that it knows the draft (elicitation/track)"
     asked_by = "An error with the code -32000 of the draft"
@@ -96,7 +96,7 @@ class Draft(Dialect):
         return _in_error(answer, -32000)
 
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
-        """Track the visit, and call again when it is complete."""
+        """Track the consent request, and call again when it is complete."""
         self.narrator.say("→ elicitation/track: the client asks to be told how the visit ends.")
         client.on_notice = self._progress
         async with self.narrator.waiting("The server answers when the visit is over"):
@@ -119,7 +119,7 @@ class Draft(Dialect):
 
 
 class UrlError(Dialect):
-    """2025-11-25: an error, then a notice when the visit is over."""
+    """2025-11-25: an error, then a notice when the consent request is over."""
 
     says = "MCP 2025-11-25 and declares that it can open web pages (elicitation.url)"
     asked_by = "An error with the code -32042 of MCP 2025-11-25"
@@ -159,7 +159,7 @@ class UrlError(Dialect):
 
 
 class InputRequired(Dialect):
-    """2026-07-28: a result that asks; the repeated call is held until the visit is over."""
+    """2026-07-28: a result that asks; the repeated call is held until the consent request is over."""
 
     says = "MCP 2026-07-28 and declares that it can open web pages (elicitation.url)"
     asked_by = "A result that asks for input, as in MCP 2026-07-28"
@@ -188,7 +188,7 @@ class InputRequired(Dialect):
         since = anyio.current_time()
         async with self.narrator.waiting("The server holds the repeated call until the visit is over"):
             answer = await again(retry)
-            # A visit that takes longer than the hold: the server asks for another round, without a link.
+            # A consent request that takes longer than the hold: the server asks for another round, without a link.
             while (more := self.asks(answer)) is not None and not more.url:
                 answer = await again({"requestState": more.ticket})
         self.narrator.say(

@@ -12,10 +12,10 @@ import httpx2
 from anyio import to_thread
 
 from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
+from nextcloud_mcp_server.demo.browser_log import Looking
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
-from nextcloud_mcp_server.demo.looking import Looking
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.demo.stage import Stage, open_stage
+from nextcloud_mcp_server.demo.servers import Stage, open_stage
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
@@ -32,7 +32,7 @@ _CALL_SECONDS = 330
 
 @dataclass(slots=True)
 class Journey:
-    """One run, as one client that one person uses."""
+    """One run, as one client that one user uses."""
 
     stage: Stage
     narrator: Narrator
@@ -41,7 +41,7 @@ class Journey:
     alice: Person
     looking: Looking
     open_page: Callable[[str], object] | None
-    visits: int = 0
+    consent_service: int = 0
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class Journey:
         if ask is None:
             raise NotAsPromised("the server did not ask for consent.")
         self.narrator.step("Alice allows it in her browser, while the call waits")
-        result = await self._visit(ask, _NOTES, {}, only=("notes:read", "files:read"))
+        result = await self._consent_request(ask, _NOTES, {}, only=("notes:read", "files:read"))
         self.dialect.brief = True
         self.narrator.step("The call that waited goes through")
         self.notes = fields(result)["notes"]
@@ -96,9 +96,14 @@ class Journey:
         content = str(fields(result)["content"])
         self.narrator.quote(content)
         expect("Lisbon" in content, "the file does not hold what it should")
-        expect(self.visits == 1 or self.open_page is not None, "the server asked for what Alice had allowed")
+        expect(
+            self.consent_service == 1 or self.open_page is not None,
+            "the server asked for what Alice had allowed",
+        )
         self.narrator.done(
-            "No further question: Alice had ticked “Read your files” too." if self.visits == 1 else "Read."
+            "No further question: Alice had ticked “Read your files” too."
+            if self.consent_service == 1
+            else "Read."
         )
 
     async def _edit_note(self) -> tuple[int, str]:
@@ -162,18 +167,20 @@ class Journey:
             self.narrator.say(
                 "← Alice has not allowed that yet. The server asks for just that, in the same way."
             )
-            return await self._visit(ask, tool, arguments, only=only)
+            return await self._consent_request(ask, tool, arguments, only=only)
         return result_of(answer, may_fail=may_fail)
 
     async def _send(self, tool: str, arguments: Message, more: Message | None = None) -> Message:
         params = {"name": tool, "arguments": arguments, **(more or {})}
         return await self.client.request("tools/call", params)
 
-    async def _visit(self, ask: Ask, tool: str, arguments: Message, *, only: tuple[str, ...]) -> Message:
+    async def _consent_request(
+        self, ask: Ask, tool: str, arguments: Message, *, only: tuple[str, ...]
+    ) -> Message:
         async def again(more: Message) -> Message:
             return await self._send(tool, arguments, more)
 
-        self.visits += 1
+        self.consent_service += 1
         answer: Message = {}
         async with anyio.create_task_group() as group:
             if self.open_page is None:
@@ -186,7 +193,7 @@ class Journey:
             return result_of(answer)
         expect(self.open_page is not None, "the server asked for what Alice had allowed")
         self.narrator.say("← What the call needs was not ticked, so the server asks once more.")
-        return await self._visit(more, tool, arguments, only=only)
+        return await self._consent_request(more, tool, arguments, only=only)
 
     def _note(self, title: str) -> dict[str, Any]:
         return next(note for note in self.notes if note["title"] == title)

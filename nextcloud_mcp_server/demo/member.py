@@ -1,4 +1,4 @@
-"""One of the people of the demo."""
+"""One of the users of the demo."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,8 +7,8 @@ import httpx2
 from anyio.abc import TaskGroup
 
 from nextcloud_mcp_server.demo.answers import fields, result_of
+from nextcloud_mcp_server.demo.browser_log import Looking
 from nextcloud_mcp_server.demo.dialect import Ask, Dialect
-from nextcloud_mcp_server.demo.looking import Looking
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
@@ -18,7 +18,7 @@ NOTES = "nc_notes_list_notes"
 
 @dataclass(slots=True)
 class Member:
-    """One of the people, with their own browser and their own client."""
+    """One of the users, with their own browser and their own client."""
 
     name: str
     uid: str
@@ -55,7 +55,7 @@ class Member:
         return list(fields(result_of(answer))["notes"]) if ask is None else ask
 
     async def wait_for(self, ask: Ask, tool: str, arguments: Message) -> Message:
-        """Wait in this client's way until the visit is over, and take the result of the call that waited."""
+        """Wait as this client does until the consent request is over; return the result of the waiting call."""
 
         async def again(more: Message) -> Message:
             return await self.send(tool, arguments, more)

@@ -1,4 +1,4 @@
-"""How a client gets its token: by what the server's refusal says, and a person who signs in (MCP, Authorization)."""
+"""How a client gets its token: by what the server's refusal says, and a user who signs in (MCP, Authorization)."""
 
 import base64
 import hashlib
@@ -73,7 +73,7 @@ class OAuthClient:
         return registered
 
     async def sign_in(self, found: Found, person: Person, *, only: Collection[str] | None = None) -> str:
-        """Have the person sign in there, and fetch a token for the server; `only` ticks these boxes."""
+        """Have the user sign in there, and fetch a token for the server; `only` ticks these boxes."""
         metadata = await self._json(f"{found.issuer}/.well-known/openid-configuration")
         verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
         digest = hashlib.sha256(verifier.encode()).digest()

@@ -13,7 +13,7 @@ MAX_MEMBERS: Final = 10_000
 #: What all of it may unpack to, and how many times as large as the file itself that may be.
 MAX_UNPACKED_BYTES: Final = 268_435_456
 MAX_RATIO: Final = 200
-#: Below this a high ratio harms nobody: spreadsheets of little content have one.
+#: Below this a high ratio harms no one: spreadsheets of little content have one.
 HARMLESS_BYTES: Final = 16_777_216
 MAX_DEPTH: Final = 200
 
@@ -168,7 +168,7 @@ def parse(pieces: Iterator[bytes], listener: Listener) -> None:
 
 
 def _refuse_declarations(_name: str, _system: str | None, _public: str | None, has_subset: bool) -> None:  # noqa: FBT001 - the signature is expat's
-    # Whoever declares entities wants a bomb, or a file of this computer. An outside type is never fetched.
+    # Anyone who declares entities wants a bomb, or a file of this computer. An outside type is never fetched.
     if has_subset:
         raise Refused("broken")
 

@@ -78,7 +78,7 @@ class Charset:
 
     @property
     def label(self) -> str:
-        """The name people know, with the byte order mark if there is one."""
+        """The name users know, with the byte order mark if there is one."""
         name = self.codec.upper().replace("-LE", "LE").replace("-BE", "BE")
         return _LABELS.get(self.codec, name) + (" with BOM" if self.bom else "")
 

@@ -59,7 +59,7 @@ class _Container(Listener):
 
 
 class _Locked(Listener):
-    """Lists what is encrypted; fonts often are, and harm nobody."""
+    """Lists what is encrypted; fonts often are, and harm no one."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()

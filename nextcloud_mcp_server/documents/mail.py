@@ -14,7 +14,7 @@ MAX_DEPTH: Final = 5
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the headers that people see, the text, and the names of what is attached.
+    """Write the headers that users see, the text, and the names of what is attached.
 
     Raises:
         Refused: It is no e-mail.

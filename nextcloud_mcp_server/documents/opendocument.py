@@ -244,6 +244,6 @@ def _has_value(attributes: dict[str, str]) -> bool:
 
 
 def _formula(attributes: dict[str, str]) -> str:
-    """Write the formula of a cell that has no result: `of:=SUM([.A1:.A3])` is `=SUM(A1:A3)` to people."""
+    """Write the formula of a cell that has no result: `of:=SUM([.A1:.A3])` is `=SUM(A1:A3)` to users."""
     formula = attributes.get("formula", "")
     return _REFERENCE.sub(r"\1", formula[formula.find("=") :]).replace(":.", ":") if formula else ""

@@ -56,7 +56,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 
 def _comments(page: "PageObject") -> list[str]:
-    """Say what people wrote on a page: notes, and words beside what they marked."""
+    """Say what users wrote on a page: notes, and words beside what they marked."""
     found: list[str] = []
     try:
         for annotation in page.annotations or ():

@@ -235,7 +235,7 @@ class _Rows(Listener):
         elif name == "c" and self._column < MAX_COLUMNS:
             self._row += [""] * (self._column - len(self._row))
             value, formula = "".join(self._value), self._formulas.of("".join(self._formula), self._place)
-            # A program that does not calculate writes a formula without a result, and people see one all the same.
+            # A program that does not calculate writes a formula without a result, and users see one all the same.
             text = self._cells.show(self._kind, self._style, value) if value or not formula else f"={formula}"
             self._row.append(" ".join(text.split()))
         elif name == "row":
@@ -275,7 +275,7 @@ def _number(text: str | None) -> int:
 
 
 def _plain(value: str) -> str:
-    """Write 0.30000000000000004 as people see it: Excel itself shows 15 digits."""
+    """Write 0.30000000000000004 as users see it: Excel itself shows 15 digits."""
     try:
         number = float(value)
     except ValueError:

@@ -43,7 +43,7 @@ class _Order(Listener):
 
 
 class _Text(Flow):
-    """Follows one slide. A field, such as the slide's number in its notes, is not what somebody wrote."""
+    """Follows one slide. A field, such as the slide's number in its notes, is not what a user wrote."""
 
     def __init__(self, out: Output, prefix: str = "") -> None:
         super().__init__(out)

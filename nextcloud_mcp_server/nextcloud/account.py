@@ -1,4 +1,4 @@
-"""One Nextcloud, and one person's account on it: where the clients of the apps come together."""
+"""One Nextcloud, and one user's account on it: where the clients of the apps come together."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -14,21 +14,25 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import (
+    ALL_WIDE_AT_ONCE,
+    ConcurrencyLimiter,
+    UserLimiter,
+)
+from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, ContentCache, Topic
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
+from nextcloud_mcp_server.nextcloud.file_search import FileSearch
 from nextcloud_mcp_server.nextcloud.files import FilesClient
-from nextcloud_mcp_server.nextcloud.finder import Finder
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
-from nextcloud_mcp_server.nextcloud.labels import LabelsClient
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
-from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
-from nextcloud_mcp_server.nextcloud.shelves import Shelf, Shelves, Topic
+from nextcloud_mcp_server.nextcloud.tags import LabelsClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
-from nextcloud_mcp_server.nextcloud.turns import ALL_WIDE_AT_ONCE, PersonTurns, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache, UserCaches
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.deck import DeckClient
     from nextcloud_mcp_server.nextcloud.download import DownloadClient
     from nextcloud_mcp_server.nextcloud.forms import FormsClient
-    from nextcloud_mcp_server.nextcloud.history import HistoryClient
     from nextcloud_mcp_server.nextcloud.mail import MailClient
     from nextcloud_mcp_server.nextcloud.menu import MenuClient
     from nextcloud_mcp_server.nextcloud.news import NewsClient
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.talk import TalkClient
     from nextcloud_mcp_server.nextcloud.tasks import TasksClient
     from nextcloud_mcp_server.nextcloud.upload import UploadClient
+    from nextcloud_mcp_server.nextcloud.versions import HistoryClient
 
 _OLDEST = 28
 
@@ -59,16 +63,16 @@ def _no_shelf(_: Topic) -> None:
 
 
 class Account:
-    """What a tool may do in one person's name."""
+    """What a tool may do in one user's name."""
 
     def __init__(
         self,
         http: NextcloudHttp,
         *,
         wide: NextcloudHttp | None = None,
-        shelf: Callable[[Topic], Shelf[Any]] | None = None,
+        shelf: Callable[[Topic], CachedContent[Any]] | None = None,
         providers: KnownProviders | None = None,
-        cache: PersonCache | None = None,
+        cache: UserCache | None = None,
     ) -> None:
         self._shelf = shelf or _no_shelf
         self.uid = http.uid
@@ -79,7 +83,7 @@ class Account:
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
-        self._cache = cache or PersonCache()
+        self._cache = cache or UserCache()
         self._wide = wide
         self._providers = providers
 
@@ -99,7 +103,7 @@ class Account:
 
     @cached_property
     def menu(self) -> "MenuClient":
-        """The apps in the person's menu."""
+        """The apps in the user's menu."""
         from nextcloud_mcp_server.nextcloud.menu import MenuClient  # noqa: PLC0415 - most servers do without
 
         return MenuClient(self._http)
@@ -112,7 +116,7 @@ class Account:
     @cached_property
     def history(self) -> "HistoryClient":
         """Earlier versions of files."""
-        from nextcloud_mcp_server.nextcloud.history import HistoryClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.nextcloud.versions import HistoryClient  # noqa: PLC0415 - most servers do without
 
         return HistoryClient(self._http)
 
@@ -127,13 +131,15 @@ class Account:
         return SearchClient(self._http, wide=self._wide, known=self._providers)
 
     @cached_property
-    def finder(self) -> Finder:
+    def file_search(self) -> FileSearch:
         """Files by what they are, their tags or their texts."""
-        return Finder(self._http, files=self.files, labels=self.labels, search=self.search, cache=self._cache)
+        return FileSearch(
+            self._http, files=self.files, labels=self.labels, search=self.search, cache=self._cache
+        )
 
     @cached_property
     def sharing(self) -> "SharingClient":
-        """What the person shares, and what is shared with them."""
+        """What the user shares, and what is shared with them."""
         from nextcloud_mcp_server.nextcloud.sharing import SharingClient  # noqa: PLC0415 - most servers do without
 
         return SharingClient(self._http)
@@ -147,14 +153,14 @@ class Account:
 
     @cached_property
     def calendar(self) -> "CalendarClient":
-        """The person's calendars."""
+        """The user's calendars."""
         from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
 
         return CalendarClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VEVENT"))
 
     @cached_property
     def tasks(self) -> "TasksClient":
-        """The person's tasks."""
+        """The user's tasks."""
         from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
 
         return TasksClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VTODO"))
@@ -189,7 +195,7 @@ class Account:
 
     @cached_property
     def status(self) -> "StatusClient":
-        """Whether people are there."""
+        """Whether users are there."""
         from nextcloud_mcp_server.nextcloud.status import StatusClient  # noqa: PLC0415 - most servers do without
 
         return StatusClient(self._http)
@@ -241,7 +247,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What `status.php` tells anybody."""
+    """What `status.php` tells anyone."""
 
     version: str
     product_name: str
@@ -268,39 +274,39 @@ class Nextcloud:
         self._public_url = public_url
         self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
-        # By uid, for as long as somebody holds an account: accounts are opened anew every few seconds.
-        self._turns = WeakValueDictionary[str, Turns]()
-        self._caches = PersonCaches()
+        # By uid, for as long as a user holds an account: accounts are opened anew every few seconds.
+        self._turns = WeakValueDictionary[str, ConcurrencyLimiter]()
+        self._caches = UserCaches()
         self._many = anyio.Semaphore(ALL_WIDE_AT_ONCE, fast_acquire=True)
-        #: What calls have read of people's notes and calendars.
-        self.shelves = Shelves()
+        #: What calls have read of users' notes and calendars.
+        self.shelves = ContentCache()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
-        """Open one person's account; no request is made."""
+        """Open one user's account; no request is made."""
         cache = self._caches.of(uid)
         # Remembered beyond the call, so that the next one knows whether its credential works.
-        cache.turns = turns = self._turns.setdefault(uid, Turns())
+        cache.turns = turns = self._turns.setdefault(uid, ConcurrencyLimiter())
         return Account(
             self._http(credential, uid=uid, turns=turns.of(credential)),
             wide=self._http(credential, uid=uid, turns=turns.widely(credential, self._many)),
-            shelf=partial(Shelf[Any], self.shelves, uid, credential),
+            shelf=partial(CachedContent[Any], self.shelves, uid, credential),
             providers=cache.providers(credential),
             cache=cache,
         )
 
     def forget(self, uid: str) -> None:
-        """Drop what was read of a person's account: the access to it ends."""
+        """Drop what was read of a user's account: the access to it ends."""
         self.shelves.drop(uid)
         self._caches.drop(uid)
 
     @property
     def login(self) -> LoginFlowClient:
-        """Where people are asked to sign in."""
+        """Where users are asked to sign in."""
         return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
 
     @property
     def oauth2(self) -> OAuth2Client:
-        """Where people give access through Nextcloud's own app `oauth2`."""
+        """Where users give access through Nextcloud's own app `oauth2`."""
         return OAuth2Client(self._anonymous, public_url=self._public_url or self._url)
 
     async def whoami(self, credential: NextcloudCredential) -> User:
@@ -310,7 +316,7 @@ class Nextcloud:
             turns.forgive(credential)
         return user
 
-    async def home_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
+    async def storage_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
         """Fetch the id of the home folder; a deleted and re-created account has another one."""
         asked = self._http(credential, uid=uid).stream(
             "PROPFIND",
@@ -389,7 +395,7 @@ class Nextcloud:
         )
 
     def _http(
-        self, credential: NextcloudCredential | None, *, uid: str, turns: PersonTurns | None = None
+        self, credential: NextcloudCredential | None, *, uid: str, turns: UserLimiter | None = None
     ) -> NextcloudHttp:
         return NextcloudHttp(
             self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url, turns=turns

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES, Occurren
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
 
 EVENT: Final = "VEVENT"
-#: Once one calendar has given so many, each further series gives only a few: somebody may have shared thousands.
+#: Once one calendar has given so many, each further series gives only a few: a user may have shared thousands.
 MOST_EVENTS: Final = 50_000
 _FEW: Final = 10
 #: How long the objects of one calendar are worked on. What is shared may be made to take very long.
@@ -36,7 +36,7 @@ class Agenda:
     """What takes place in a range.
 
     `unreadable` counts objects that cannot be understood, or not in time, `cut` those that recur too often to be
-    listed whole. `zone` is where the reader is, `mine` holds the addresses that the person is invited by, where
+    listed whole. `zone` is where the reader is, `mine` holds the addresses that the user is invited by, where
     they were asked for.
     """
 

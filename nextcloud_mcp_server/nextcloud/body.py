@@ -6,8 +6,8 @@ from typing import cast
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import refusal
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud import error_mapping
+from nextcloud_mcp_server.nextcloud.sanitize import visible
 
 _ABOUT_THE_BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 #: RFC 9110 §8.4.1.3: a recipient takes both names for the same.
@@ -46,7 +46,9 @@ async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) 
         try:
             body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))
         except zlib.error:
-            raise errors.ServerFault(f"Nextcloud's answer arrived damaged. {refusal.IN_DOUBT}") from None
+            raise errors.ServerFault(
+                f"Nextcloud's answer arrived damaged. {error_mapping.IN_DOUBT}"
+            ) from None
         if len(body) > max_bytes:
             if cut:
                 break
@@ -54,7 +56,7 @@ async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) 
                 "Nextcloud's answer is larger than this server reads at once. Ask for less."
             )
     if inflate is not None and body and not cut and not inflate.eof:
-        raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {refusal.IN_DOUBT}")
+        raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {error_mapping.IN_DOUBT}")
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _ABOUT_THE_BODY]
     return httpx2.Response(
         response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request

@@ -9,8 +9,8 @@ import httpx2
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import entries
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import quoted
 
 #: What a part of a file is answered with (RFC 9110 §15.3.7).
 PARTIAL: Final = 206

@@ -11,15 +11,15 @@ from uuid import uuid4
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import calendar_errors, dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import calendar_errors, dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.calendar_errors import NO_CALENDAR, NO_OBJECT
 from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash, Trashed
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, WIDE_AT_ONCE
+from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
-from nextcloud_mcp_server.nextcloud.refusal import CHANGED
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE, WIDE_AT_ONCE
 
 #: What Nextcloud takes unless its administrator says otherwise (`event_size_limit`).
 MAX_OBJECT_BYTES: Final = 10_485_760
@@ -39,7 +39,7 @@ _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """One calendar; `id` is its name in addresses, `owner` somebody else's uid, `kinds` such as VEVENT.
+    """One calendar; `id` is its name in addresses, `owner` another user's uid, `kinds` such as VEVENT.
 
     `state` changes with every object in it; empty where Nextcloud tells none, as of what is subscribed to.
     """
@@ -54,7 +54,7 @@ class Calendar:
 
     @property
     def app(self) -> str:
-        """The app that fills it, such as `deck`; empty for a calendar of people."""
+        """The app that fills it, such as `deck`; empty for a calendar of users."""
         return calendar_errors.app_of(self.id)
 
 
@@ -63,7 +63,7 @@ class Stored:
     """One calendar object: `id` is its calendar and its name there, which need not be its UID.
 
     `etag` is None where Nextcloud told none, as where it was stored and could not be looked at afterwards.
-    `rewritten` says that Nextcloud did not store the text that was sent, as where it informed people of it.
+    `rewritten` says that Nextcloud did not store the text that was sent, as where it informed users of it.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Stored:
 
 
 class CalDav:
-    """Fetches and stores one person's calendar objects; `wide` has room for many requests at once."""
+    """Fetches and stores one user's calendar objects; `wide` has room for many requests at once."""
 
     def __init__(self, http: NextcloudHttp, wide: NextcloudHttp | None = None) -> None:
         self._http = http
@@ -132,7 +132,7 @@ class CalDav:
         """Fetch one object.
 
         Raises:
-            NotFound: It is not there, or belongs to somebody else.
+            NotFound: It is not there, or belongs to another user.
         """
         response = await self._http.request(
             "GET",
@@ -213,7 +213,7 @@ class CalDav:
         return found[0]
 
     async def addresses(self) -> list[str]:
-        """Fetch the addresses under which the person is invited: `mailto:` ones first."""
+        """Fetch the addresses under which the user is invited: `mailto:` ones first."""
         found = entries.ask(
             self._http,
             "PROPFIND",
@@ -241,7 +241,7 @@ class CalDav:
             return Stored(object_id, etag, text)
         try:
             return replace(await self.get(object_id), rewritten=True)
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             # It is stored: an error would make it be stored once more, and invitations be sent twice.
             return Stored(object_id, None, text)
 
@@ -275,7 +275,7 @@ class CalDav:
             twins = [
                 each for each in await self._trash.all() if each.calendar == calendar and each.uid == uid
             ]
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             twins = []
         newest = max(twins, key=lambda each: each.age, default=None)
         if newest is None:
@@ -283,10 +283,10 @@ class CalDav:
         return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag)
 
     async def _denied(self, error: errors.NextcloudError, calendar: str) -> errors.NextcloudError:
-        """Look up whether the calendar is one that the person may not write to, and say why."""
+        """Look up whether the calendar is one that the user may not write to, and say why."""
         try:
             found = next((each for each in await self.calendars() if each.id == calendar), None)
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             found = None
         if found is None or found.writable:
             return error

@@ -1,4 +1,4 @@
-"""The calendars of one person: what takes place when, and changes to it."""
+"""The calendars of one user: what takes place when, and changes to it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -11,18 +11,18 @@ import anyio
 from anyio import to_thread
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import event_edit, ical, moments, parallel, scheduling, zones
+from nextcloud_mcp_server.nextcloud import event_edit, ical, ical_time, parallel, scheduling, zones
 from nextcloud_mcp_server.nextcloud.agenda import EVENT, Agenda, Event, Span, agenda
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
-from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
-from nextcloud_mcp_server.nextcloud.shelves import Shelf
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 #: How far from where it was to be an occurrence may have been moved and still be found by its name.
 _FOUND_WITHIN: Final = timedelta(days=2)
@@ -49,21 +49,21 @@ def _clock() -> datetime:
 
 
 class CalendarClient:
-    """Reads and writes one person's events."""
+    """Reads and writes one user's events."""
 
     def __init__(
         self,
         http: NextcloudHttp,
         *,
         clock: Callable[[], datetime] = _clock,
-        cache: PersonCache | None = None,
+        cache: UserCache | None = None,
         wide: NextcloudHttp | None = None,
-        shelf: Shelf[KeptCalendars] | None = None,
+        shelf: CachedContent[KeptCalendars] | None = None,
     ) -> None:
         self._http = http
         self._dav = CalDav(http, wide)
         self._clock = clock
-        self._cache = cache or PersonCache()
+        self._cache = cache or UserCache()
         self._objects = CalendarObjects(self._dav, EVENT, cache=self._cache, shelf=shelf)
 
     async def calendars(self) -> list[Calendar]:
@@ -71,11 +71,11 @@ class CalendarClient:
         return await self._dav.calendars()
 
     async def zone(self) -> tzinfo:
-        """Ask where the person is; UTC where Nextcloud does not know."""
+        """Ask where the user is; UTC where Nextcloud does not know."""
         return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
     async def addresses(self) -> list[str]:
-        """Fetch the addresses under which the person is invited."""
+        """Fetch the addresses under which the user is invited."""
         return await self._dav.addresses()
 
     async def between(
@@ -102,7 +102,7 @@ class CalendarClient:
         """List what takes place in the range that `span` gives for a zone: the one that `locate` finds, which may ask.
 
         A request for the names of the calendars, one for each that may hold events and has changed or was not asked
-        for this range before, one for the zone and one for the person's addresses. Deck's are left out unless one
+        for this range before, one for the zone and one for the user's addresses. Deck's are left out unless one
         is named.
 
         Raises:
@@ -162,7 +162,7 @@ class CalendarClient:
         return _read(stored, read)
 
     async def create(self, calendar: str, changes: Changes, *, reminder: int | None) -> Event:
-        """Make an event. One request; one more to invite somebody, and where Nextcloud changes the text.
+        """Make an event. One request; one more to invite a user, and where Nextcloud changes the text.
 
         Raises:
             NotFound: No such calendar.
@@ -233,7 +233,7 @@ class CalendarClient:
         )
 
     async def delete(self, event_id: str, *, if_match: str) -> Deleted:
-        """Move an event to the trash, with all its occurrences; two requests, or three where people are invited.
+        """Move an event to the trash, with all its occurrences; two requests, or three where users are invited.
 
         Raises:
             EtagMismatch: It was changed since it was read; it is still there.
@@ -267,7 +267,7 @@ class CalendarClient:
         return await self._write(stored, edit)
 
     async def _cancelled(self, one: Component) -> tuple[Notice, ...]:
-        """Say whom Nextcloud tells when an event is deleted: those the person invited, or who invited them."""
+        """Say whom Nextcloud tells when an event is deleted: those the user invited, or who invited them."""
         organizer = one.first("ORGANIZER")
         if organizer is None or not (people := scheduling.invited([one])):
             return ()
@@ -297,11 +297,11 @@ def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
         raise errors.InvalidInput("It does not recur: leave 'occurrence' out.")
     start = series.start
     place = start.tzinfo if isinstance(start, datetime) and start.tzinfo is not None else UTC
-    named = series.named(moments.given("occurrence", occurrence, place))
+    named = series.named(ical_time.given("occurrence", occurrence, place))
     key = series.key(named)
     if (changed := series.changed().get(key)) is not None:
         return Event(stored, series, Occurrence(changed, *series.times(changed), named))
-    middle = moments.instant(named, place)
+    middle = ical_time.instant(named, place)
     around = series.between(_earlier(middle), _later(middle), place, even_removed=True)
     for one in around:
         if one.id is not None and series.key(one.id) == key:

@@ -118,9 +118,9 @@ def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str | None
 
 
 def may_be_read_only(error: errors.NextcloudError) -> bool:
-    """Tell whether the person may lack the right to write; a refusal that gives another reason is not about that.
+    """Tell whether the user may lack the right to write; a refusal that gives another reason is not about that.
 
-    What belongs to somebody else, Nextcloud then calls missing.
+    What belongs to another user, Nextcloud then calls missing.
     """
     if isinstance(error, errors.NotFound):
         return True

@@ -1,4 +1,4 @@
-"""The objects of one kind in all calendars of a person; those of calendars that have not changed come from memory.
+"""The objects of one kind in all calendars of a user; those of calendars that have not changed come from memory.
 
 A calendar has a state, its `getctag`, which changes with every object in it (`CalDavBackend::addChanges`). What was
 fetched is kept with the state that was known before it was asked for, so it is never older than that; and it is
@@ -14,9 +14,9 @@ from typing import Final, Literal, NamedTuple
 from nextcloud_mcp_server.nextcloud import ical, parallel
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Stored
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
-from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
+from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES, CachedContent
 from nextcloud_mcp_server.nextcloud.recurrence import Series
-from nextcloud_mcp_server.nextcloud.shelves import MAX_PERSON_BYTES, Shelf
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 #: What a text takes in memory together with its lines as they were read, times its own size (measured: 9.6).
 _READ: Final = 10
@@ -26,7 +26,7 @@ ObjectKind = Literal["VEVENT", "VTODO"]
 
 
 class ReadObject:
-    """A calendar object, which is read when it is first asked for, and then kept as it is: nobody changes it."""
+    """A calendar object, which is read when it is first asked for, and then kept as it is: no one changes it."""
 
     __slots__ = ("_series", "stored")
 
@@ -79,7 +79,7 @@ class KeptCalendar:
 
 @dataclass(frozen=True, slots=True)
 class KeptCalendars:
-    """The calendars of one person whose objects are kept."""
+    """The calendars of one user whose objects are kept."""
 
     by_id: Mapping[str, KeptCalendar]
     size: int
@@ -110,7 +110,7 @@ class CalendarObjects:
     """Fetches the objects of one kind."""
 
     def __init__(
-        self, dav: CalDav, kind: ObjectKind, *, cache: PersonCache, shelf: Shelf[KeptCalendars] | None
+        self, dav: CalDav, kind: ObjectKind, *, cache: UserCache, shelf: CachedContent[KeptCalendars] | None
     ) -> None:
         self._dav = dav
         self._kind: ObjectKind = kind

@@ -1,4 +1,4 @@
-"""The trash of a person's calendars: what was deleted there, and how it comes back.
+"""The trash of a user's calendars: what was deleted there, and how it comes back.
 
 Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. It cannot be listed by PROPFIND.
 """
@@ -60,14 +60,14 @@ class Trashed:
 
 
 class CalendarTrash:
-    """Looks into the trash of one person's calendars."""
+    """Looks into the trash of one user's calendars."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
         self._home = dav.Tree.of("calendars", http.uid)
 
     async def all(self) -> list[Trashed]:
-        """Fetch all that was deleted of the person's own calendars."""
+        """Fetch all that was deleted of the user's own calendars."""
         found = entries.ask(
             self._http,
             "REPORT",

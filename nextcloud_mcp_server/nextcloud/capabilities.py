@@ -1,4 +1,4 @@
-"""What a Nextcloud offers to one person."""
+"""What a Nextcloud offers to one user."""
 
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ _T = TypeVar("_T", bound=Answer)
 class ServerCapabilities:
     """Version and apps, such as "notes" or "files"; `notes_api_versions` such as ("0.2", "1.3", "1.4").
 
-    `timezone` is where the person is, such as "Europe/Berlin"; empty before Nextcloud 31. With `etag`
+    `timezone` is where the user is, such as "Europe/Berlin"; empty before Nextcloud 31. With `etag`
     it can be asked whether all this is still so.
     """
 
@@ -62,7 +62,7 @@ _DATA = TypeAdapter(ocs.Envelope[_Data])
 
 
 class CapabilitiesClient:
-    """Reads which apps one person has."""
+    """Reads which apps one user has."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -84,7 +84,7 @@ class CapabilitiesClient:
         return await self._http.request("GET", _PATH, params={"format": "json"}, headers=headers)
 
     async def _checked(self, response: httpx2.Response) -> ServerCapabilities:
-        """Read an answer that is of a person; what anybody is told puts the credential in doubt."""
+        """Read an answer that is of a user; what anyone is told puts the credential in doubt."""
         data = decoded(response, _DATA).ocs.data
         if "core" not in data.capabilities and "X-User-Id" not in response.headers:
             refused = errors.CredentialRejected(

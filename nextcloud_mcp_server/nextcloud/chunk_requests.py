@@ -1,4 +1,4 @@
-"""The requests of one person's uploads in chunks (version 2 of the protocol).
+"""The requests of one user's uploads in chunks (version 2 of the protocol).
 
 MKCOL /uploads/{uid}/{id}        a folder of its own, which Nextcloud itself clears away after a day
 PUT   /uploads/{uid}/{id}/00001  a chunk; sent again under its name, it replaces what came of it before
@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.repeating import Kind
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.retry import Kind
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 
 #: Nextcloud's names for chunks end at 10000.
 MAX_CHUNKS: Final = 10_000
@@ -170,14 +170,14 @@ class ChunkRequests:
                 sentences={
                     400: "Nextcloud did not put the parts together{reason}.",
                     404: f"The upload, or {quoted(shown)} that it was to replace, is not there any more: begin anew.",
-                    409: troubles.no_folder_for(shown),
+                    409: file_errors.no_folder_for(shown),
                     507: f"Nextcloud did not store {quoted(shown)}{{reason}}.",
                 },
             )
         except errors.AlreadyExists as error:
-            raise troubles.taken(shown) from error
+            raise file_errors.taken(shown) from error
         except errors.EtagMismatch as error:
-            raise troubles.changed(shown, None) from error
+            raise file_errors.changed(shown, None) from error
 
     def _about(self, target: Target | None, total: int | None) -> dict[str, str]:
         headers = {} if total is None else {"OC-Total-Length": str(total)}

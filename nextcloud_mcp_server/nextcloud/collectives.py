@@ -53,7 +53,7 @@ class Page(Answer):
 
     @property
     def path(self) -> str:
-        """Where it is among the person's files."""
+        """Where it is among the user's files."""
         return "/".join(part.strip("/") for part in (self.mount, self.folder, self.file) if part.strip("/"))
 
 
@@ -75,13 +75,13 @@ _PAGE = TypeAdapter(ocs.Envelope[_OnePage])
 
 
 class CollectivesClient:
-    """Reads and makes pages of one person's collectives."""
+    """Reads and makes pages of one user's collectives."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def list_collectives(self) -> list[Collective]:
-        """Fetch the collectives the person is in."""
+        """Fetch the collectives the user is in."""
         found, _ = await ocs.get(self._http, _BASE, _COLLECTIVES, sentences=_SENTENCES)
         return found.collectives
 
@@ -89,7 +89,7 @@ class CollectivesClient:
         """Fetch all pages of a collective, without their texts.
 
         Raises:
-            NotFound: The person is in no such collective.
+            NotFound: The user is in no such collective.
         """
         found, _ = await ocs.get(self._http, f"{_BASE}/{collective_id}/pages", _PAGES, sentences=_SENTENCES)
         return found.pages
@@ -111,7 +111,7 @@ class CollectivesClient:
 
         Raises:
             NotFound: No such collective, or no such page above it.
-            Forbidden: The person may only read there.
+            Forbidden: The user may only read there.
             ServerFault: It failed, perhaps half-way.
         """
         if parent_id == FIRST_PAGE:

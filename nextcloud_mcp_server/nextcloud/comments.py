@@ -1,13 +1,13 @@
-"""What people say about files, over WebDAV."""
+"""What users say about files, over WebDAV."""
 
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud import dav, entries, troubles
+from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 #: Nextcloud takes no longer ones.
 MAX_CHARACTERS: Final = 1000
@@ -56,13 +56,13 @@ class CommentsClient:
         return [one for one in page.rows if before is None or one.number < before], page.more
 
     async def add(self, path: str, file_id: str, text: str) -> None:
-        """Say something about the file at a path; people named as @"uid" are told.
+        """Say something about the file at a path; users named as @"uid" are told.
 
         Raises:
             NotFound: No such file, or this Nextcloud has no comments.
         """
         sent = {"actorType": "users", "verb": "comment", "objectType": "files", "message": text}
-        with troubles.in_doubt(path):
+        with file_errors.in_doubt(path):
             await self._http.request("POST", f"{_tree(file_id).url()}/", json=sent, sentences={404: _OFF})
 
 

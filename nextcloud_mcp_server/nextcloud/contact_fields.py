@@ -1,4 +1,4 @@
-"""What a vCard says of somebody, and how single fields of it are changed.
+"""What a vCard says of a user, and how single fields of it are changed.
 
 Entries that come with a label are written `work: +49 30 1234`, the same way in both directions.
 """

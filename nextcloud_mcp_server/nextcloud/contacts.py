@@ -10,13 +10,13 @@ from typing import Final
 from uuid import uuid4
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, parallel, troubles
+from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel
 from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact, apply, revise
+from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required, told
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
-from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
-from nextcloud_mcp_server.nextcloud.refusal import CHANGED
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 
 #: What Nextcloud takes unless its administrator says otherwise (`card_size_limit`).
@@ -83,18 +83,18 @@ def _clock() -> datetime:
 
 
 class ContactsClient:
-    """Reads and writes one person's contacts."""
+    """Reads and writes one user's contacts."""
 
     def __init__(
         self,
         http: NextcloudHttp,
         *,
         clock: Callable[[], datetime] = _clock,
-        cache: PersonCache | None = None,
+        cache: UserCache | None = None,
     ) -> None:
         self._http = http
         self._clock = clock
-        self._cache = cache or PersonCache()
+        self._cache = cache or UserCache()
         # The uid, never the login name: addresses are made of it.
         self._tree = dav.Tree(("addressbooks", *dav.Tree.of("users", http.uid).root))
 
@@ -239,7 +239,7 @@ class ContactsClient:
             return Card(book, contact_id, etag, card)
         try:
             return await self.get(book, contact_id)
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             # It is stored: an error would make it be stored once more.
             return Card(book, contact_id, None, card)
 

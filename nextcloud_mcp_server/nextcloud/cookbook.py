@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 
 _BASE: Final = "/index.php/apps/cookbook/api/v1/recipes"
 _SENTENCES: Final = {
@@ -87,7 +87,7 @@ _ID: Final[TypeAdapter[str]] = TypeAdapter(Id)
 
 
 class CookbookClient:
-    """Reads and writes one person's recipes."""
+    """Reads and writes one user's recipes."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http

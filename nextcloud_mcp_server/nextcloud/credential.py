@@ -1,4 +1,4 @@
-"""What a person's requests are signed with."""
+"""What a user's requests are signed with."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class _BearerAuth(httpx2.Auth):
 
 
 def auth_of(credential: NextcloudCredential | None) -> httpx2.Auth | None:
-    """Make what signs requests with a credential; None where nobody is signed in."""
+    """Make what signs requests with a credential; None where no one is signed in."""
     match credential:
         case BasicCredential(login_name, secret):
             return httpx2.BasicAuth(login_name, secret.get_secret_value())

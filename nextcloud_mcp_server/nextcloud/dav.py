@@ -59,7 +59,7 @@ def split(path: str) -> Segments:
     """
     too_long = errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
     if len(path) > MAX_PATH_BYTES:
-        # Looking through megabytes of it would hold up everybody else.
+        # Looking through megabytes of it would hold up every user else.
         raise too_long
     segments = tuple(part for part in path.split("/") if part)
     for segment in segments:
@@ -109,13 +109,13 @@ def same(left: Segments, right: Segments) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One person's part of the DAV service; every DAV address in this program is built here."""
+    """One user's part of the DAV service; every DAV address in this program is built here."""
 
     root: Segments
 
     @classmethod
     def of(cls, collection: str, uid: str, *below: str) -> "Tree":
-        """Open `files`, `trashbin` and so on of one person.
+        """Open `files`, `trashbin` and so on of one user.
 
         Raises:
             InvalidInput: The user id would change the meaning of the address.

@@ -14,13 +14,13 @@ import anyio
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs, outcome, timestamp, troubles
+from nextcloud_mcp_server.nextcloud import file_errors, ocs, outcome, timestamp
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card, Comment, Stack
+from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
-from nextcloud_mcp_server.nextcloud.refusal import CHANGED
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
 _COMMENTS: Final = "/ocs/v2.php/apps/deck/api/v1.0/cards"
@@ -112,21 +112,21 @@ class Changes:
 
 
 class DeckClient:
-    """Reads and writes one person's boards."""
+    """Reads and writes one user's boards."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def list_boards(self) -> list[Board]:
-        """Fetch the boards the person can see."""
+        """Fetch the boards the user can see."""
         response = await self._http.request("GET", _BASE, sentences=_SENTENCES)
         return [board for board in decoded(response, _BOARDS) if not board.deleted_at]
 
     async def board(self, board_id: Id) -> Board:
-        """Fetch a board with its labels, people and stacks, without cards.
+        """Fetch a board with its labels, users and stacks, without cards.
 
         Raises:
-            Forbidden: No such board, or it is not shared with the person.
+            Forbidden: No such board, or it is not shared with the user.
         """
         return decoded(await self._http.request("GET", f"{_BASE}/{board_id}", sentences=_SENTENCES), _BOARD)
 
@@ -139,7 +139,7 @@ class DeckClient:
         """Fetch one card.
 
         Raises:
-            Forbidden: No such card, it was deleted, or the person may not see it.
+            Forbidden: No such card, it was deleted, or the user may not see it.
         """
         return decoded(await self._http.request("GET", place.path, sentences=_SENTENCES), _CARD)
 
@@ -177,7 +177,7 @@ class DeckClient:
         return cut(decoded(response, _COMMENT_LIST).ocs.data, limit).rows
 
     async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> "Changed":
-        """Make a card at the end of a stack, then put labels and people on it: a request for each.
+        """Make a card at the end of a stack, then put labels and users on it: a request for each.
 
         Raises:
             InvalidName: Deck does not take the title.
@@ -247,7 +247,7 @@ class DeckClient:
         moved = next((one for one in decoded(response, _CARDS) if one.id == card.id), None)
         if moved is None or moved.stack_id != stack_id:
             raise errors.ServerFault("Deck took the move, but the card did not arrive. Read it again.")
-        # The answer names neither labels nor people. A column may set or clear `done` (Deck 1.18).
+        # The answer names neither labels nor users. A column may set or clear `done` (Deck 1.18).
         return card.model_copy(update={"stack_id": stack_id, "order": moved.order, "done": moved.done})
 
     async def delete(self, place: Place, *, if_match: str) -> Card:
@@ -279,7 +279,7 @@ class DeckClient:
         return card, Place(place.board_id, card.stack_id, card.id)
 
     def _marks(self, place: Place, card: Card, changes: Changes) -> "list[_Step]":
-        """List what puts labels and people on a card, and takes them off."""
+        """List what puts labels and users on a card, and takes them off."""
         steps: list[_Step] = []
         labels, here = {label.id for label in card.labels}, card.people
         for label in () if changes.labels is None else sorted({*changes.labels} ^ labels, key=number):
@@ -350,7 +350,7 @@ async def _all(steps: "Sequence[_Step]") -> None:
                 raise
             raise type(error)(
                 f"Only a part was done: {', '.join(done)}. Then one more step failed "
-                f"(“{sentence}” is not so{troubles.perhaps(error)}). {error}"
+                f"(“{sentence}” is not so{file_errors.perhaps(error)}). {error}"
             ) from None
         done.append(sentence)
 

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id
 
 
 class Participant(Answer):
-    """A person or a group; lists that cost Deck less name only the id."""
+    """A user or a group; lists that cost Deck less name only the id."""
 
     uid: str
     name: str = Field(default="", validation_alias="displayname")
@@ -43,14 +43,14 @@ class Label(Answer):
 
 
 class Assignment(Answer):
-    """Somebody on a card; type 0 is a person, 1 a group, 7 a team."""
+    """A user on a card; type 0 is a user, 1 a group, 7 a team."""
 
     participant: Person
     type: int = 0
 
 
 class Permissions(Answer):
-    """What the person may do on a board."""
+    """What the user may do on a board."""
 
     edit: bool = Field(default=False, validation_alias="PERMISSION_EDIT")
     manage: bool = Field(default=False, validation_alias="PERMISSION_MANAGE")
@@ -104,7 +104,7 @@ class Card(Answer):
 
     @property
     def people(self) -> list[str]:
-        """The uids of the people on it; groups and teams are left out."""
+        """The uids of the users on it; groups and teams are left out."""
         return [one.participant.uid for one in self.assigned if one.type == 0]
 
 
@@ -119,7 +119,7 @@ class Stack(Answer):
 
 
 class Board(Answer):
-    """A board; lists leave out labels, people and stacks."""
+    """A board; lists leave out labels, users and stacks."""
 
     id: Id
     title: str

@@ -1,4 +1,4 @@
-"""Whole files of one person as streams, and small pictures of large ones."""
+"""Whole files of one user as streams, and small pictures of large ones."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,12 +8,12 @@ from typing import Final
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, sign_in_page, troubles
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, file_errors, sign_in_page
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import quoted
 
 #: A download goes on for as long as bytes come, but not for ever.
 _STREAM_SECONDS: Final = 21_600.0
@@ -41,7 +41,7 @@ class Preview:
 
 
 class DownloadClient:
-    """Fetches one person's files as a whole."""
+    """Fetches one user's files as a whole."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -63,7 +63,7 @@ class DownloadClient:
             self._tree.url(segments),
             headers={"Accept": "*/*"},
             timeout_seconds=_STREAM_SECONDS,
-            sentences={404: troubles.missing(shown)},
+            sentences={404: file_errors.missing(shown)},
         ) as response:
             headers = response.headers
             total = entries.number(headers.get("Content-Length", ""))

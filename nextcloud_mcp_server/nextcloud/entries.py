@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, multistatus, refusal, remarks
+from nextcloud_mcp_server.nextcloud import dav, error_mapping, multistatus, remarks
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
@@ -71,7 +71,7 @@ class Details:
 
 
 class Entry(NamedTuple):
-    """A file or folder of one person."""
+    """A file or folder of one user."""
 
     segments: dav.Segments
     is_folder: bool
@@ -167,7 +167,7 @@ def responses_of(
     longest: int = multistatus.MAX_RESPONSE_BYTES,
 ) -> AsyncGenerator[list[DavResponse]]:
     """Read a multistatus while it arrives; an error that is written behind it is raised as its status would be."""
-    refused = partial(refusal.from_second_document, response=response, sentences=sentences or {})
+    refused = partial(error_mapping.from_second_document, response=response, sentences=sentences or {})
     return multistatus.read(response.aiter_bytes(), longest=longest, refused=refused)
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import moments, recurrence
+from nextcloud_mcp_server.nextcloud import ical_time, recurrence
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable, escape
-from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
 from nextcloud_mcp_server.nextcloud.rule import Rule
 
@@ -62,8 +62,8 @@ def new_event(
     whole, event = new_object("VEVENT", uid, now)
     if changes.start is None:
         raise errors.InvalidInput("'start' is missing: an event needs one.")
-    event.add(moments.line("DTSTART", changes.start))
-    event.add(moments.line("DTEND", _after(changes.start)))
+    event.add(ical_time.line("DTSTART", changes.start))
+    event.add(ical_time.line("DTEND", _after(changes.start)))
     _apply(whole, event, changes, organizer=organizer)
     if reminder is not None:
         alarm = Component.empty("VALARM")
@@ -129,16 +129,16 @@ def single(whole: Component, series: Series, occurrence: Occurrence) -> Componen
     if id_ is None or core is None:
         return model
     own = model.first("RECURRENCE-ID")
-    if own is not None and series.key(moments.of(own, series.zones)) == series.key(id_):
+    if own is not None and series.key(ical_time.of(own, series.zones)) == series.key(id_):
         _refuse_range(own)
         return model
     # What it is like, the series says, or a change that holds from an earlier one on.
     one = model.copy()
     for name in (*_RECURRING, "RECURRENCE-ID"):
         one.remove(name)
-    moments.put(one, "DTSTART", occurrence.start, series.zones)
+    ical_time.put(one, "DTSTART", occurrence.start, series.zones)
     if one.first("DTEND") is not None:
-        moments.put(one, "DTEND", occurrence.end, series.zones)
+        ical_time.put(one, "DTEND", occurrence.end, series.zones)
     one.add(_like_start(core, "RECURRENCE-ID", [id_]))
     _take_back(core, series, id_)
     whole.add(one)
@@ -172,7 +172,7 @@ def _refuse_range(id_: Line | None) -> None:
 
 
 def answer(components: Iterable[Component], addresses: list[str], status: str, *, now: datetime) -> None:
-    """Write the person's answer to an invitation.
+    """Write the user's answer to an invitation.
 
     Raises:
         InvalidInput: They are not among the invited.
@@ -199,7 +199,7 @@ def checked_rule(text: str, start: Moment) -> str:
     """
     try:
         rule = Rule(text.removeprefix("RRULE:"), start)
-        next(rule.between(moments.on_clock(start), moments.on_clock(start) + 3660 * DAY), None)
+        next(rule.between(ical_time.on_clock(start), ical_time.on_clock(start) + 3660 * DAY), None)
     except Unreadable as wrong:
         raise errors.InvalidInput(
             f"'rrule' is not accepted: {wrong}. Send one such as FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=2026-12-31."
@@ -255,32 +255,32 @@ def _move(whole: Component, one: Component, series: Series, changes: Changes) ->
     if end < start or (end == start and not isinstance(start, datetime)):
         raise errors.InvalidInput("'end' is before 'start': send a later one.")
     if changes.start is not None:
-        moments.put(one, "DTSTART", start, series.zones)
+        ical_time.put(one, "DTSTART", start, series.zones)
     if one.first("DURATION") is None or changes.end is not None or not is_same_kind:
         one.remove("DURATION")
         if changes.end is not None or one.first("DTEND") is not None:
-            moments.put(one, "DTEND", end, series.zones)
+            ical_time.put(one, "DTEND", end, series.zones)
     for moment in (start, end):
-        moments.describe_zone(whole, moment)
+        ical_time.describe_zone(whole, moment)
 
 
 def _moved_end(start: Moment, old_start: Moment, old_end: Moment) -> Moment:
     """Give the end of an event that keeps its length: by what passes, or of days by what the clocks show."""
     if all(isinstance(each, datetime) and each.tzinfo is not None for each in (start, old_start, old_end)):
-        passes = moments.instant(old_end, UTC).astimezone(UTC) - moments.instant(old_start, UTC).astimezone(
-            UTC
-        )
+        passes = ical_time.instant(old_end, UTC).astimezone(UTC) - ical_time.instant(
+            old_start, UTC
+        ).astimezone(UTC)
         if passes < DAY:
-            return moments.later(start, passes, old_end)
-    return moments.storable(recurrence.after(start, recurrence.length(old_start, old_end), old_end))
+            return ical_time.later(start, passes, old_end)
+    return ical_time.storable(recurrence.after(start, recurrence.length(old_start, old_end), old_end))
 
 
 def _after(start: Moment) -> Moment:
-    return moments.later(start, _HOUR, start) if isinstance(start, datetime) else start + DAY
+    return ical_time.later(start, _HOUR, start) if isinstance(start, datetime) else start + DAY
 
 
 def _check_day(core: Component, before: Moment, start: Moment) -> None:
-    moved = moments.on_clock(start).date() != moments.on_clock(before).date()
+    moved = ical_time.on_clock(start).date() != ical_time.on_clock(before).date()
     if moved and any(part in line.value.upper() for line in core.every("RRULE") for part in _DAY_PARTS):
         raise errors.InvalidInput(
             "The rule of this series names its days, so moving it to another day needs the new 'rrule' too."
@@ -291,16 +291,16 @@ def _like_start(core: Component, name: str, values: Iterable[Moment]) -> Line:
     """Write times as the start of the series is written: with its type and in its zone."""
     start = core.first("DTSTART")
     head = "" if start is None else start.parameters
-    return Line.of(f"{name}{head}", ",".join(moments.written(value) for value in values), core.newline)
+    return Line.of(f"{name}{head}", ",".join(ical_time.written(value) for value in values), core.newline)
 
 
 def _take_back(core: Component, series: Series, id_: Moment) -> None:
     """Let an occurrence that was taken out be one again."""
     for line in list(core.every("EXDATE")):
-        values = [value for value, _ in moments.every(line, series.zones)]
+        values = [value for value, _ in ical_time.every(line, series.zones)]
         kept = [value for value in values if series.key(value) != series.key(id_)]
         if len(kept) < len(values):
-            new = Line.of(line.head, ",".join(map(moments.written, kept)), core.newline) if kept else None
+            new = Line.of(line.head, ",".join(map(ical_time.written, kept)), core.newline) if kept else None
             core.replace(line, new)
 
 
@@ -326,7 +326,7 @@ class _Exceptions:
                 "Single occurrences of this series were changed or deleted, so it cannot change between all-day and "
                 "timed: create a new series and delete this one."
             )
-        shift = moments.on_clock(start) - moments.on_clock(self._start)
+        shift = ical_time.on_clock(start) - ical_time.on_clock(self._start)
         if self._removed:
             core.remove("EXDATE")
             core.add(
@@ -337,12 +337,12 @@ class _Exceptions:
             new_id = _like_start(core, "RECURRENCE-ID", [series.restored(key + shift)])
             if old_id is not None:
                 one.replace(old_id, new_id.with_parameter("RANGE", old_id.parameter("RANGE") or None))
-            if moments.on_clock(moments.like(series.times(one)[0], self._start)) == key:
+            if ical_time.on_clock(ical_time.like(series.times(one)[0], self._start)) == key:
                 _move(whole, one, series, Changes(start=series.restored(key + shift)))
 
 
 def _invite(one: Component, attendees: list[str], organizer: str) -> None:
-    """Set who is invited; whoever was stays as they are, with their answer."""
+    """Set who is invited; anyone who was stays as they are, with their answer."""
     if attendees and not organizer:
         raise errors.InvalidInput(
             "Inviting needs an e-mail address of one's own: the person sets it in Nextcloud."

@@ -3,7 +3,7 @@
 from typing import Final, Literal
 
 from nextcloud_mcp_server.nextcloud.entries import Entry
-from nextcloud_mcp_server.nextcloud.window import Place, Position
+from nextcloud_mcp_server.nextcloud.top_k import Place, Position
 
 Order = Literal["name", "modified", "size"]
 

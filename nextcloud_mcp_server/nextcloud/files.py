@@ -1,4 +1,4 @@
-"""One person's files, over WebDAV."""
+"""One user's files, over WebDAV."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -8,15 +8,15 @@ from typing import Final
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, sign_in_page, targets, troubles
+from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, file_errors, paths, sign_in_page
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Details, Entry
 from nextcloud_mcp_server.nextcloud.file_order import PLACES, Order
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK, cut
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Position, Window, cut
 
 #: Each missing parent costs a request, so a path of thousands of them is refused.
 _MAX_NEW_LEVELS: Final = 64
@@ -44,7 +44,7 @@ class Written:
 
 
 class FilesClient:
-    """Reads and changes one person's files."""
+    """Reads and changes one user's files."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -60,7 +60,7 @@ class FilesClient:
             InvalidInput: It is a file.
         """
         wanted = dav.split(path)
-        window = Window[Entry](PLACES[order], limit=limit, after=after)
+        window = TopK[Entry](PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
         async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
@@ -72,7 +72,7 @@ class FilesClient:
                     elif dav.same(segments, wanted):
                         folder = entries.entry_of(segments, response)
         if folder is None:
-            raise troubles.not_what_was_asked(path)
+            raise file_errors.not_what_was_asked(path)
         if not folder.is_folder:
             raise errors.InvalidInput(f"{quoted(path)} is a file: read it with nc_files_read_file.")
         page, more = window.page()
@@ -103,9 +103,9 @@ class FilesClient:
             NotNextcloud: A web page of something before Nextcloud came back.
             InvalidInput: It is a folder, or it ends before `offset`.
         """
-        segments = await self._looked_at(targets.existing(path))
+        segments = await self._looked_at(paths.existing(path))
         shown = dav.join(segments)
-        sentences = {404: troubles.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
+        sentences = {404: file_errors.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
         try:
             async with self._http.stream(
@@ -135,14 +135,14 @@ class FilesClient:
             NotFound: The folder to create it in does not exist, or the file to overwrite is gone.
             InvalidName: Nextcloud accepts no such name.
         """
-        segments = targets.new(path)
+        segments = paths.new(path)
         shown = dav.join(segments)
         if version is None:
             headers = {"If-None-Match": "*"}
         else:
             headers = await self._unchanged(segments, version)
         sentences = {
-            404: troubles.no_folder_for(shown),
+            404: file_errors.no_folder_for(shown),
             409: f"{quoted(shown)} is a folder, or its own folder does not exist.",
             507: f"Nextcloud did not store {quoted(shown)}{{reason}}.",
         }
@@ -158,14 +158,14 @@ class FilesClient:
         sent = {**headers, "Content-Type": "application/octet-stream"}
         shown = dav.join(segments)
         try:
-            with troubles.in_doubt(shown):
+            with file_errors.in_doubt(shown):
                 return await self._http.request(
                     "PUT", self._tree.url(segments), headers=sent, content=data, sentences=sentences
                 )
         except errors.AlreadyExists as error:
-            raise troubles.taken(shown) from error
+            raise file_errors.taken(shown) from error
         except errors.EtagMismatch as error:
-            raise troubles.changed(shown, error.current_etag) from error
+            raise file_errors.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
             if error.told:
                 raise
@@ -176,7 +176,7 @@ class FilesClient:
         """Say whether the quota is why so many bytes were refused for a folder."""
         try:
             _, details = await self.details(dav.join(folder))
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             return "Its quota could not be looked at."
         left = details.quota_available
         if left is not None and 0 <= left < needed:
@@ -190,7 +190,7 @@ class FilesClient:
             AlreadyExists: A file has that name.
             InvalidName: Nextcloud accepts no such name.
         """
-        segments = targets.new(path)
+        segments = paths.new(path)
         if len(segments) > _MAX_NEW_LEVELS:
             raise errors.InvalidInput(
                 f"That is more than {_MAX_NEW_LEVELS} folders deep: choose a shorter path."
@@ -218,7 +218,7 @@ class FilesClient:
     async def _mkcol(self, segments: dav.Segments) -> bool:
         shown = dav.join(segments)
         try:
-            with troubles.in_doubt(shown):
+            with file_errors.in_doubt(shown):
                 await self._http.request("MKCOL", self._tree.url(segments))
         except errors.AlreadyExists:
             if not (await self.info(shown)).is_folder:
@@ -246,7 +246,7 @@ class FilesClient:
         Raises:
             Everything that `move` does.
         """
-        name = targets.existing(source)[-1]
+        name = paths.existing(source)[-1]
         return dav.join(await self._transfer("MOVE", source, dav.join((*dav.split(folder), name))))
 
     async def copy(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
@@ -256,7 +256,7 @@ class FilesClient:
     async def _transfer(
         self, method: str, source: str, target: str, overwrite: str | None = None
     ) -> dav.Segments:
-        old, new = await self._looked_at(targets.existing(source)), targets.new(target)
+        old, new = await self._looked_at(paths.existing(source)), paths.new(target)
         if dav.same(old, new[: len(old)]):
             raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
         headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
@@ -265,14 +265,14 @@ class FilesClient:
             headers["Overwrite"] = "T"
         shown = dav.join(new)
         sentences = {
-            404: troubles.missing(dav.join(old)),
-            409: troubles.no_folder_for(shown),
+            404: file_errors.missing(dav.join(old)),
+            409: file_errors.no_folder_for(shown),
         }
         try:
-            with troubles.in_doubt(shown):
+            with file_errors.in_doubt(shown):
                 await self._http.request(method, self._tree.url(old), headers=headers, sentences=sentences)
         except errors.AlreadyExists as error:
-            raise troubles.in_the_way(shown, old[-1]) from error
+            raise file_errors.in_the_way(shown, old[-1]) from error
         return new
 
     async def delete(self, path: str, *, version: str | None = None) -> str:
@@ -282,24 +282,24 @@ class FilesClient:
             NotFound: No such file or folder.
             EtagMismatch: It changed since it was read.
         """
-        segments = await self._looked_at(targets.existing(path))
+        segments = await self._looked_at(paths.existing(path))
         shown = dav.join(segments)
         headers = {} if version is None else await self._unchanged(segments, version)
-        sentences = {404: troubles.missing(shown)}
+        sentences = {404: file_errors.missing(shown)}
         try:
-            with troubles.in_doubt(shown):
+            with file_errors.in_doubt(shown):
                 await self._http.request(
                     "DELETE", self._tree.url(segments), headers=headers, sentences=sentences
                 )
         except errors.EtagMismatch as error:
-            raise troubles.changed(shown, error.current_etag) from error
+            raise file_errors.changed(shown, error.current_etag) from error
         return shown
 
     async def holds(self, path: str, file_id: str) -> bool:
         """Tell whether this very file or folder is at a path now; False also when that cannot be seen."""
         try:
             _, details = await self.details(path)
-        except (errors.InvalidInput, *troubles.NOT_SEEN):
+        except (errors.InvalidInput, *file_errors.NOT_SEEN):
             return False
         return bool(file_id) and details.file_id == file_id
 
@@ -347,14 +347,14 @@ class FilesClient:
         if only_files and entry.is_folder:
             raise errors.InvalidInput(f"{quoted(shown)} is a folder, and folders are never overwritten.")
         if not expected.agrees_with(entry.version):
-            raise troubles.changed(shown, str(entry.version))
+            raise file_errors.changed(shown, str(entry.version))
         return {"If-Match": etags.quote(entry.etag)} if entry.etag else {}
 
     async def _glimpse(self, segments: dav.Segments) -> Entry | None:
         """Look at the result of a change; a failure here must not read like the change failed."""
         try:
             return await self.info(dav.join(segments))
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             return None
 
     async def _one(
@@ -366,9 +366,9 @@ class FilesClient:
                     if not dav.same(located, segments):
                         continue
                     if response.text("d:getetag") == _NO_ETAG and dav.is_kept(located[-1]):
-                        raise errors.NotFound(troubles.missing(dav.join(segments)))
+                        raise errors.NotFound(file_errors.missing(dav.join(segments)))
                     return located, response
-        raise troubles.not_what_was_asked(dav.join(segments))
+        raise file_errors.not_what_was_asked(dav.join(segments))
 
     def _propfind(
         self, segments: dav.Segments, properties: tuple[str, ...], *, depth: str
@@ -381,5 +381,5 @@ class FilesClient:
             body=dav.propfind(properties),
             # Not what each one lacks (RFC 7240 §4.2): of a list that would be as much again.
             headers={"Depth": depth, "Prefer": "return=minimal"},
-            sentences={404: troubles.missing(dav.join(segments))},
+            sentences={404: file_errors.missing(dav.join(segments))},
         )

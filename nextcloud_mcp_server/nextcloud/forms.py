@@ -1,7 +1,7 @@
 """The Forms app (API 3): forms and what was answered.
 
 Recorded from version 5.3.5, without answers; those, and the forms that others share, are as its `API_v3.md` and
-`ApiController.php` have them. An unknown id counts as an attempt at guessing, and after some of them nobody gets a
+`ApiController.php` have them. An unknown id counts as an attempt at guessing, and after some of them no one gets a
 form at this server's address: no form is asked for that is not among those listed.
 """
 
@@ -14,7 +14,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/apps/forms/api/v3/forms"
 _RESULTS: Final = "results"
@@ -37,7 +37,7 @@ class FormStub(Answer):
 
     @property
     def results(self) -> bool:
-        """Whether the person may see answers: all of them, or their own, which a form counts without a permission."""
+        """Whether the user may see answers: all of them, or their own, which a form counts without a permission."""
         return _RESULTS in self.permissions or bool(self.submissions)
 
 
@@ -85,7 +85,7 @@ class AnswerText(Answer):
 
 
 class Submission(Answer):
-    """What somebody answered."""
+    """What a user answered."""
 
     id: Id
     by: str = Field(default="", validation_alias="userDisplayName")
@@ -106,13 +106,13 @@ _SUBMISSIONS = TypeAdapter(ocs.Envelope[Submissions])
 
 
 class FormsClient:
-    """Reads one person's forms."""
+    """Reads one user's forms."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def owned(self) -> list[FormStub]:
-        """Fetch the forms the person made."""
+        """Fetch the forms the user made."""
         return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "owned"}))[0]
 
     async def shared(self) -> list[FormStub]:
@@ -134,7 +134,7 @@ class FormsClient:
         """Fetch some of what was answered.
 
         Raises:
-            Forbidden: The person may not see it.
+            Forbidden: The user may not see it.
         """
         params: dict[str, str | int] = {
             "limit": limit,

@@ -1,4 +1,4 @@
-"""One person's HTTP to one Nextcloud: no cookies, no foreign hosts, limits on time and size."""
+"""One user's HTTP to one Nextcloud: no cookies, no foreign hosts, limits on time and size."""
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -14,10 +14,10 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import body, doubt, redirect, refusal, repeating
+from nextcloud_mcp_server.nextcloud import body, credential_probe, error_mapping, redirect, retry
+from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_of
-from nextcloud_mcp_server.nextcloud.reach import unreachable
-from nextcloud_mcp_server.nextcloud.repeating import READING, Cause, Kind, Passing, PassingError
+from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _T = TypeVar("_T")
@@ -53,7 +53,7 @@ class _NoCookies(DefaultCookiePolicy):
 def open_pool(
     *, ca_bundle: str | None, user_agent: str, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
-    """Open the connections that everybody's requests share; they carry no cookies and no credential.
+    """Open the connections that every user's requests share; they carry no cookies and no credential.
 
     Raises:
         ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
@@ -84,7 +84,7 @@ def _trust(ca_bundle: str | None) -> ssl.SSLContext:
 
 
 class NextcloudHttp:
-    """Sends one person's requests; `uid` is "" while it is not known yet or nobody is signed in.
+    """Sends one user's requests; `uid` is "" while it is not known yet or no one is signed in.
 
     `public_url` is the address that browsers use, where it differs from `base`: Nextcloud refuses
     requests whose Host it does not know. Every request takes one of the `turns` and gives it back.
@@ -99,15 +99,15 @@ class NextcloudHttp:
         credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
-        turns: doubt.Turns | None = None,
+        turns: credential_probe.ConcurrencyLimiter | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
-        #: Where people find this Nextcloud with their browsers.
+        #: Where users find this Nextcloud with their browsers.
         self.web = public_url or base
         self._pool = pool
         self._auth = auth_of(credential)
-        self._turns = turns or doubt.NoTurn()
+        self._turns = turns or credential_probe.NoSlot()
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
@@ -140,7 +140,7 @@ class NextcloudHttp:
         tells by its method and headers.
 
         Raises:
-            NextcloudError: A status ≥ 400, an answer for another person, or trouble on the way.
+            NextcloudError: A status ≥ 400, an answer for another user, or trouble on the way.
         """
 
         async def send() -> httpx2.Response:
@@ -159,7 +159,7 @@ class NextcloudHttp:
             async with opened as response:
                 return await _answer(response, max_bytes)
 
-        repeater = repeating.Repeater(repeat or repeating.kind_of(method, path, headers or {}))
+        repeater = retry.Retrier(repeat or retry.kind_of(method, path, headers or {}))
         try:
             return await repeater.run(send)
         except (errors.EtagMismatch, errors.Conflict, errors.NotFound) as refused:
@@ -189,13 +189,13 @@ class NextcloudHttp:
             raise refused
         if method == "PUT":
             found = await self.request("GET", path)
-            landed = repeating.holds(found, json=json, content=content)
+            landed = retry.holds(found, json=json, content=content)
         if landed:
             self.changes += 1
             return found
         raise errors.TimedOut(
             "The first try of this change got no answer, and the second found things changed: perhaps by the first. "
-            f"{refusal.IN_DOUBT}"
+            f"{error_mapping.IN_DOUBT}"
         ) from refused
 
     def stream(
@@ -226,7 +226,7 @@ class NextcloudHttp:
 
     @asynccontextmanager
     async def _stream(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx2.Response]:  # noqa: ANN401  # passed on
-        repeater = repeating.Repeater(Kind.READING if method in READING else Kind.ONCE)
+        repeater = retry.Retrier(Kind.READING if method in READING else Kind.ONCE)
         try:
             async with AsyncExitStack() as stack:
                 response = await repeater.run(
@@ -272,23 +272,23 @@ class NextcloudHttp:
             raise _translated(error) from None
 
     async def _refuse(
-        self, turn: doubt.Turn, path: str, response: httpx2.Response, sentences: Mapping[int, str]
+        self, turn: credential_probe.Slot, path: str, response: httpx2.Response, sentences: Mapping[int, str]
     ) -> None:
         read = await body.read(response, _MAX_ERROR_BYTES, cut=True)
-        error = refusal.from_response(read, sentences)
+        error = error_mapping.from_response(read, sentences)
         if isinstance(error, errors.CredentialRejected) and self._auth is not None:
-            raise await turn.settled(lambda: self._answered(*doubt.probe_of(path)), error)
-        if not refusal.is_of_gateway(read):
+            raise await turn.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
+        if not error_mapping.is_of_gateway(read):
             turn.accepted()
-        if (shown := refusal.storage_of(read)) is not None:
+        if (shown := error_mapping.storage_of(read)) is not None:
             raise await self._of_storage(shown, read, error)
-        passing = refusal.passing(read, error)
+        passing = error_mapping.passing(read, error)
         raise error if passing is None else PassingError(error, passing)
 
     async def doubted(self, path: str, error: errors.CredentialRejected) -> errors.NextcloudError:
-        """Find out what it means that an answer from a path was not one for the signed-in person."""
+        """Find out what it means that an answer from a path was not one for the signed-in user."""
         async with self._turns.next() as turn:
-            return await turn.settled(lambda: self._answered(*doubt.probe_of(path)), error)
+            return await turn.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
 
     async def _answered(self, method: str, path: str) -> httpx2.Response:
         """Send the probe of a credential; it is not repeated, and read only where it is refused too."""
@@ -302,7 +302,7 @@ class NextcloudHttp:
     async def _of_storage(
         self, shown: str, read: httpx2.Response, error: errors.NextcloudError
     ) -> errors.NextcloudError:
-        """Tell an external storage that is offline from maintenance, which `status.php` tells anybody."""
+        """Tell an external storage that is offline from maintenance, which `status.php` tells anyone."""
         request = self._pool.build_request(
             "GET", f"{self.base}/status.php", headers={**_ASKING, **self._host}
         )
@@ -314,7 +314,7 @@ class NextcloudHttp:
                 await response.aclose()
         except (httpx2.HTTPError, errors.NextcloudError):
             return error
-        return refusal.of_storage(shown, read, status) or error
+        return error_mapping.of_storage(shown, read, status) or error
 
     async def _send(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401  # passed on
         """Open an answer, after one redirect at most."""
@@ -329,7 +329,7 @@ class NextcloudHttp:
             hops += 1
 
     def _check_person(self, response: httpx2.Response) -> None:
-        """Refuse an answer that names another person; leaving unread closes the connection."""
+        """Refuse an answer that names another user; leaving unread closes the connection."""
         named = response.headers.get("X-User-Id")
         if named is not None and self.uid and named != self.uid:
             raise errors.WrongAccount(
@@ -349,7 +349,7 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
     except ValidationError:
         # The error's text would repeat the answer, which may hold anything.
         raise errors.ServerFault(
-            f"Nextcloud answered something unreadable here. {refusal.IN_DOUBT} If it stays, the administrator "
+            f"Nextcloud answered something unreadable here. {error_mapping.IN_DOUBT} If it stays, the administrator "
             "should check Nextcloud's log."
         ) from None
 
@@ -370,7 +370,7 @@ def _checked(path: str) -> str:
 async def _answer(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
     read = await body.read(response, max_bytes)
     if read.request.method not in READING:
-        refusal.refuse_page(read)
+        error_mapping.refuse_page(read)
     return read
 
 
@@ -378,17 +378,17 @@ def _translated(error: Exception) -> Exception:
     """Say in our words what httpx2 or a time limit raised; its own text may hold addresses."""
     match error:
         case TimeoutError() | httpx2.TimeoutException():
-            return errors.TimedOut(f"Nextcloud did not answer in time. {refusal.IN_DOUBT}")
+            return errors.TimedOut(f"Nextcloud did not answer in time. {error_mapping.IN_DOUBT}")
         case httpx2.TransportError():
             found = unreachable(error)
             if isinstance(found, errors.TlsFailed):
                 return found
             if not isinstance(error, httpx2.ConnectError):
                 found = errors.Unreachable(
-                    f"The connection broke before Nextcloud had answered. {refusal.IN_DOUBT}"
+                    f"The connection broke before Nextcloud had answered. {error_mapping.IN_DOUBT}"
                 )
             return PassingError(found, Passing(Cause.LOST))
         case httpx2.InvalidURL():
             return errors.InvalidName("A name or text is longer than any server takes: send a shorter one.")
         case _:
-            return errors.ServerFault(f"Nextcloud's answer could not be read. {refusal.IN_DOUBT}")
+            return errors.ServerFault(f"Nextcloud's answer could not be read. {error_mapping.IN_DOUBT}")

@@ -1,6 +1,6 @@
 """A calendar object as the lines it is written in (RFC 5545 §3.1).
 
-An object is changed line by line and never written anew as a whole: whatever nobody asked to change
+An object is changed line by line and never written anew as a whole: whatever no one asked to change
 (alarms, attendees, `X-` properties, parameters, the way lines are folded) stays as it is, byte for byte.
 """
 

@@ -1,4 +1,4 @@
-"""Login Flow v2: a person signs in with a browser, and we get an app password."""
+"""Login Flow v2: a user signs in with a browser, and we get an app password."""
 
 import logging
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.sanitize import visible
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from nextcloud_mcp_server.nextcloud.visible import visible
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _POLL = "/index.php/login/v2/poll"
 
 @dataclass(frozen=True, slots=True)
 class StartedFlow:
-    """A flow to show to a person. Either value alone is enough to take part in it."""
+    """A flow to show to a user. Either value alone is enough to take part in it."""
 
     login_url: SecretStr
     poll_token: SecretStr
@@ -84,7 +84,7 @@ class LoginFlowClient:
         return StartedFlow(login_url=SecretStr(url), poll_token=started.poll.token)
 
     def _warn_of(self, host: str) -> None:
-        """Tell the operator once that Nextcloud takes itself for another host; people are not sent there."""
+        """Tell the operator once that Nextcloud takes itself for another host; users are not sent there."""
         if host in {self._public_url.host, self._http.base.host} | self._warned:
             return
         self._warned.add(host)
@@ -96,7 +96,7 @@ class LoginFlowClient:
         )
 
     async def poll(self, poll_token: SecretStr) -> GrantedFlow | None:
-        """Ask once whether the person has granted; None while pending, and for good after the end.
+        """Ask once whether the user has granted; None while pending, and for good after the end.
 
         Nextcloud answers success a single time: store it before anything else.
         """

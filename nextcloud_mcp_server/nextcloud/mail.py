@@ -15,7 +15,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, TypeAdapter
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/apps/mail"
 _ASK: Final = "Call nc_mail_list_mailboxes for the ones there are."
@@ -57,7 +57,7 @@ class Alias(Answer):
 
 
 class MailAccount(Answer):
-    """An account at a mail server; somebody else's where it is delegated."""
+    """An account at a mail server; another user's where it is delegated."""
 
     id: Id
     email: str
@@ -145,13 +145,13 @@ _MESSAGE = TypeAdapter(ocs.Envelope[Message])
 
 
 class MailClient:
-    """Reads one person's mail."""
+    """Reads one user's mail."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def accounts(self) -> list[MailAccount]:
-        """Fetch the accounts the person has set up in Mail, or was given."""
+        """Fetch the accounts the user has set up in Mail, or was given."""
         sentences = {404: _NO_ACCOUNT}
         return (await ocs.get(self._http, f"{_BASE}/account/list", _ACCOUNTS, sentences=sentences))[0]
 
@@ -173,7 +173,7 @@ class MailClient:
 
         Raises:
             Forbidden: No such mailbox.
-            ServerFault: It is another person's, or Mail knows nothing in it yet.
+            ServerFault: It is another user's, or Mail knows nothing in it yet.
         """
         params: dict[str, str | int] = {"limit": limit, "view": "singleton"}
         if before is not None:

@@ -1,4 +1,4 @@
-"""The menu of one person: the apps they can open, also those that say nothing of themselves in the capabilities.
+"""The menu of one user: the apps they can open, also those that say nothing of themselves in the capabilities.
 
 `GET /ocs/v2.php/core/navigation/apps` answers `[{"id": "notes", "app": "notes", "type": "link", "name": "Notes",
 "href": "/apps/notes/", …}, …]` with an etag, and 304 when asked with that (seen at 32.0.1). An app may name its
@@ -33,7 +33,7 @@ _ITEMS = TypeAdapter(ocs.Envelope[list[_Item]])
 
 
 class MenuClient:
-    """Reads which apps one person can open."""
+    """Reads which apps one user can open."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http

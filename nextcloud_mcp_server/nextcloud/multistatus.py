@@ -14,7 +14,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
 
 MAX_BYTES: Final = 33_554_432
-#: The most bytes without the end of a response; a file shared with a thousand people takes a third.
+#: The most bytes without the end of a response; a file shared with a thousand users takes a third.
 MAX_RESPONSE_BYTES: Final = 262_144
 _SLICE: Final = 65_536
 #: What is kept of the end of an answer, to find an error that was written behind it.

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/index.php/apps/news/api/v1-3"
 _NO_ARTICLE: Final = (
@@ -39,7 +39,7 @@ class Folder(Answer):
 
 
 class Feed(Answer):
-    """A feed the person follows."""
+    """A feed the user follows."""
 
     id: Id
     title: str | None = None
@@ -85,7 +85,7 @@ _ARTICLES = TypeAdapter(_Articles)
 
 
 class NewsClient:
-    """Reads one person's feeds, and marks articles."""
+    """Reads one user's feeds, and marks articles."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http

@@ -1,4 +1,4 @@
-"""The texts of a person's notes, as they are kept between two searches (see `shelves`)."""
+"""The texts of a user's notes, as they are kept between two searches (see `shelves`)."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class SearchedNote:
 
 @dataclass(frozen=True, slots=True)
 class KeptNotes:
-    """One person's notes as of the moment `listed_at` of Nextcloud's clock, in seconds."""
+    """One user's notes as of the moment `listed_at` of Nextcloud's clock, in seconds."""
 
     notes: Mapping[Id, SearchedNote]
     listed_at: int

@@ -11,13 +11,13 @@ from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import sign_in_page
+from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
+from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import KeptNotes, SearchedNote
-from nextcloud_mcp_server.nextcloud.refusal import CHANGED
-from nextcloud_mcp_server.nextcloud.shelves import Shelf
 
 # With /index.php/, which works whether or not the web server has pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
@@ -89,9 +89,9 @@ _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 
 
 class NotesClient:
-    """Reads and writes one person's notes."""
+    """Reads and writes one user's notes."""
 
-    def __init__(self, http: NextcloudHttp, texts: Shelf[KeptNotes] | None = None) -> None:
+    def __init__(self, http: NextcloudHttp, texts: CachedContent[KeptNotes] | None = None) -> None:
         self._http = http
         self._texts = texts
 

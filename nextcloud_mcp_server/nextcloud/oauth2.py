@@ -20,7 +20,7 @@ import httpx2
 from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud import error_mapping
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
@@ -53,11 +53,13 @@ class OAuth2Client:
         self._public_url = public_url
 
     def authorize_url(self, *, client_id: str, state: str) -> str:
-        """Make the address at which a person confirms; Nextcloud itself knows where to send them after."""
+        """Make the address at which a user confirms; Nextcloud itself knows where to send them after."""
         query = urlencode({"client_id": client_id, "response_type": "code", "state": state})
         return f"{self._public_url}{_AUTHORIZE}?{query}"
 
-    async def redeem(self, *, client_id: str, client_secret: SecretStr, code: SecretStr) -> TokenAnswer:
+    async def exchange_code(
+        self, *, client_id: str, client_secret: SecretStr, code: SecretStr
+    ) -> TokenAnswer:
         """Exchange a code.
 
         Raises:
@@ -106,7 +108,7 @@ class OAuth2Client:
         client_secret: SecretStr,
         refused: errors.NextcloudError,
     ) -> TokenAnswer:
-        # In the body and not as Basic authentication, which Nextcloud would try as somebody's login.
+        # In the body and not as Basic authentication, which Nextcloud would try as a user's login.
         body = {**form, "client_id": client_id, "client_secret": client_secret.get_secret_value()}
         response = await self._http.request(
             "POST",
@@ -133,7 +135,7 @@ def _refusal(response: httpx2.Response, refused: errors.NextcloudError) -> error
             )
         case _:
             # Such as a host that Nextcloud does not know: nothing that is about these tokens.
-            return refusal.from_response(response, {})
+            return error_mapping.from_response(response, {})
 
 
 def _error(response: httpx2.Response) -> object:

@@ -19,10 +19,10 @@ import httpx2
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import refusal
+from nextcloud_mcp_server.nextcloud import error_mapping
+from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
-from nextcloud_mcp_server.nextcloud.reach import unreachable
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _T = TypeVar("_T")
@@ -123,7 +123,7 @@ class OAuth2Admin:
                     "Nextcloud registers a client only with the account's own password, and this was an app password. "
                     f"Nothing was made: {by_hand(name, redirect_uri)}"
                 )
-            raise refusal.from_response(response, _REFUSED)
+            raise error_mapping.from_response(response, _REFUSED)
         return decoded(response, TypeAdapter(MadeClient))
 
     async def allow_address(self, address: str) -> None:
@@ -165,9 +165,9 @@ async def registered_redirect(
 ) -> str | None:
     """Ask where a client's answers go; None for an unknown client.
 
-    Nextcloud sends whoever asks for another response type than `code` straight back to the
-    redirect URI on file. That needs nobody signed in, and no failed token request, of which ten shut
-    out everybody behind our address.
+    Nextcloud sends anyone who asks for another response type than `code` straight back to the
+    redirect URI on file. That needs no one signed in, and no failed token request, of which ten shut
+    out every user behind our address.
 
     Raises:
         Unreachable: No answer came.

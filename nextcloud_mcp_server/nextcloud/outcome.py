@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.sanitize import visible
 from nextcloud_mcp_server.nextcloud.spelling import composed
-from nextcloud_mcp_server.nextcloud.visible import visible
 
 #: What was before a thing was made.
 NEW: Final = object()

@@ -1,4 +1,4 @@
-"""Finds the people of one's Nextcloud by their names, as its own pages complete them."""
+"""Finds the users of one's Nextcloud by their names, as its own pages complete them."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
-from nextcloud_mcp_server.nextcloud.visible import quoted, visible
+from nextcloud_mcp_server.nextcloud.sanitize import quoted, visible
 
 _PATH: Final = "/core/autocomplete/get"
 _LOOKED_AT: Final = 25
@@ -15,7 +15,7 @@ _NAMED: Final = 5
 
 
 class Someone(Answer):
-    """A person as others may find them."""
+    """A user as others may find them."""
 
     id: str
     label: str
@@ -28,7 +28,7 @@ _FOUND = TypeAdapter(ocs.Envelope[list[Someone]])
 
 
 async def find(http: NextcloudHttp, name: str) -> Someone:
-    """Find the one person of that account name or display name; nothing is guessed.
+    """Find the one user of that account name or display name; nothing is guessed.
 
     Raises:
         NotFound: There is none that may be found; names that are alike are told.

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from nextcloud_mcp_server.nextcloud import moments
+from nextcloud_mcp_server.nextcloud import ical_time
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
-from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 from nextcloud_mcp_server.nextcloud.rule import Rule
 from nextcloud_mcp_server.nextcloud.zones import Zones
 
@@ -65,7 +65,7 @@ class Series:
             Unreadable: It says what cannot be.
         """
         line = component.first(name)
-        return None if line is None else moments.of(line, self.zones)
+        return None if line is None else ical_time.of(line, self.zones)
 
     def times(self, component: Component) -> tuple[Moment, Moment]:
         """Read when a component begins, and the first moment or day after it.
@@ -76,24 +76,24 @@ class Series:
         line = component.first("DTSTART") or (component.first("DUE") if self.kind == "VTODO" else None)
         if line is None:
             raise Unreadable("it does not say when it begins")
-        start = moments.of(line, self.zones)
+        start = ical_time.of(line, self.zones)
         end = self._end(component, start)
         return start, max(start, end)
 
     def _end(self, component: Component, start: Moment) -> Moment:
         line = component.first("DUE" if self.kind == "VTODO" else "DTEND")
         if line is not None:
-            end = moments.of(line, self.zones)
-            return end if is_alike(end, start) else moments.like(end, start)
+            end = ical_time.of(line, self.zones)
+            return end if is_alike(end, start) else ical_time.like(end, start)
         line = component.first("DURATION")
         if line is not None:
-            length = moments.duration(line.value)
+            length = ical_time.duration(line.value)
             return start + (length if isinstance(start, datetime) else timedelta(days=length.days))
         return start if isinstance(start, datetime) else start + DAY
 
     def changed(self) -> dict[datetime, Component]:
         """Give the occurrences that were changed, by when they were to begin, on the clock of the series."""
-        return {self.key(moments.of(line, self.zones)): one for one, line in self._exceptions()}
+        return {self.key(ical_time.of(line, self.zones)): one for one, line in self._exceptions()}
 
     def exceptions(self) -> list[Component]:
         """Give the components that are about one occurrence each."""
@@ -106,16 +106,16 @@ class Series:
 
     def key(self, moment: Moment) -> datetime:
         """Say which occurrence is meant, whatever zone or type it is named in."""
-        return moments.on_clock(self.named(moment))
+        return ical_time.on_clock(self.named(moment))
 
     def named(self, moment: Moment) -> Moment:
         """Name an occurrence as the series names its own: with its type and in its zone."""
-        return moments.like(moment, self.start)
+        return ical_time.like(moment, self.start)
 
     def removed(self) -> set[datetime]:
         """Give the occurrences that were taken out."""
         lines: Iterable[Line] = () if self.core is None else self.core.every("EXDATE")
-        return {self.key(one) for line in lines for one, _ in moments.every(line, self.zones)}
+        return {self.key(one) for line in lines for one, _ in ical_time.every(line, self.zones)}
 
     def cancelled(self) -> set[datetime]:
         """Give the occurrences that do not take place: taken out, or cancelled."""
@@ -123,7 +123,7 @@ class Series:
 
     def listed(self, component: Component) -> list[Moment]:
         """Give the further dates that a component lists."""
-        return [one for line in component.every("RDATE") for one, _ in moments.every(line, self.zones)]
+        return [one for line in component.every("RDATE") for one, _ in ical_time.every(line, self.zones)]
 
     def between(
         self,
@@ -169,7 +169,7 @@ class Series:
         start, end = self.times(core)
         if not self.recurs:
             if takes_place(one := Occurrence(core, start, end), low, high, zone):
-                yield moments.on_clock(start), one
+                yield ical_time.on_clock(start), one
             return
         long = length(start, end)
         place = start.tzinfo if isinstance(start, datetime) and start.tzinfo is not None else zone
@@ -204,14 +204,14 @@ class Series:
         start, end = self.times(component)
         long = length(start, end)
         if until is not None:
-            long = until if isinstance(until, timedelta) else length(begin, moments.like(until, begin))
-        moved = begin if component is core else begin + (moments.on_clock(start) - key)
+            long = until if isinstance(until, timedelta) else length(begin, ical_time.like(until, begin))
+        moved = begin if component is core else begin + (ical_time.on_clock(start) - key)
         return Occurrence(component, moved, after(moved, long, end), begin)
 
     def _from_then_on(self) -> list[tuple[datetime, Component]]:
         """List the changes that hold for all that follow too (RFC 5545 §3.2.13)."""
         found = [
-            (self.key(moments.of(line, self.zones)), one)
+            (self.key(ical_time.of(line, self.zones)), one)
             for one, line in self._exceptions()
             if line.parameter("RANGE").upper() == "THISANDFUTURE"
         ]
@@ -221,14 +221,14 @@ class Series:
         self, core: Component, start: Moment, low: datetime, high: datetime
     ) -> Iterator[tuple[datetime, Moment | timedelta | None]]:
         """Yield the clock times, each once: the start, what rules give, what is listed."""
-        clock = moments.on_clock(start)
+        clock = ical_time.on_clock(start)
         rules = [Rule(line.value, start) for line in core.every("RRULE")]
         seen = {clock}
         # A series that ended before it began never takes place, for Nextcloud neither.
         if not rules or any(rule.until is None or rule.until >= clock for rule in rules):
             yield clock, None
         for line in core.every("RDATE"):
-            for one, until in moments.every(line, self.zones):
+            for one, until in ical_time.every(line, self.zones):
                 if (key := self.key(one)) not in seen:
                     seen.add(key)
                     yield key, until
@@ -246,7 +246,7 @@ def is_cancelled(component: Component) -> bool:
 
 def takes_place(one: Occurrence, low: datetime, high: datetime, zone: tzinfo) -> bool:
     """Tell whether something overlaps a range."""
-    start, end = moments.instant(one.start, zone), moments.instant(one.end, zone)
+    start, end = ical_time.instant(one.start, zone), ical_time.instant(one.end, zone)
     return start < high and (end > low or start == end == low)
 
 
@@ -270,7 +270,7 @@ def length(start: Moment, end: Moment) -> timedelta:
     """Measure by the clock where both are in one zone (Python's rule), else by what really passes."""
     if isinstance(start, datetime) and isinstance(end, datetime):
         return end - start
-    return moments.on_clock(end) - moments.on_clock(start)
+    return ical_time.on_clock(end) - ical_time.on_clock(start)
 
 
 def after(begin: Moment, length: timedelta, model: Moment) -> Moment:

@@ -10,7 +10,7 @@ from nextcloud_mcp_server import errors
 def followed(response: httpx2.Response, *, last: bool) -> str:
     """Decide where a redirect may lead: the same place by https, or with a trailing slash.
 
-    Anything else would carry the Authorization header to an address that nobody configured.
+    Anything else would carry the Authorization header to an address that no one configured.
     """
     address = str(response.request.url)
     here, there = urlsplit(address), urlsplit(urljoin(address, response.headers.get("Location", "")))

@@ -1,6 +1,6 @@
 """Runs a recurrence rule (RFC 5545 §3.3.10) on a clock, and never without a bound.
 
-What a rule says is somebody else's text: it may never end, never begin, or say a million times a day. So
+What a rule says is another user's text: it may never end, never begin, or say a million times a day. So
 each is led to just before the range that is asked for, and may take no more steps than that has.
 """
 
@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, Protocol, Self, cast
 
-from nextcloud_mcp_server.nextcloud import moments, timestamp
+from nextcloud_mcp_server.nextcloud import ical_time, timestamp
 from nextcloud_mcp_server.nextcloud.ical import Unreadable
-from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 
 _LAST_YEAR: Final = "9999"
 _LONGEST_RULE: Final = 1_000
@@ -91,7 +91,7 @@ class Rule:
         self.counts = "COUNT" in parts
         self.interval = self._interval(parts.pop("INTERVAL", "1"))
         self._rest = parts
-        self._start = moments.on_clock(start)
+        self._start = ical_time.on_clock(start)
 
     @staticmethod
     def _parts(value: str) -> list[str]:
@@ -111,9 +111,9 @@ class Rule:
             except ValueError:
                 raise Unreadable("its end is none") from None
         else:
-            until = moments.parse(text.replace("-", ""), None)
+            until = ical_time.parse(text.replace("-", ""), None)
         if not isinstance(until, datetime):
-            return moments.on_clock(until) + DAY - timedelta(seconds=1)
+            return ical_time.on_clock(until) + DAY - timedelta(seconds=1)
         if until.tzinfo is not None and isinstance(start, datetime) and start.tzinfo is not None:
             try:
                 until = until.astimezone(start.tzinfo)

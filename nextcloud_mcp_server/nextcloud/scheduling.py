@@ -34,17 +34,17 @@ _NOT_THEIRS: Final = (
 
 
 class Notice(NamedTuple):
-    """What became of telling one person of a meeting."""
+    """What became of telling one user of a meeting."""
 
     email: str
     result: str
 
 
 def organizer(attendees: list[str] | None, addresses: list[str], one: Component | None = None) -> str:
-    """Give the address that invitations come from, one of the person's own; empty when nobody is invited.
+    """Give the address that invitations come from, one of the user's own; empty when no one is invited.
 
     Raises:
-        InvalidInput: The person has none, or `one` is a meeting that somebody else called.
+        InvalidInput: The user has none, or `one` is a meeting that another user called.
     """
     if not attendees:
         return ""
@@ -53,7 +53,7 @@ def organizer(attendees: list[str] | None, addresses: list[str], one: Component 
         raise errors.InvalidInput(_NO_ADDRESS)
     line = None if one is None else one.first("ORGANIZER")
     if one is not None and line is not None and line.value.strip().lower() not in map(str.lower, own):
-        # In a calendar that is shared with the person, its owner may well be the one who invites.
+        # In a calendar that is shared with the user, its owner may well be the one who invites.
         mine = {each.lower().removeprefix("mailto:") for each in own}
         if mine & {each.lower() for each in invited([one])}:
             raise errors.InvalidInput(_NOT_THEIRS.format(organizer=mail_of(line)))
@@ -81,7 +81,7 @@ def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
 
 
 def notices(text: str) -> list[Notice]:
-    """List what a stored object says of telling each person; nothing of those who were never to be told."""
+    """List what a stored object says of telling each user; nothing of those who were never to be told."""
     found: dict[str, Notice] = {}
     for line in _people(_events(text)):
         if (meaning := delivery(line)) is not None:
@@ -90,7 +90,7 @@ def notices(text: str) -> list[Notice]:
 
 
 def delivery(line: Line) -> str | None:
-    """Say whether one person was told, as their line in the object has it; None where it does not say."""
+    """Say whether one user was told, as their line in the object has it; None where it does not say."""
     # Several codes may stand there; the last one is that of the last try.
     codes = [each.partition(";")[0].strip() for each in line.parameter(_STATUS).split(",")]
     code = codes[-1]
@@ -100,13 +100,13 @@ def delivery(line: Line) -> str | None:
 
 
 def undelivered(line: Line) -> str | None:
-    """Say why one person was not told; None where they were, or where that is not known."""
+    """Say why one user was not told; None where they were, or where that is not known."""
     found = delivery(line)
     return found if found is not None and found.startswith("not told") else None
 
 
 def invited(components: Iterable[Component]) -> list[str]:
-    """List the addresses of the invited, each once, without whoever invites them."""
+    """List the addresses of the invited, each once, without anyone who invites them."""
     found: dict[str, str] = {}
     for one in components:
         organizer = one.text("ORGANIZER").strip().lower()

@@ -10,10 +10,10 @@ import anyio
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs, troubles
+from nextcloud_mcp_server.nextcloud import file_errors, ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
-from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _PROVIDERS: Final = "/search/providers"
 #: How long one of several providers is waited for; the others have long been there then.
@@ -120,7 +120,7 @@ class KnownProviders:
 
 
 class SearchClient:
-    """Asks the providers of one person's Nextcloud."""
+    """Asks the providers of one user's Nextcloud."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class SearchClient:
     async def choose(self, names: Sequence[str]) -> list[Provider]:
         """Find providers by their ids or names, or all within Nextcloud when none is named.
 
-        External ones only when named: Nextcloud's own page asks them only if the person switches that on.
+        External ones only when named: Nextcloud's own page asks them only if the user switches that on.
 
         Raises:
             InvalidInput: There is no such provider: Nextcloud would answer as if it were broken.
@@ -220,7 +220,7 @@ class SearchClient:
                 found[provider.id] = Hits(
                     provider, [], failed=str(error) if alone else _slow(provider, seconds)
                 )
-            except (*troubles.NOT_SEEN, errors.InvalidInput) as error:
+            except (*file_errors.NOT_SEEN, errors.InvalidInput) as error:
                 # InvalidInput: what an app calls its provider makes no address.
                 found[provider.id] = Hits(provider, [], failed=str(error))
             except errors.NextcloudError as error:

@@ -1,4 +1,4 @@
-"""What people share with each other: with a person, with a group, by a public link."""
+"""What users share with each other: with a user, with a group, by a public link."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs, timestamp, troubles
+from nextcloud_mcp_server.nextcloud import file_errors, ocs, timestamp
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
-from nextcloud_mcp_server.nextcloud.visible import quoted, visible
+from nextcloud_mcp_server.nextcloud.sanitize import quoted, visible
 
 _API: Final = "/apps/files_sharing/api/v1"
-#: People and groups looked at for one name; more exact ones than this have no name.
+#: Users and groups looked at for one name; more exact ones than this have no name.
 _LOOKED_AT: Final = 25
 _NAMED: Final = 5
 
@@ -42,7 +42,7 @@ class Kind(IntEnum):
 
 
 class Share(Answer):
-    """One share, as its owner or its receiver sees it; `path` is in the files of whoever asks."""
+    """One share, as its owner or its receiver sees it; `path` is in the files of anyone who asks."""
 
     id: str
     kind: int = Field(validation_alias="share_type")
@@ -60,7 +60,7 @@ class Share(Answer):
     receiver_id: str | None = Field(default=None, validation_alias="share_with", repr=False)
     receiver: str | None = Field(default=None, validation_alias="share_with_displayname")
     url: str | None = None
-    # Only whether there is one: what Nextcloud answers here is for nobody to keep.
+    # Only whether there is one: what Nextcloud answers here is for no one to keep.
     has_password: Annotated[bool, BeforeValidator(bool)] = Field(default=False, validation_alias="password")
     tells_password_in_talk: Annotated[bool, BeforeValidator(bool)] = Field(
         default=False, validation_alias="send_password_by_talk"
@@ -73,7 +73,7 @@ class Share(Answer):
 
     @property
     def to(self) -> str | None:
-        """Name who received it, with the account where that is another word: several people may have a name."""
+        """Name who received it, with the account where that is another word: several users may have a name."""
         if self.kind == Kind.LINK:
             return None
         if not self.receiver or not self.receiver_id or self.receiver == self.receiver_id:
@@ -81,7 +81,7 @@ class Share(Answer):
         return f"{self.receiver} ({self.receiver_id})"
 
     def is_received_by(self, uid: str) -> bool:
-        """Tell whether a person is at the other end of it."""
+        """Tell whether a user is at the other end of it."""
         return uid not in (self.owner_id, self.file_owner_id)
 
     @property
@@ -143,13 +143,13 @@ _FOUND = TypeAdapter(ocs.Envelope[_Sharees])
 
 
 class SharingClient:
-    """Lists, makes, changes and ends one person's shares."""
+    """Lists, makes, changes and ends one user's shares."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def list_shares(self, *, with_me: bool, path: str | None = None) -> list[Share]:
-        """Fetch what the person shares, or what others share with them; all there is in one answer.
+        """Fetch what the user shares, or what others share with them; all there is in one answer.
 
         Raises:
             NotFound: Nothing is at that path.
@@ -157,7 +157,7 @@ class SharingClient:
         asked = {"shared_with_me": "true"} if with_me else {"reshares": "true"} if path else {}
         if path is not None:
             asked["path"] = path
-        gone = {404: troubles.missing(path or "/")}
+        gone = {404: file_errors.missing(path or "/")}
         shares, _ = await ocs.get(self._http, f"{_API}/shares", _SHARES, params=asked, sentences=gone)
         return shares
 
@@ -165,7 +165,7 @@ class SharingClient:
         """Fetch one share.
 
         Raises:
-            NotFound: There is none of that id that the person may see.
+            NotFound: There is none of that id that the user may see.
         """
         where = f"{_API}/shares/{_checked(share_id)}"
         shares, _ = await ocs.get(self._http, where, _SHARES, sentences=_gone(share_id))
@@ -174,13 +174,13 @@ class SharingClient:
         return shares[0]
 
     async def receiver(self, name: str, kind: Recipient) -> Receiver:
-        """Find the one person or group of that name, account name or e-mail address.
+        """Find the one user or group of that name, account name or e-mail address.
 
         Nothing is guessed: what is shared with the wrong one cannot be taken back out of their head.
 
         Raises:
             NotFound: There is none; names that are alike are told.
-            InvalidInput: There are several, or it is the person's own account.
+            InvalidInput: There are several, or it is the user's own account.
         """
         if kind == "person" and name.casefold() == self._http.uid.casefold():
             raise errors.InvalidInput("That is this account itself: nothing can be shared with oneself.")
@@ -218,7 +218,7 @@ class SharingClient:
         Raises:
             NotFound: The path, the receiver or the date is none.
             InvalidName: Nextcloud refuses the password.
-            Forbidden: The person or the administrator's rules do not allow it.
+            Forbidden: The user or the administrator's rules do not allow it.
         """
         sent: dict[str, object] = {"path": path, "shareType": int(kind), "permissions": int(permissions)}
         if receiver is not None:
@@ -228,7 +228,7 @@ class SharingClient:
             403: f"Nextcloud does not let the person share {quoted(path)} so{{reason}}.",
             404: f"Nextcloud did not share {quoted(path)}{{reason}}. Check path, date and with whom.",
         }
-        with troubles.in_doubt(path):
+        with file_errors.in_doubt(path):
             return await ocs.send(
                 self._http,
                 "POST",
@@ -256,7 +256,7 @@ class SharingClient:
         if share.kind == Kind.EMAIL and share.tells_password_in_talk:
             # The one thing that Nextcloud (up to 18 at least) takes back when it is not sent again.
             kept["sendPasswordByTalk"] = "true"
-        with troubles.in_doubt(share.path):
+        with file_errors.in_doubt(share.path):
             return await ocs.send(
                 self._http, "PUT", where, _SHARE, json={**kept, **fields}, sentences=sentences
             )
@@ -267,7 +267,7 @@ class SharingClient:
             **_gone(share.id),
             403: f"Nextcloud does not let the person end share {share.id}{{reason}}; its owner can.",
         }
-        with troubles.in_doubt(share.path):
+        with file_errors.in_doubt(share.path):
             await self._http.request(
                 "DELETE",
                 f"/ocs/v2.php{_API}/shares/{_checked(share.id)}",

@@ -6,8 +6,8 @@ import httpx2
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import quoted
 
 _PAGES: Final = ("text/html", "application/xhtml+xml")
 #: Of 32.0.1 every file has both; the second is missing where Nextcloud's debug mode is on.

@@ -1,6 +1,6 @@
 """The app for user status, as Nextcloud 32.0.1 brings it (1.12.0).
 
-One's own status, and setting whether one is there, are recorded. What messages answer, and other people's
+One's own status, and setting whether one is there, are recorded. What messages answer, and other users'
 status, was read in its code (`lib/Controller/UserStatusController.php`, `StatusesController.php`,
 `lib/Service/StatusService.php`): when a message ends, what was said of being there ends with it.
 """
@@ -20,7 +20,7 @@ _REFUSED: Final = {400: "Nextcloud did not set that status{reason}. Change it an
 
 
 class Status(Answer):
-    """Whether somebody is there, and what they say about it until `clear_at`, a Unix time."""
+    """Whether a user is there, and what they say about it until `clear_at`, a Unix time."""
 
     uid: str = Field(validation_alias="userId")
     status: str = "offline"
@@ -34,21 +34,21 @@ _STATUS = TypeAdapter(ocs.Envelope[Status])
 
 
 class StatusClient:
-    """Reads people's status, and sets one person's own."""
+    """Reads users' status, and sets one user's own."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def find_person(self, name: str) -> Someone:
-        """Find the one person of that name; raises as `people.find`."""
+        """Find the one user of that name; raises as `people.find`."""
         return await people.find(self._http, name)
 
     async def own(self) -> Status:
-        """Fetch the person's own status; offline, if they never set any."""
+        """Fetch the user's own status; offline, if they never set any."""
         return await self._get("user_status", self._http.uid)
 
     async def of(self, uid: str) -> Status:
-        """Fetch what somebody else shows; who is invisible is offline, and so is who never set any."""
+        """Fetch what another user shows; who is invisible is offline, and so is who never set any."""
         return await self._get(f"statuses/{quote(uid, safe='')}", uid)
 
     async def _get(self, path: str, uid: str) -> Status:
@@ -59,7 +59,7 @@ class StatusClient:
         return status
 
     async def set_presence(self, status: str) -> Status:
-        """Say whether the person is there; what they say about it stays."""
+        """Say whether the user is there; what they say about it stays."""
         return await self._put("status", {"statusType": status})
 
     async def set_message(self, message: str | None, icon: str | None, clear_at: int | None) -> Status:

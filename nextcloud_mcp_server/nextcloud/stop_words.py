@@ -1,7 +1,7 @@
 """Words of English, German, French and Spanish that say nothing about what is looked for.
 
 Written as `ranking.fold` leaves them: small, without accents. Sources: the stop word lists of Snowball
-(https://snowballstem.org/algorithms), without words that name things, and the words with which people ask.
+(https://snowballstem.org/algorithms), without words that name things, and the words with which users ask.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""The values of a table's cells: as people write them, and as the Tables app stores them.
+"""The values of a table's cells: as users write them, and as the Tables app stores them.
 
-What Tables 1.0 cannot parse it stores as nothing, and says so to nobody: a label where it wants a number,
+What Tables 1.0 cannot parse it stores as nothing, and says so to no one: a label where it wants a number,
 a date in another form. So a value is checked against its column before it is sent.
 """
 
@@ -62,7 +62,7 @@ class Column(Answer):
 
 
 def shown(column: Column, value: object) -> object:
-    """Turn a stored value into what a person would write; what is odd is shown as it is."""
+    """Turn a stored value into what a user would write; what is odd is shown as it is."""
     if value in (None, "", []):
         return None
     reader = _READERS.get(column.kind)

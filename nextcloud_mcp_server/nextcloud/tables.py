@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.refusal import CHANGED
 from nextcloud_mcp_server.nextcloud.table_values import Column
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/index.php/apps/tables/api/1"
 _NO_TABLE: Final = (
@@ -30,7 +30,7 @@ _OF_ROW: Final = {403: _NOT_ALLOWED, 404: _NO_ROW}
 
 
 class Rights(Answer):
-    """What somebody whom a table is shared with may do."""
+    """What a user whom a table is shared with may do."""
 
     create: bool = False
     update: bool = False
@@ -38,7 +38,7 @@ class Rights(Answer):
 
 
 class Table(Answer):
-    """One table; `rights` count only where it is shared with the person."""
+    """One table; `rights` count only where it is shared with the user."""
 
     id: Id
     title: str
@@ -53,7 +53,7 @@ class Table(Answer):
 
     @property
     def readonly(self) -> bool:
-        """Tell whether the person may only read it.
+        """Tell whether the user may only read it.
 
         Of one's own table Tables 1 says nothing, and Tables 2 that all is forbidden; but neither is shared with them.
         """
@@ -98,13 +98,13 @@ _ROWS = TypeAdapter(list[Row], config=ConfigDict(defer_build=True))
 
 
 class TablesClient:
-    """Reads and writes one person's tables."""
+    """Reads and writes one user's tables."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def list_tables(self) -> list[Table]:
-        """Fetch the tables the person owns or has shared with them."""
+        """Fetch the tables the user owns or has shared with them."""
         return decoded(await self._http.request("GET", f"{_BASE}/tables"), _TABLES)
 
     async def table(self, table_id: Id) -> Table:

@@ -5,8 +5,8 @@ Talk 22 (github.com/nextcloud/spreed, whose 22.0.2 is for Nextcloud 32): `docs/c
 `docs/chat.md` at a490c653, `docs/reaction.md` at fb4ef079, `lib/Controller/ChatController.php` at ecf3a714 and
 `lib/ResponseDefinitions.php` at 2976a57d.
 
-Reading leaves no trace: history is asked for, not what comes next, which alone moves the read marker; nobody
-joins a conversation, and whether the person is there is not touched.
+Reading leaves no trace: history is asked for, not what comes next, which alone moves the read marker; no one
+joins a conversation, and whether the user is there is not touched.
 """
 
 import re
@@ -21,11 +21,11 @@ from nextcloud_mcp_server.nextcloud import ocs, outcome
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import Part
-from nextcloud_mcp_server.nextcloud.window import cut
+from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _ROOMS: Final = "/apps/spreed/api/v4/room"
 _API: Final = "/apps/spreed/api/v1"
-#: The person's status stays as it is, and so do the read marker and their notifications.
+#: The user's status stays as it is, and so do the read marker and their notifications.
 _NO_TRACE: Final = {
     "lookIntoFuture": 0,
     "setReadMarker": 0,
@@ -41,13 +41,13 @@ _SENTENCES: Final = {
     412: "That conversation is in its lobby: only its moderators can see or write anything yet.",
     413: "The message is too long for Talk, so nothing was sent. Make it shorter.",
 }
-#: Since Talk 24 a permission of its own: a person who may write may be kept from reacting.
+#: Since Talk 24 a permission of its own: a user who may write may be kept from reacting.
 _NO_REACTIONS: Final = (
     "The person may not react in that conversation: it is read-only for them, or its moderators took that permission "
     "away. Where they may write, nc_talk_send_message can say the same in words."
 )
 _MENTIONS: Final = frozenset({"user", "guest", "call", "group", "user-group", "circle", "federated_user"})
-#: What tells a client's screen to change a message, and is for nobody to read.
+#: What tells a client's screen to change a message, and is for no one to read.
 _FOR_CLIENTS: Final = frozenset(
     {"message_deleted", "message_edited", "reaction", "reaction_deleted", "reaction_revoked"}
 )
@@ -63,7 +63,7 @@ def _thing(value: object) -> object:
 
 
 class Parameter(Answer):
-    """What stands for a placeholder in a message: a person who is mentioned, a file."""
+    """What stands for a placeholder in a message: a user who is mentioned, a file."""
 
     type: str = ""
     name: str = ""
@@ -93,7 +93,7 @@ class Parent(Answer):
 
 
 class Message(Parent):
-    """A message; `system` names what one reports that nobody wrote."""
+    """A message; `system` names what one reports that no one wrote."""
 
     # The last one of a conversation on another server has neither.
     id: Id = "0"
@@ -109,7 +109,7 @@ class Message(Parent):
 
 
 class Room(Answer):
-    """A conversation as one person sees it."""
+    """A conversation as one user sees it."""
 
     token: str
     type: int
@@ -129,7 +129,7 @@ class Room(Answer):
 
     @property
     def read_only(self) -> bool:
-        """Tell whether the person can write nothing there."""
+        """Tell whether the user can write nothing there."""
         return bool(self.locked) or not self.permissions & _MAY_WRITE
 
 
@@ -153,13 +153,13 @@ _REACTED = TypeAdapter(ocs.Envelope[_REACTIONS])
 
 
 class TalkClient:
-    """Reads one person's conversations, and writes in them."""
+    """Reads one user's conversations, and writes in them."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def rooms(self) -> list[Room]:
-        """Fetch all of the person's conversations, in no order."""
+        """Fetch all of the user's conversations, in no order."""
         rooms, _ = await ocs.get(self._http, _ROOMS, _LIST, params={"noStatusUpdate": 1})
         return rooms
 
@@ -167,7 +167,7 @@ class TalkClient:
         """Fetch messages older than `before`, or the newest; what is for clients alone is left out.
 
         Raises:
-            NotFound: There is no such conversation, or the person is not in it.
+            NotFound: There is no such conversation, or the user is not in it.
             Forbidden: It is in its lobby.
         """
         asked: dict[str, str | int] = {**_NO_TRACE, "limit": limit, "format": "json"}
@@ -187,10 +187,10 @@ class TalkClient:
         return History(messages, int(last) if last.isdecimal() else None)
 
     async def send(self, token: str, text: str, *, reply_to: Id | None, silent: bool) -> Message | None:
-        """Say something; None when Talk sent it and shows it to nobody, as a command.
+        """Say something; None when Talk sent it and shows it to no one, as a command.
 
         Raises:
-            NotFound: There is no such conversation, or the person is not in it.
+            NotFound: There is no such conversation, or the user is not in it.
             Forbidden: They may not write there.
             InvalidName: There is no such message to answer.
         """
@@ -212,7 +212,7 @@ class TalkClient:
             ) from error
 
     async def react(self, token: str, message_id: Id, emoji: str, *, remove: bool) -> dict[str, int]:
-        """Add a reaction of the person's, or take it back; answers how many there are of each.
+        """Add a reaction of the user's, or take it back; answers how many there are of each.
 
         Raises:
             NotFound: There is no such message, or no such reaction of theirs.

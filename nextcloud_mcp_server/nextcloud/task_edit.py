@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import event_edit, moments, recurrence
+from nextcloud_mcp_server.nextcloud import event_edit, ical_time, recurrence
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable, escape
-from nextcloud_mcp_server.nextcloud.moments import Moment
+from nextcloud_mcp_server.nextcloud.ical_time import Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.rule import Rule
 from nextcloud_mcp_server.nextcloud.zones import Zones
@@ -92,21 +92,21 @@ def _set_times(whole: Component, task: Component, changes: TaskChanges) -> None:
         if isinstance(value, str):
             task.remove(name)
         else:
-            moments.describe_zone(whole, moments.put(task, name, value, Zones(whole)))
+            ical_time.describe_zone(whole, ical_time.put(task, name, value, Zones(whole)))
         if name == "DUE":
             task.remove("DURATION")
     if changes.start is None and changes.due is None:
         return
     series = Series(whole, TASK)
     times = {
-        name: moments.of(line, series.zones)
+        name: ical_time.of(line, series.zones)
         for name in ("DTSTART", "DUE")
         if (line := task.first(name)) is not None
     }
     if len(times) > 1 and not recurrence.is_alike(times["DTSTART"], times["DUE"]):
         # Both must be dates, or both times (RFC 5545 §3.8.2.3): the one that was not given follows.
         given, other = ("DUE", "DTSTART") if changes.due is not None else ("DTSTART", "DUE")
-        times[other] = moments.put(task, other, moments.like(times[other], times[given]), series.zones)
+        times[other] = ical_time.put(task, other, ical_time.like(times[other], times[given]), series.zones)
     if len(times) > 1 and recurrence.is_alike(*times.values()) and times["DUE"] < times["DTSTART"]:
         raise errors.InvalidInput("'due' is before the task starts: send a later one, or change 'start' too.")
 
@@ -152,7 +152,7 @@ def _goes_on(whole: Component, task: Component) -> bool:
     try:
         start, end = series.times(task)
         rule = Rule(rules[0].value, start)
-        clock = moments.on_clock(start)
+        clock = ical_time.on_clock(start)
         removed = series.removed()
         following = (
             each for each in rule.between(clock, clock + _AHEAD) if each > clock and each not in removed
@@ -168,7 +168,7 @@ def _goes_on(whole: Component, task: Component) -> bool:
     due = recurrence.after(begin, recurrence.length(start, end), end)
     for name, moment in (("DTSTART", begin), ("DUE", begin if task.first("DTSTART") is None else due)):
         if task.first(name) is not None:
-            moments.put(task, name, moment, series.zones)
+            ical_time.put(task, name, moment, series.zones)
     counted = rule.without_one()
     if counted is not None:
         task.set("RRULE", counted)

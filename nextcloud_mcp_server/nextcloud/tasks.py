@@ -1,4 +1,4 @@
-"""The tasks of one person, which are calendar objects too."""
+"""The tasks of one user, which are calendar objects too."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from nextcloud_mcp_server.nextcloud import ical, parallel, task_edit, zones
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
+from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import Component, Unreadable
-from nextcloud_mcp_server.nextcloud.person_cache import PersonCache
 from nextcloud_mcp_server.nextcloud.recurrence import Series
-from nextcloud_mcp_server.nextcloud.shelves import Shelf
 from nextcloud_mcp_server.nextcloud.task_edit import TASK, TaskChanges
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 _NO_LIST: Final = (
     "No calendar of the person's own takes tasks. They make a list in Nextcloud's Tasks app; "
@@ -41,7 +41,7 @@ class Task(NamedTuple):
 class TaskLists:
     """All tasks of some lists; `unreadable` counts objects that cannot be understood.
 
-    `zone` is where the person is, where that was asked. `boards` counts the lists of Deck's cards that were left out.
+    `zone` is where the user is, where that was asked. `boards` counts the lists of Deck's cards that were left out.
     """
 
     tasks: list[Task]
@@ -55,32 +55,32 @@ def _clock() -> datetime:
 
 
 class TasksClient:
-    """Reads and writes one person's tasks."""
+    """Reads and writes one user's tasks."""
 
     def __init__(
         self,
         http: NextcloudHttp,
         *,
         clock: Callable[[], datetime] = _clock,
-        cache: PersonCache | None = None,
+        cache: UserCache | None = None,
         wide: NextcloudHttp | None = None,
-        shelf: Shelf[KeptCalendars] | None = None,
+        shelf: CachedContent[KeptCalendars] | None = None,
     ) -> None:
         self._http = http
         self._dav = CalDav(http, wide)
         self._clock = clock
-        self._cache = cache or PersonCache()
+        self._cache = cache or UserCache()
         self._objects = CalendarObjects(self._dav, TASK, cache=self._cache, shelf=shelf)
 
     async def zone(self) -> tzinfo:
-        """Ask where the person is; UTC where Nextcloud does not know."""
+        """Ask where the user is; UTC where Nextcloud does not know."""
         return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
     async def tasks(self, calendar: str | None = None, *, locate: bool = False) -> TaskLists:
         """Fetch all tasks of a list, or of all.
 
         A request for the names of the lists, one for each that has changed, and one for the zone. What Deck shows
-        as tasks is left out unless its list is named. `locate` asks for the person's zone.
+        as tasks is left out unless its list is named. `locate` asks for the user's zone.
 
         Raises:
             NotFound: No such list.
@@ -125,7 +125,7 @@ class TasksClient:
         return (await self.get(task_id)).component.text("UID")
 
     async def create(self, calendar: str | None, changes: TaskChanges) -> Task:
-        """Make a task, in the person's first list unless another is named; one request, or two.
+        """Make a task, in the user's first list unless another is named; one request, or two.
 
         Raises:
             NotFound: No such list, or none at all.

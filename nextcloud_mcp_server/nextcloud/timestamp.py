@@ -10,7 +10,7 @@ _LAST_SECOND: Final = 253_402_300_799
 def moment(seconds: int) -> datetime:
     """Read a time; one that no calendar has becomes the nearest that it has, so that it hides nothing else.
 
-    People set some of them, such as when a form closes, a status ends or a note was changed.
+    Users set some of them, such as when a form closes, a status ends or a note was changed.
     """
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
 

@@ -1,4 +1,4 @@
-"""One person's trash, over WebDAV."""
+"""One user's trash, over WebDAV."""
 
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Final
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries, timestamp, troubles
+from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, timestamp
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 
 _PROPERTIES: Final = (
     "d:resourcetype", "oc:size", "oc:fileid", "nc:trashbin-original-location", "nc:trashbin-deletion-time",
@@ -29,7 +29,7 @@ class TrashEntry:
 
 
 class TrashClient:
-    """Looks into one person's trash and puts things back."""
+    """Looks into one user's trash and puts things back."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -40,7 +40,7 @@ class TrashClient:
         self, *, limit: int, after: Position | None = None
     ) -> tuple[list[TrashEntry], int, bool]:
         """Fetch one page of the trash, last deleted first; and how many there are, and whether more."""
-        window = Window[TrashEntry](position, limit=limit, after=after)
+        window = TopK[TrashEntry](position, limit=limit, after=after)
         await self._fill(window)
         page, more = window.page()
         return page, window.total, more
@@ -51,14 +51,14 @@ class TrashClient:
         Called after a deletion, so trouble here must not read like the deletion failed.
         """
         wanted = dav.split(path)
-        window = Window[TrashEntry](position, limit=1, after=None)
+        window = TopK[TrashEntry](position, limit=1, after=None)
         try:
             await self._fill(window, only=wanted)
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             return None
         return next(iter(window.page()[0]), None)
 
-    async def _fill(self, window: Window[TrashEntry], *, only: dav.Segments | None = None) -> None:
+    async def _fill(self, window: TopK[TrashEntry], *, only: dav.Segments | None = None) -> None:
         asked = entries.ask(
             self._http,
             "PROPFIND",
@@ -93,7 +93,7 @@ class TrashClient:
         # Every name in the restore folder counts as taken, so `Overwrite: F` is always refused. Without
         # it nothing is overwritten either: a name that is taken gets "(restored)".
         headers = {"Destination": f"{self._http.base}{self._restore.url(segments)}"}
-        with troubles.in_doubt(entry.original_path):
+        with file_errors.in_doubt(entry.original_path):
             await self._http.request("MOVE", self._tree.url(segments), headers=headers, sentences={404: gone})
         return entry
 

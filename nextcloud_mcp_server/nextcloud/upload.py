@@ -1,4 +1,4 @@
-"""One person's large files, sent in chunks: nothing is seen of a file before all of it is there."""
+"""One user's large files, sent in chunks: nothing is seen of a file before all of it is there."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -7,14 +7,14 @@ from typing import Final
 import anyio
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, targets, troubles
+from nextcloud_mcp_server.nextcloud import dav, file_errors, paths
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.chunk_requests import MAX_CHUNKS, ChunkRequests, Target
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import FilesClient, Written
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import quoted
 
 #: What is held in memory of a file. Object stores want chunks of at least 5 MiB, proxies small ones.
 CHUNK_BYTES: Final = 10_485_760
@@ -39,7 +39,7 @@ Report = Callable[[float, float], Awaitable[None]]
 
 
 class UploadClient:
-    """Writes one person's large files."""
+    """Writes one user's large files."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class UploadClient:
             StorageFull: The quota leaves less.
             InvalidName: Nextcloud accepts no such name.
         """
-        segments = targets.new(path)
+        segments = paths.new(path)
         shown = dav.join(segments)
         replaced = await self._replaced(segments, version)
         try:
             _, details = await self._files.details(dav.join(segments[:-1]))
         except errors.NotFound as error:
-            raise errors.NotFound(troubles.no_folder_for(shown)) from error
+            raise errors.NotFound(file_errors.no_folder_for(shown)) from error
         left = details.quota_available
         if left is not None and 0 <= left < size:
             raise errors.StorageFull(
@@ -86,9 +86,9 @@ class UploadClient:
                 raise
             return None
         if version is None or entry.is_folder:
-            raise troubles.taken(shown)
+            raise file_errors.taken(shown)
         if not Version.parse(version).agrees_with(entry.version):
-            raise troubles.changed(shown, str(entry.version))
+            raise file_errors.changed(shown, str(entry.version))
         return entry
 
     async def send(
@@ -188,7 +188,7 @@ class UploadClient:
                     raise
                 doubt = True
             except errors.NextcloudError as error:
-                if doubt and (written := await self._arrived(target, total)):
+                if doubt and (written := await self._completed(target, total)):
                     return written
                 # Perhaps by its own assembly.
                 if not isinstance(error, errors.Locked) or (last and not doubt):
@@ -204,7 +204,7 @@ class UploadClient:
     async def _awaited(self, target: Target, total: int, *, doubt: bool) -> Written | None:
         for seconds in _PAUSES:
             await self._pause(seconds)
-            if doubt and (written := await self._arrived(target, total)):
+            if doubt and (written := await self._completed(target, total)):
                 return written
         return None
 
@@ -215,7 +215,7 @@ class UploadClient:
         except errors.StorageFull as error:
             raise await self._full(error, target, total) from None
         etag = etags.of(response.headers)
-        written = None if etag else await self._arrived(target, total)
+        written = None if etag else await self._completed(target, total)
         return written or Written(target.path, Version(etag, total), created=target.replaced is None)
 
     async def _full(self, error: errors.StorageFull, target: Target, total: int) -> errors.StorageFull:
@@ -246,11 +246,11 @@ class UploadClient:
         if failure is not None:
             raise failure
 
-    async def _arrived(self, target: Target, total: int) -> Written | None:
+    async def _completed(self, target: Target, total: int) -> Written | None:
         """Look whether the file is there as it was sent, and not as it was before."""
         try:
             entry = await self._files.info(target.path)
-        except troubles.NOT_SEEN:
+        except file_errors.NOT_SEEN:
             return None
         before = target.replaced
         if entry.size != total or (before is not None and entry.version == before.version):

@@ -30,7 +30,7 @@ class NextcloudUrl:
 
     @classmethod
     def parse(cls, text: str) -> "NextcloudUrl":
-        """Read an address as people write or copy it.
+        """Read an address as users write or copy it.
 
         Raises:
             ConfigurationError: It is no address of a Nextcloud. The text is not repeated: it may

@@ -19,7 +19,7 @@ _PICTURE_SECONDS: Final = 5
 def _names(value: object) -> tuple[str, ...]:
     """Read a list of names as PHP may write it: a map where there are gaps, numbers where all are digits.
 
-    Whoever else backs Nextcloud's groups decides that, and nobody's sign-in must fail over it.
+    Anyone who else backs Nextcloud's groups decides that, and no one's sign-in must fail over it.
     """
     values: Collection[object] = ()
     if isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 class User(Answer):
-    """A person, by the uid that paths hold (never the name they log in with)."""
+    """A user, by the uid that paths hold (never the name they log in with)."""
 
     uid: str = Field(validation_alias="id", min_length=1)
     display_name: str = Field(default="", validation_alias="displayname")
@@ -41,7 +41,7 @@ _USER = TypeAdapter(ocs.Envelope[User])
 
 
 class UserClient:
-    """Reads the person's own account."""
+    """Reads the user's own account."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -50,7 +50,7 @@ class UserClient:
         """Fetch who is signed in.
 
         Raises:
-            WrongAccount: Body and `X-User-Id` name different people.
+            WrongAccount: Body and `X-User-Id` name different users.
         """
         user, response = await ocs.get(self._http, "/cloud/user", _USER)
         if response.headers.get("X-User-Id", user.uid) != user.uid:

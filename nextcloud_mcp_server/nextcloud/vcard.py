@@ -1,6 +1,6 @@
 """A vCard as the lines it is written in (RFC 6350 §3.2, RFC 2426 §5).
 
-A card is changed line by line and never written anew as a whole: whatever nobody asked to change (a
+A card is changed line by line and never written anew as a whole: whatever no one asked to change (a
 photo, `X-` properties, groups such as `item1.`, parameters, the way lines are folded) stays as it is,
 byte for byte.
 """

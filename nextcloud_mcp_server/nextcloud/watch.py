@@ -22,7 +22,7 @@ _MULTIGET: Final[Mapping[Place, str]] = {
 
 
 class WatchClient:
-    """Asks what one person's things look like now."""
+    """Asks what one user's things look like now."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 from nextcloud_mcp_server.nextcloud.windows_zones import iana_name
 
-#: How often a zone of somebody's own may change, and in which rhythm: what it says is run by us, for each time
+#: How often a zone of a user's own may change, and in which rhythm: what it says is run by us, for each time
 #: in it from its first year on. Outlook's begin in 1601.
 _MOST_CHANGES: Final = 64
 _MOST_RULES: Final = 4

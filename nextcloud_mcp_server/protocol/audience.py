@@ -1,7 +1,7 @@
-"""Who hears of changes: the sessions and the streams of each person, and of nobody else.
+"""Who hears of changes: the sessions and the streams of each user, and of no one else.
 
 A handshake-era client hears on its session, a client of 2026-07-28 on the streams that it opened
-(`subscriptions/listen`). All of one person's are told together, whichever client they belong to.
+(`subscriptions/listen`). All of one user's are told together, whichever client they belong to.
 No session hears that a list has changed which it has not asked for: some clients end the connection after one call,
 and a notification that comes then costs them its answer (modelcontextprotocol/python-sdk issue 1960). Streams hear of
 what they name (2026-07-28, basic/utilities/subscriptions), which the SDK sees to.
@@ -26,7 +26,7 @@ from mcp.shared.subscriptions import (
 
 from nextcloud_mcp_server.protocol import wire
 
-#: Sessions of one person that are told at most; the oldest are forgotten first.
+#: Sessions of one user that are told at most; the oldest are forgotten first.
 MAX_SESSIONS = 100
 
 #: A client that does not read what it is sent is not waited for any longer.
@@ -42,7 +42,7 @@ ListChanged = type[ToolsListChanged] | type[PromptsListChanged] | type[Resources
 
 
 def _nobody() -> None:
-    """Stand where nobody wants to know."""
+    """Stand where no one wants to know."""
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +59,7 @@ class Session:
 
 
 class Audience:
-    """Tells each person's clients what has changed for this person."""
+    """Tells each user's clients what has changed for this user."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Audience:
         self._sessions: dict[Hashable, dict[str, Session]] = {}
         self._streams: dict[Hashable, dict[object, Listener]] = {}
         # Counted: the next stream of a session may open before the end of the last is noted.
-        self._standing = Counter[str]()
+        self._consent_status = Counter[str]()
         #: Told that a session can hear something again.
         self.on_stream: Callable[[], None] = _nobody
 
@@ -101,23 +101,23 @@ class Audience:
 
     def stream_opened(self, key: str) -> None:
         """Note that a session over HTTP has opened the stream (`GET`) on which it hears."""
-        self._standing[key] += 1
+        self._consent_status[key] += 1
         self.on_stream()
 
     def stream_closed(self, key: str) -> None:
         """Note that it is closed; the client may open it again, or may have gone for good."""
-        self._standing -= Counter([key])
+        self._consent_status -= Counter([key])
 
     def attends(self, session: Session) -> bool:
         """Tell whether what is told to a session gets anywhere now."""
-        return session.key == wire.STDIO or session.key in self._standing
+        return session.key == wire.STDIO or session.key in self._consent_status
 
     def bus(self, owner: Hashable) -> "Bus":
-        """Give the streams of one person something to listen to."""
+        """Give the streams of one user something to listen to."""
         return Bus(self, owner)
 
     async def tell(self, owner: Hashable, *events: ServerEvent) -> None:
-        """Tell the clients of one person."""
+        """Tell the clients of one user."""
         for listener in list(self._streams.get(owner, {}).values()):
             for event in events:
                 listener(event)
@@ -167,13 +167,13 @@ _SEND: Mapping[ListChanged, Callable[[Connection], Awaitable[None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """One person's side of the audience, in the form of the SDK's `SubscriptionBus`."""
+    """One user's side of the audience, in the form of the SDK's `SubscriptionBus`."""
 
     audience: Audience
     owner: Hashable
 
     async def publish(self, event: ServerEvent) -> None:
-        """Tell the person's clients."""
+        """Tell the user's clients."""
         await self.audience.tell(self.owner, event)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

@@ -1,8 +1,8 @@
-"""Which tools a client sees: those its token allows or may come to allow, and the person's Nextcloud has.
+"""Which tools a client sees: those its token allows or may come to allow, and the user's Nextcloud has.
 
 The client's headers narrow them.
 
-What is not known yet is shown: hiding a tool because nobody has asked would hide the way to ask.
+What is not known yet is shown: hiding a tool because no one has asked would hide the way to ask.
 """
 
 import logging
@@ -26,16 +26,16 @@ from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
 
 logger = logging.getLogger(__name__)
 
-#: Whoever works is asked about again after this time; with an etag that is one small request.
+#: Anyone who works is asked about again after this time; with an etag that is one small request.
 REFRESH_SECONDS = 900.0
 
-#: What was learned of somebody who has not come back is forgotten.
+#: What was learned of a user who has not come back is forgotten.
 KEPT_SECONDS = 86_400.0
 
-#: Nobody is told that an app is missing on older knowledge than this.
+#: No one is told that an app is missing on older knowledge than this.
 RECHECK_SECONDS = 30.0
 
-#: People of whom something is known at most; whoever was learned of longest ago is forgotten first.
+#: Users of whom something is known at most; anyone who was learned of longest ago is forgotten first.
 MAX_PEOPLE = 10_000
 
 #: Questions under way at once.
@@ -52,12 +52,12 @@ _LISTS: Mapping[str, ListChanged] = {
     "resources/templates/list": ResourcesListChanged,
 }
 
-#: The first list of a person waits so long for their Nextcloud to tell what it has.
+#: The first list of a user waits so long for their Nextcloud to tell what it has.
 LIST_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AppList:
     """The apps that one of Nextcloud's answers names, and the etag with which to ask whether it is the same."""
 
     names: frozenset[str]
@@ -66,23 +66,23 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Apps:
-    """The apps of a person's Nextcloud: by its capabilities, and by the person's menu if that was answered.
+    """The apps of a user's Nextcloud: by its capabilities, and by the user's menu if that was answered.
 
-    `account` is the uid they were asked for with: a person may disconnect, and connect another account.
+    `account` is the uid they were asked for with: a user may disconnect, and connect another account.
     """
 
-    capabilities: Told
-    menu: Told | None = None
+    capabilities: AppList
+    menu: AppList | None = None
     account: str = ""
 
 
-#: What is known of somebody whose Nextcloud has not been asked yet.
-NOTHING = Apps(Told(frozenset()))
+#: What is known of a user whose Nextcloud has not been asked yet.
+NOTHING = Apps(AppList(frozenset()))
 
 #: Asks for the apps, given what was known of them.
 FetchApps = Callable[[Apps], Awaitable[Apps]]
 
-#: Finds what asks for the apps of a request's person, and the uid of their account; None where there is no access.
+#: Finds what asks for the apps of a request's user, and the uid of their account; None where there is no access.
 FindAccess = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[FetchApps, str] | None]]
 
 
@@ -115,11 +115,11 @@ def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
 
 
 def _nobody(_: Hashable) -> None:
-    """Stand where nobody wants to know."""
+    """Stand where no one wants to know."""
 
 
 class Availability:
-    """Knows the apps of each person's Nextcloud, and filters `tools/list` and `tools/call` by them.
+    """Knows the apps of each user's Nextcloud, and filters `tools/list` and `tools/call` by them.
 
     `at_sign_in` are the scopes that clients ask for when they sign in. What a token lacks of these was not allowed,
     and is hidden. What is not asked for then is listed, since a call of it is how a client comes to ask.
@@ -143,7 +143,7 @@ class Availability:
         self._max_people = max_people
         needed = {each.app: each.menu for each in tools.values() if each.app is not None}
         self._told = frozenset(app for app, menu in needed.items() if not menu)
-        #: The apps that are looked for in a person's menu; with none, nobody is asked for it.
+        #: The apps that are looked for in a user's menu; with none, no one is asked for it.
         self.in_menu = frozenset(needed) - self._told
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
@@ -153,7 +153,7 @@ class Availability:
         self._preparing: dict[Hashable, tuple[anyio.Event, float]] = {}
         self._to_prepare: list[Callable[[], Awaitable[None]]] = []
         self._work = anyio.Event()
-        #: Asked before the first list of a person.
+        #: Asked before the first list of a user.
         self.find_access: FindAccess | None = None
         #: Told whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
@@ -161,11 +161,11 @@ class Availability:
         self.on_write: Callable[[Hashable], None] = _nobody
 
     def knows(self, owner: Hashable) -> bool:
-        """Tell whether a call of this person has reached Nextcloud, not too long ago."""
+        """Tell whether a call of this user has reached Nextcloud, not too long ago."""
         return self._age(owner) <= KEPT_SECONDS
 
     def learn(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
-        """Ask for a person's apps in the background, if that is not known of this account or was asked long ago.
+        """Ask for a user's apps in the background, if that is not known of this account or was asked long ago.
 
         Every call that reached Nextcloud comes here.
         """
@@ -175,7 +175,7 @@ class Availability:
             self._work.set()
 
     async def ask(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
-        """Ask for a person's apps now, unless that was done just now or is under way.
+        """Ask for a user's apps now, unless that was done just now or is under way.
 
         A Nextcloud that cannot be asked leaves what is known as it is.
         """
@@ -194,7 +194,7 @@ class Availability:
             done.set()
 
     async def _prepare(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Wait until it is known what the person's Nextcloud has, where there is access; not for long.
+        """Wait until it is known what the user's Nextcloud has, where there is access; not for long.
 
         A list must not change as a side effect of other requests (2026-07-28, server/tools), and the first call
         would bring it out. What a slow Nextcloud says later is a change like any other, and announced.
@@ -232,11 +232,11 @@ class Availability:
             self._preparing.pop(owner)[0].set()
 
     def known(self, owner: Hashable) -> Apps:
-        """Tell what was learned of a person's apps, of those that anything here needs."""
+        """Tell what was learned of a user's apps, of those that anything here needs."""
         return self._known[owner].apps if owner in self._known else NOTHING
 
     async def heard(self, owner: Hashable, apps: Apps) -> None:
-        """Keep what a person's Nextcloud has, and tell their clients what that changes."""
+        """Keep what a user's Nextcloud has, and tell their clients what that changes."""
         before = self._known.pop(owner, None)
         missing = before.missing if before else frozenset[str]()
         found = self._known[owner] = self._sorted_out(apps)
@@ -245,11 +245,11 @@ class Availability:
         if found.missing != missing:
             await self.audience.tell(owner, ToolsListChanged(), PromptsListChanged(), ResourcesListChanged())
         elif before is None:
-            # Before somebody is connected there is nothing to list.
+            # Before a user is connected there is nothing to list.
             await self.audience.tell(owner, ResourcesListChanged())
 
     def _sorted_out(self, apps: Apps) -> _Known:
-        """Tell what is missing; of many people no more is kept than what is needed for that."""
+        """Tell what is missing; of many users no more is kept than what is needed for that."""
         told = replace(apps.capabilities, names=self._told & apps.capabilities.names)
         menu = apps.menu and replace(apps.menu, names=self.in_menu & apps.menu.names)
         missing = self._told - told.names
@@ -262,7 +262,7 @@ class Availability:
         return self._tools[tool].app
 
     def lacks(self, owner: Hashable, app: str | None) -> bool:
-        """Tell whether the person's Nextcloud is known to have no such app."""
+        """Tell whether the user's Nextcloud is known to have no such app."""
         return self.knows(owner) and app in self._known[owner].missing
 
     async def run(self) -> None:
@@ -273,7 +273,7 @@ class Availability:
             async with limit:
                 try:
                     await job()
-                except Exception:  # a supervisor: one strange answer must not end it for everybody
+                except Exception:  # a supervisor: one strange answer must not end it for every user
                     logger.exception("the apps of a Nextcloud could not be learned")
 
         async with anyio.create_task_group() as group:
@@ -321,7 +321,7 @@ class Availability:
         return wire.advertise(ctx.method, result)
 
     def shows(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
-        """Tell whether whoever asks may see something: token, headers and what their Nextcloud has."""
+        """Tell whether anyone who asks may see something: token, headers and what their Nextcloud has."""
         return (
             self._permitted(ctx, facts)
             and self._wanted(ctx, facts)

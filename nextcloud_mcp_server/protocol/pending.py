@@ -1,7 +1,7 @@
-"""Who waits for which browser visit, and how they learn that it is finished.
+"""Who waits for which consent request, and how they learn that it is finished.
 
-A visit can be finished by this process (`finish`) or by another one that shares the database, so
-while anybody waits one loop reads the states of all awaited visits: at once when another process
+A consent request can be finished by this process (`finish`) or by another one that shares the database, so
+while anyone waits one loop reads the states of all awaited consent requests: at once when another process
 announces that one has ended, where the database can pass that on (`listen`), else once a second.
 """
 
@@ -20,11 +20,11 @@ POLL_SECONDS = 1.0
 LISTENING_POLL_SECONDS = 10.0
 RECONNECT_SECONDS = 3.0
 
-#: Lends the announcements of other processes that some visit has ended; raises StorageError when they
+#: Lends the announcements of other processes that some consent request has ended; raises StorageError when they
 #: cannot be heard (any more).
 Listen = Callable[[], AbstractAsyncContextManager[AsyncIterator[None]]]
 
-#: Lists those of the given visits that are final or gone.
+#: Lists those of the given consent requests that are final or gone.
 Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
 
 
@@ -42,22 +42,22 @@ class Pending:
         self._listeners: list[Callable[[str], Awaitable[None]]] = []
 
     def on_finish(self, listener: Callable[[str], Awaitable[None]]) -> None:
-        """Call `listener` with the id of each watched visit that ends."""
+        """Call `listener` with the id of each watched consent request that ends."""
         self._listeners.append(listener)
 
     def watch(self, elicitation_id: str, *, seconds: float) -> None:
-        """Keep an eye on a visit for at most `seconds`, though no call is waiting for it."""
+        """Keep an eye on a consent request for at most `seconds`, though no call is waiting for it."""
         until = anyio.current_time() + seconds
         self._watched[elicitation_id] = max(until, self._watched.get(elicitation_id, until))
         if elicitation_id not in self._events:
             self._events[elicitation_id] = anyio.Event()
             if self._hears:
-                # Its announcement may have come before anybody watched.
+                # Its announcement may have come before anyone watched.
                 self._hint.set()
         self._work.set()
 
     async def wait(self, elicitation_id: str, *, seconds: float) -> bool:
-        """Hold a call until its visit is finished, for at most `seconds`; tell whether it is.
+        """Hold a call until its consent request is finished, for at most `seconds`; tell whether it is.
 
         A client's retry loop does not pause between rounds, so a server that answers "not yet" at
         once makes it open the same page over and over.
@@ -69,7 +69,7 @@ class Pending:
         return event.is_set()
 
     async def finish(self, elicitation_id: str) -> None:
-        """Wake everybody who waits for this visit."""
+        """Wake every user who waits for this consent request."""
         self._watched.pop(elicitation_id, None)
         event = self._events.pop(elicitation_id, None)
         if event is None:
@@ -79,7 +79,7 @@ class Pending:
             await listener(elicitation_id)
 
     async def run(self) -> None:
-        """Watch for visits that other processes finish; runs as long as the server."""
+        """Watch for consent requests that other processes finish; runs as long as the server."""
         while True:
             await self._work.wait()
             with anyio.move_on_after(self._listening_poll_seconds if self._hears else POLL_SECONDS):
@@ -98,16 +98,16 @@ class Pending:
     async def listen(self, listen: Listen, *, pause_seconds: float = RECONNECT_SECONDS) -> None:
         """Look as soon as another process announces something; runs as long as the server.
 
-        While nothing can be heard, the visits are looked up once a second, and listening is tried
+        While nothing can be heard, the consent requests are looked up once a second, and listening is tried
         again and again.
         """
         while True:
             try:
-                async with listen() as announcements:
+                async with listen() as notifications:
                     self._hears = True
-                    # What ended before somebody listened was not heard.
+                    # What ended before a user listened was not heard.
                     self._hint.set()
-                    async for _ in announcements:
+                    async for _ in notifications:
                         self._hint.set()
             except StorageError as error:
                 logger.log(

@@ -1,4 +1,4 @@
-"""`elicitation/track` of SEP-1036's draft: a request that is answered when the visit is finished."""
+"""`elicitation/track` of SEP-1036's draft: a request that is answered when the consent request is finished."""
 
 import uuid
 from collections.abc import Awaitable, Callable
@@ -22,8 +22,8 @@ PROGRESS_SECONDS = 5.0
 _OPEN = frozenset({"pending", "opened"})
 
 
-class Standing(Protocol):
-    """Where one visit stands."""
+class ConsentStatus(Protocol):
+    """Where one consent request stands."""
 
     @property
     def state(self) -> str:
@@ -36,8 +36,8 @@ class Standing(Protocol):
         ...
 
 
-#: Reads the caller's own visit; None for one that is unknown or somebody else's.
-ReadOwn = Callable[[ServerRequestContext[Any, Any], str], Awaitable[Standing | None]]
+#: Reads the caller's own consent request; None for one that is unknown or another user's.
+ReadOwn = Callable[[ServerRequestContext[Any, Any], str], Awaitable[ConsentStatus | None]]
 
 
 class TrackParams(RequestParams):
@@ -88,21 +88,21 @@ class Track(Extension):
     async def _answer(
         self, ctx: ServerRequestContext[Any, Any], elicitation_id: str
     ) -> dict[str, Any] | None:
-        standing = await self._read_own(ctx, elicitation_id) if elicitation_id else None
-        if standing is None:
+        consent_status = await self._read_own(ctx, elicitation_id) if elicitation_id else None
+        if consent_status is None:
             # Unknown, foreign and malformed ids look the same, so ids cannot be probed.
             raise MCPError(INVALID_PARAMS, "No such elicitation")
-        return _answer(standing)
+        return _answer(consent_status)
 
 
-def _answer(standing: Standing) -> dict[str, Any] | None:
-    if standing.state in _OPEN:
+def _answer(consent_status: ConsentStatus) -> dict[str, Any] | None:
+    if consent_status.state in _OPEN:
         return None
-    if standing.state == "complete":
+    if consent_status.state == "complete":
         return {"status": "complete"}
-    if standing.state == "declined":
+    if consent_status.state == "declined":
         return {"status": "declined"}
-    return {"status": "failed", "error": standing.error or "The link expired before it was used."}
+    return {"status": "failed", "error": consent_status.error or "The link expired before it was used."}
 
 
 def _canonical(elicitation_id: str) -> str:

@@ -35,7 +35,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.sanitize import visible
 from nextcloud_mcp_server.protocol import icons
 
 EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
@@ -58,7 +58,7 @@ INSTANT_SECONDS = 2.0
 #: The versions of the handshake era that have URL mode and -32042.
 URL_MODE_VERSIONS = frozenset({"2025-11-25"})
 
-#: How long a told session is remembered: a little longer than a visit can last.
+#: How long a told session is remembered: a little longer than a consent request can last.
 TOLD_SECONDS = 615.0
 
 #: The sentence behind each link to a consent request.
@@ -181,7 +181,7 @@ def retry(input_responses: Mapping[str, object] | None, request_state: str | Non
 def render(
     need: ElicitationRequired, form_: Form, *, round_: int = 0, now: datetime
 ) -> CallToolResult | InputRequiredResult:
-    """Tell a client for the first time that a browser visit is needed.
+    """Tell a client for the first time that a consent request is needed.
 
     Raises:
         MCPError: -32000 or -32042, for the handshake-era forms that are errors.
@@ -200,7 +200,7 @@ def render(
 def waiting(
     need: ElicitationRequired, form_: Form, *, round_: int = 0
 ) -> CallToolResult | InputRequiredResult:
-    """Tell a client that was told already, and held, that the visit is still not finished.
+    """Tell a client that was told already, and held, that the consent request is still not finished.
 
     An error that brought no answer is not repeated: the model of such a client may never have seen the link.
     """

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from nextcloud_mcp_server.errors import NotFound, TooLarge
-from nextcloud_mcp_server.nextcloud import moments
+from nextcloud_mcp_server.nextcloud import ical_time
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.agenda import EVENT, Event
 from nextcloud_mcp_server.resources import collection
@@ -23,7 +23,7 @@ from nextcloud_mcp_server.resources.kind import (
 from nextcloud_mcp_server.tools import calendar_results
 
 _JSON: Final = "application/json"
-#: What is listed of a calendar: from yesterday, for whoever is where it is still today, for so long.
+#: What is listed of a calendar: from yesterday, for anyone who is where it is still today, for so long.
 _AHEAD: Final = timedelta(days=31)
 _ROWS: Final = 200
 
@@ -99,7 +99,7 @@ class Events:
         low = self._clock() - timedelta(days=1)
         agenda = await nc.calendar.between(low, low + _AHEAD, zone=UTC, calendar=calendar)
         events: dict[str, Event] = {}
-        for event in sorted(agenda.events, key=lambda one: moments.instant(one.at.start, UTC)):
+        for event in sorted(agenda.events, key=lambda one: ical_time.instant(one.at.start, UTC)):
             events.setdefault(event.stored.id, event)
         return list(events.values())
 
@@ -109,4 +109,4 @@ def _title(event: Event) -> str:
 
 
 def _shown(event: Event) -> str:
-    return f"{_title(event)} ({moments.shown(event.at.start)})"
+    return f"{_title(event)} ({ical_time.shown(event.at.start)})"

@@ -1,4 +1,4 @@
-"""The kinds of resources that are on, and which of them somebody may see."""
+"""The kinds of resources that are on, and which of them a user may see."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class Catalogue:
         return self._facts[kind.about.name].app
 
     def shown(self, ctx: Ctx) -> list[Kind]:
-        """List the kinds that whoever asks may see."""
+        """List the kinds that anyone who asks may see."""
         return [kind for kind in self.kinds if self._availability.shows(ctx, self._facts[kind.about.name])]
 
     def find(self, ctx: Ctx, uri: str) -> tuple[Kind, str]:

@@ -36,7 +36,7 @@ def at(names: Sequence[str], wanted: str | None) -> int:
 
 
 def begins(value: str, *texts: str) -> bool:
-    """Tell whether something is meant by what somebody has typed: the begin of a name, or words of a title."""
+    """Tell whether something is meant by what a user has typed: the begin of a name, or words of a title."""
     first, *titles = texts
     words = value.casefold().split()
     return first.casefold().startswith(value.casefold()) or any(

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.contacts import Card
-from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.resources import collection
 from nextcloud_mcp_server.resources.kind import (
     MAX_BYTES,
@@ -54,7 +54,7 @@ class Contacts:
         if not names:
             return Page([])
         here = collection.at(names, book)
-        window = Window[Card](_position, limit=_PAGE, after=file_page.unseal(inner, names[here]))
+        window = TopK[Card](_position, limit=_PAGE, after=file_page.unseal(inner, names[here]))
         async with aclosing(nc.contacts.list_cards(names[here])) as cards:
             async for card in cards:
                 window.offer(card)

@@ -1,6 +1,6 @@
 """Answers what clients ask about resources; reading one asks for consent like a tool.
 
-Listing and completing never do: clients list at their start, and nobody has asked for anything then.
+Listing and completing never do: clients list at their start, and no one has asked for anything then.
 """
 
 import base64
@@ -36,11 +36,11 @@ from mcp_types import (
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
 from nextcloud_mcp_server.nextcloud import remarks
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.sanitize import visible
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
-from nextcloud_mcp_server.tools.answer import defang, refusal, safe
+from nextcloud_mcp_server.tools.answer import neutralise_links, refusal, safe
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
 
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Resources:
-    """The resources of whoever asks."""
+    """The resources of anyone who asks."""
 
     def __init__(self, catalogue: Catalogue, state: State, mcp: MCPServer[Any]) -> None:
         self._catalogue = catalogue
@@ -130,7 +130,7 @@ class Resources:
         return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer, said)
 
     async def complete(self, ctx: Ctx, template: str, typed: Typed) -> CompleteResult:
-        """Find what goes on from a value typed so far; nothing for somebody who has allowed nothing."""
+        """Find what goes on from a value typed so far; nothing for a user who has allowed nothing."""
         call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
         for kind in await self._usable(ctx, call):
             if kind.about.template == template:
@@ -168,7 +168,7 @@ class Resources:
         )
 
     async def _usable(self, ctx: Ctx, call: Call) -> list[Kind]:
-        """List the kinds that need nobody's consent any more."""
+        """List the kinds that need no one's consent any more."""
         known = await call.core.accounts.connection(call.caller)
         if not known.connected or not known.scopes:
             return []
@@ -177,8 +177,8 @@ class Resources:
 
 def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
-    # What somebody called an event or a person may be a link that grants something.
-    name = visible(defang(one.name))
+    # What a user called an event or a person may be a link that grants something.
+    name = visible(neutralise_links(one.name))
     return Resource(
         uri=one.uri,
         name=name,
@@ -199,7 +199,7 @@ def _contents(uri: str, found: Contents, said: Sequence[str]) -> ReadResourceRes
         text = safe(found.data)
         contents.append(TextResourceContents(uri=uri, text=text, mime_type=found.mime_type))
     if said:
-        words = "\n".join(visible(defang(remark)) for remark in said)
+        words = "\n".join(visible(neutralise_links(remark)) for remark in said)
         contents.append(TextResourceContents(uri=f"{uri}#remarks", text=words, mime_type="text/plain"))
     return ReadResourceResult(contents=contents)
 
@@ -209,7 +209,7 @@ def _words(answer: CallToolResult) -> str:
 
 
 def _reading(said: str) -> str:
-    # Nobody called a tool here.
+    # No one called a tool here.
     return said.replace("call the tool again", "read this again")
 
 

@@ -15,12 +15,12 @@ MAX_INTERESTS = 32
 Target = tuple[Kind, str]
 
 
-#: Of which kinds somebody wants to hear that their lists have changed: of all, or of those they named one of.
+#: Of which kinds a user wants to hear that their lists have changed: of all, or of those they named one of.
 Lists = Literal["all", "own", "none"]
 
 
 def _always() -> bool:
-    """Say so of what is gone when nobody listens, such as a stream."""
+    """Say so of what is gone when no one listens, such as a stream."""
     return True
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from nextcloud_mcp_server.errors import NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.visible import meant, quoted, shown
+from nextcloud_mcp_server.nextcloud.sanitize import meant, quoted, shown
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.progress import Progress
 
@@ -66,7 +66,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What somebody has typed of one argument of an address, and the other arguments they have filled in."""
+    """What a user has typed of one argument of an address, and the other arguments they have filled in."""
 
     name: str
     value: str
@@ -83,7 +83,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is known of a kind before anybody is connected.
+    """What is known of a kind before anyone is connected.
 
     `template` is an RFC 6570 template, or the whole address where there is but one resource of the
     kind; with two arguments, `argument` is the first, and a value has both with a slash between.
@@ -152,7 +152,7 @@ class Kind(Protocol):
         ...
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
-        """Find values that go on from what somebody has typed."""
+        """Find values that go on from what a user has typed."""
         ...
 
 
@@ -162,7 +162,7 @@ def fingerprint(seen: Iterable[object]) -> str:
 
 
 def no_such(uri: str) -> NotFound:
-    """Say that nothing is there, whoever asks: foreign and unknown look the same."""
+    """Say that nothing is there, anyone who asks: foreign and unknown look the same."""
     return NotFound(
         f"There is no resource {quoted(uri)} that you can read. Take an address from the list of resources, "
         "or make one as a template says."

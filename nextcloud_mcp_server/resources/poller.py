@@ -1,6 +1,6 @@
 """Looks for changes at Nextcloud for those who want to hear of them: one look for all of a person's clients.
 
-Nothing is asked while nobody of a person has subscribed to anything, or none of those can hear of it: many clients
+Nothing is asked while no one of a person has subscribed to anything, or none of those can hear of it: many clients
 leave without a word, and come back on a new session. Each look uses what the person
 has granted: a client without access loses its subscriptions, and when none is left the looks end.
 """
@@ -35,7 +35,7 @@ from nextcloud_mcp_server.tools.state import Core, State
 
 logger = logging.getLogger(__name__)
 
-#: People who are looked after at most; others can subscribe when somebody has left.
+#: People who are looked after at most; others can subscribe when a user has left.
 MAX_PEOPLE = 1000
 
 #: Looks under way at once, of all people together.
@@ -63,13 +63,13 @@ class _Person:
     called: bool = False
     # Something was changed through our tools since the last look.
     wrote: bool = False
-    # Nobody hears anything at present, so nothing is looked at.
+    # No one hears anything at present, so nothing is looked at.
     idle: bool = False
-    troubles: int = 0
+    file_errors: int = 0
 
 
 class Poller:
-    """Looks after everybody who has subscribed to something."""
+    """Looks after every user who has subscribed to something."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Poller:
         # Spread, so that many people's looks do not come in step.
         seconds *= random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
         # While Nextcloud is in trouble nothing that a client does brings the next look forward.
-        woken = anyio.Event() if person.troubles else person.wake
+        woken = anyio.Event() if person.file_errors else person.wake
         await anyio.sleep(min(self._gap_seconds, seconds))
         with anyio.move_on_after(max(0.0, seconds - self._gap_seconds)):
             await woken.wait()
@@ -182,17 +182,17 @@ class Poller:
         except Exception:  # a supervisor: the looks for this person must not end by one surprise
             logger.exception("a look for changes failed")
             return self._later(person)
-        person.troubles = 0
+        person.file_errors = 0
         return seconds
 
     def _later(self, person: _Person) -> float:
-        person.troubles += 1
-        return min(self._seconds * 2**person.troubles, SLOWEST_SECONDS)
+        person.file_errors += 1
+        return min(self._seconds * 2**person.file_errors, SLOWEST_SECONDS)
 
     async def _look(self, owner: Hashable, person: _Person) -> float:
         known = person.called or self._state.availability.knows(owner)
         if not known and not any(each.wants for each in person.interests):
-            # Before the first call of somebody there is nothing to look at, and no database is opened for it.
+            # Before the first call of a user there is nothing to look at, and no database is opened for it.
             return inf
         core = await self._state.core()
         opened = await self._opened(core, person)

@@ -1,6 +1,6 @@
 """Answers who subscribes to resources: `resources/subscribe` of the handshake era, and streams since 2026-07-28.
 
-Subscribing asks nobody for anything: a client reads a resource before it wants to hear of changes,
+Subscribing asks no one for anything: a client reads a resource before it wants to hear of changes,
 and reading asks. What it may not read it cannot subscribe to.
 """
 

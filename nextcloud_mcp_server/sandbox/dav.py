@@ -29,7 +29,6 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
 )
 from nextcloud_mcp_server.sandbox.faults import STREAMED_KEY
 from nextcloud_mcp_server.sandbox.files import FileMissing, split_path
-from nextcloud_mcp_server.sandbox.labels import LabelsRequest
 from nextcloud_mcp_server.sandbox.propfind import (
     Place,
     principal_property,
@@ -37,6 +36,7 @@ from nextcloud_mcp_server.sandbox.propfind import (
 )
 from nextcloud_mcp_server.sandbox.search import answer_search
 from nextcloud_mcp_server.sandbox.state import User
+from nextcloud_mcp_server.sandbox.tags import LabelsRequest
 from nextcloud_mcp_server.sandbox.transfer import read_body
 from nextcloud_mcp_server.sandbox.trash import answer_trash
 from nextcloud_mcp_server.sandbox.uploads import UploadRequest

@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 def build(settings: Settings, *, page_url: Callable[[str], str] | None, outside: Outside) -> Parts:
-    """Put a server for one person together; nothing is opened yet.
+    """Put a server for one user together; nothing is opened yet.
 
     `page_url` makes the URL of our consent page from an elicitation's id; None, over stdio, sends
-    people straight to Nextcloud.
+    users straight to Nextcloud.
     """
     url = str(services.nextcloud_url(settings))
 
@@ -62,17 +62,17 @@ def bearer_secret(settings: Settings) -> SecretStr | None:
 
 def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
     """Make the ASGI application: MCP, the pages, and the checks around both."""
-    if settings.many_people:
-        from nextcloud_mcp_server.server.multi_user_app import build_people_app  # noqa: PLC0415 - these modes only
+    if settings.multi_user:
+        from nextcloud_mcp_server.server.multi_user_app import build_multi_user_app  # noqa: PLC0415 - these modes only
 
-        return build_people_app(settings, site, outside=outside)
+        return build_multi_user_app(settings, site, outside=outside)
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web.provision import Consent, NothingToAllow  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.web.single_user_consent import NothingToAllow, SingleUserConsent  # noqa: PLC0415 - HTTP only
 
     parts = build(settings, page_url=site.page_url, outside=outside)
 
-    async def consent() -> Consent:
+    async def consent() -> SingleUserConsent:
         return (await parts.core.get()).provisioning or NothingToAllow()
 
     secret = bearer_secret(settings)
@@ -94,7 +94,7 @@ def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple
 
 
 async def run_http(settings: Settings, host: str, port: int) -> None:
-    """Serve over HTTP until somebody stops it."""
+    """Serve over HTTP until a user stops it."""
     import uvicorn  # noqa: PLC0415 - HTTP only
 
     from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config  # noqa: PLC0415 - HTTP only

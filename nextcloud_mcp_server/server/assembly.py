@@ -14,16 +14,16 @@ from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability, FetchApps, unlimited
-from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.protocol.track import Standing, Track
+from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server, services
 from nextcloud_mcp_server.server.database_file import has_state
 from nextcloud_mcp_server.server.services import Core, LazyCore
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.apps import apps_of
-from nextcloud_mcp_server.tools.computer import Computer
+from nextcloud_mcp_server.tools.local_folder import LocalFolder
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 
@@ -90,7 +90,9 @@ def assemble(settings: Settings, front: Front) -> Parts:
     def open_() -> AbstractAsyncContextManager[Core]:
         return front.open_core(pending)
 
-    async def own_visit(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Standing | None:
+    async def own_consent_request(
+        ctx: ServerRequestContext[Any, Any], elicitation_id: str
+    ) -> ConsentStatus | None:
         provisioning = (await lazy.get()).provisioning
         return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
 
@@ -100,7 +102,7 @@ def assemble(settings: Settings, front: Front) -> Parts:
 
     async def access(ctx: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
         if settings.operator_credential is None and not has_state(settings):
-            # Nobody is connected, and a client that only lists opens no database.
+            # No one is connected, and a client that only lists opens no database.
             return None
         core, of = await lazy.get(), caller(ctx)
         opened = await core.accounts.find(of)
@@ -116,14 +118,14 @@ def assemble(settings: Settings, front: Front) -> Parts:
         core=lazy.get,
         caller=caller,
         pending=pending,
-        notices=Notices(pending),
+        notices=CompletionNotifier(pending),
         availability=availability,
         dialect=settings.elicitation_dialect,
         hold_seconds=settings.hold_seconds,
         output_schemas=settings.output_schemas,
-        computer=Computer(settings.local_folder),
+        local_folder=LocalFolder(settings.local_folder),
     )
-    track = Track(own_visit, pending, timeout_seconds=settings.elicitation_timeout_seconds)
+    track = Track(own_consent_request, pending, timeout_seconds=settings.elicitation_timeout_seconds)
     mcp, poller = mcp_server.create(
         specs,
         state,
@@ -184,7 +186,7 @@ def mcp_app(
     from starlette.middleware import Middleware  # noqa: PLC0415 - HTTP only
 
     from nextcloud_mcp_server.web.exchanges import Exchanges  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web.standing import StandingStreams  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.web.open_streams import OpenStreamTracker  # noqa: PLC0415 - HTTP only
 
     # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -195,6 +197,8 @@ def mcp_app(
         async with running(), parts.mcp.session_manager.run():
             yield
 
-    standing = Middleware(StandingStreams, audience=parts.availability.audience, mcp_path=MCP_PATH)
+    consent_status = Middleware(OpenStreamTracker, audience=parts.availability.audience, mcp_path=MCP_PATH)
     exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
-    return Starlette(routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[standing, exchanges])
+    return Starlette(
+        routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[consent_status, exchanges]
+    )

@@ -17,7 +17,7 @@ def database_file(settings: Settings) -> Path | None:
 
 
 def has_state(settings: Settings) -> bool:
-    """Tell whether an earlier process may have left something: a visit, a deletion, or the access of a person."""
+    """Tell whether an earlier process may have left something: a consent request, a deletion, or a grant."""
     file = database_file(settings)
     return file is None or file.exists()
 

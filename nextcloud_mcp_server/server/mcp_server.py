@@ -12,8 +12,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 
+from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
@@ -31,7 +31,7 @@ from nextcloud_mcp_server.tools.toolset import ToolSpec
 
 NAME = "nextcloud-mcp-server"
 
-#: How often changes are looked for, while somebody wants to hear of them.
+#: How often changes are looked for, while a user wants to hear of them.
 UPDATE_SECONDS = 60.0
 
 #: How long clients of 2026-07-28 may keep a list; those that listen hear sooner that it has changed.
@@ -39,7 +39,7 @@ LIST_TTL_MS = 300_000
 
 #: The kinds of resources, in the order in which they are listed: toolset, module and class.
 #: A module is imported when its toolset is on, as in `tools.registry`. Some clients look at the first page
-#: alone, so it holds what a person would attach.
+#: alone, so it holds what a user would attach.
 KINDS = (
     ("notes", "notes", "Notes"),
     ("files", "files", "Files"),
@@ -66,7 +66,7 @@ def select(
 ) -> list[ToolSpec]:
     """List the tools the operator's settings leave on; the connection tools are always among them.
 
-    `local`: a folder of the person's own computer is open.
+    `local`: a folder of the user's own computer is open.
 
     Raises:
         ConfigurationError: A name to leave out is no tool's: the one that was meant would stay on.
@@ -148,7 +148,7 @@ def needs(specs: Sequence[ToolSpec]) -> Callable[[str], frozenset[str]]:
 
 
 class Server(MCPServer[Any]):
-    """The SDK's server, with our stdout, and with resources and prompts of each person."""
+    """The SDK's server, with our stdout, and with resources and prompts of each user."""
 
     def offer(self, specs: Sequence[ToolSpec], state: State, catalogue: Catalogue, poller: Poller) -> None:
         """Answer what is asked about resources and prompts, and let clients hear of changes."""
@@ -186,7 +186,7 @@ def create(
         extensions=[track],
         middleware=[state.availability.middleware],
         cache_hints=cache_hints(update_seconds),
-        # The SDK's own would tell everybody of everybody's changes.
+        # The SDK's own would tell every user of every user's changes.
         subscriptions=False,
         request_state_security=RequestStateSecurity(
             codec=LazyCodec(state_keys),
@@ -200,14 +200,14 @@ def create(
 
 
 def _principal(caller: Caller) -> str:
-    """Name whom a request state belongs to: brought back by anybody else, it is refused."""
+    """Name whom a request state belongs to: brought back by anyone else, it is refused."""
     return json.dumps([caller.principal.issuer, caller.principal.subject, caller.client_id])
 
 
 def cache_hints(update_seconds: float) -> dict[CacheableMethod, CacheHint]:
     """Tell how long clients may keep what they are told: private, since tokens and apps decide about it.
 
-    What is read is not among it: a model that repeats a change on an old text would lose that of another person.
+    What is read is not among it: a model that repeats a change on an old text would lose that of another user.
     """
     kept = CacheHint(LIST_TTL_MS, "private")
     return {
@@ -215,7 +215,7 @@ def cache_hints(update_seconds: float) -> dict[CacheableMethod, CacheHint]:
         "prompts/list": kept,
         "resources/templates/list": kept,
         "resources/list": CacheHint(round(update_seconds * 1000), "private"),
-        # The same for everybody.
+        # The same for every user.
         "server/discover": CacheHint(LIST_TTL_MS, "public"),
     }
 

@@ -1,4 +1,4 @@
-"""What every server for many people stands on, however they sign in."""
+"""What every server for many users stands on, however they sign in."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -13,17 +13,17 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.account_page import ClientTokens
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.budget import RedemptionBudget
+from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
+from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
+from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+from nextcloud_mcp_server.auth.consent.provisioning import Policy
+from nextcloud_mcp_server.auth.consent.service import ConsentService
+from nextcloud_mcp_server.auth.consent.sign_in_flow import SignInFlow
 from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts, OnEnded
-from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.auth.multi_user_accounts import MultiUserAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provider import RedirectProvider
-from nextcloud_mcp_server.auth.provisioning import Policy
-from nextcloud_mcp_server.auth.shared_accounts import SharedAccounts
-from nextcloud_mcp_server.auth.shared_provisioning import SharedProvisioning
-from nextcloud_mcp_server.auth.sign_in_leg import SignInLeg
-from nextcloud_mcp_server.auth.visits import Visits
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server import services
@@ -43,15 +43,15 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class PeopleCore(Core):
-    """The core of a server for many people, whose pages know them."""
+class MultiUserCore(Core):
+    """The core of a server for many users, whose pages know them."""
 
-    visits: Visits
+    consent_service: ConsentService
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The opened parts that do not depend on how people sign in; `work` runs in the background."""
+    """The opened parts that do not depend on how users sign in; `work` runs in the background."""
 
     settings: Settings
     clock: Callable[[], datetime]
@@ -59,24 +59,26 @@ class Ground:
     database: "Database"
     nextcloud: Nextcloud
     provider: RedirectProvider | None
-    provisioning: SharedProvisioning
+    provisioning: MultiUserProvisioning
     outbox: Outbox
     audit: AuditLog
-    accounts: SharedAccounts
+    accounts: MultiUserAccounts
     broker: Broker
-    budget: RedemptionBudget
+    exchange_limiter: ExchangeLimiter
     work: tuple[Job, ...]
 
-    def visits(self, sign_in: SignInLeg[Any], *, tokens: ClientTokens | None = None) -> Visits:
-        """Put together what is behind the pages, for people who sign in this way."""
-        return Visits(
+    def consent_service(
+        self, sign_in: SignInFlow[Any], *, tokens: ClientTokens | None = None
+    ) -> ConsentService:
+        """Put together what is behind the pages, for users who sign in this way."""
+        return ConsentService(
             self.database,
             self.provisioning,
             sign_in,
             self.provider,
             outbox=self.outbox,
             policy=self.policy,
-            budget=self.budget,
+            exchange_limiter=self.exchange_limiter,
             clock=self.clock,
             on_changed=self.accounts.forget,
             tokens=tokens,
@@ -95,7 +97,7 @@ async def open_ground(
 ) -> AsyncGenerator[Ground]:
     """Open everything that both modes have, and close it again.
 
-    `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: people confirm in a login
+    `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: users confirm in a login
     flow, which is followed.
 
     Raises:
@@ -126,7 +128,7 @@ def _ground(
     clock: Callable[[], datetime],
 ) -> Ground:
     app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
-    provisioning = SharedProvisioning(
+    provisioning = MultiUserProvisioning(
         database, app_passwords, policy, clock=clock, on_finished=pending.finish
     )
     providers = {} if provider is None else {provider.name: provider}
@@ -136,7 +138,7 @@ def _ground(
     # Also where the settings name another way now: a flow of before them is taken to its end.
     wake = app_passwords.next_start
     poller = Poller(database, app_passwords, provisioning, clock=clock, wake=wake, outbox=outbox, within=None)
-    accounts = SharedAccounts(
+    accounts = MultiUserAccounts(
         database,
         nextcloud,
         provisioning,
@@ -158,22 +160,22 @@ def _ground(
         audit=audit,
         accounts=accounts,
         broker=broker,
-        budget=_budget(database, nextcloud, provider, clock=clock),
+        exchange_limiter=_exchange_limiter(database, nextcloud, provider, clock=clock),
         work=(poller.run, outbox.run, audit.run, *services.listening(database, pending)),
     )
 
 
-def _budget(
+def _exchange_limiter(
     database: "Database",
     nextcloud: Nextcloud,
     provider: RedirectProvider | None,
     *,
     clock: Callable[[], datetime],
-) -> RedemptionBudget:
+) -> ExchangeLimiter:
     """Count failed code exchanges; Nextcloud's allow list matters where it is Nextcloud that codes are sent to."""
     if isinstance(provider, NextcloudOAuth2):
-        return RedemptionBudget(database, clock=clock, is_allow_listed=nextcloud.oauth2.is_allow_listed)
-    return RedemptionBudget(database, clock=clock)
+        return ExchangeLimiter(database, clock=clock, is_allow_listed=nextcloud.oauth2.is_allow_listed)
+    return ExchangeLimiter(database, clock=clock)
 
 
 def nextcloud_oauth2(
@@ -189,7 +191,7 @@ def nextcloud_oauth2(
     )
 
 
-async def again_and_again(*jobs: Callable[[], Awaitable[object]]) -> None:
+async def run_periodically(*jobs: Callable[[], Awaitable[object]]) -> None:
     """End and forget what ran out, as long as the server runs."""
     while True:
         for job in jobs:

@@ -1,4 +1,4 @@
-"""The HTTP application of a server for many people: bearer tokens at the MCP endpoint, people on the pages."""
+"""The HTTP application of a server for many users: bearer tokens at the MCP endpoint, users on the pages."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,20 +11,20 @@ from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server import mcp_server, services
 from nextcloud_mcp_server.server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app, select
-from nextcloud_mcp_server.server.multi_user import PeopleCore
+from nextcloud_mcp_server.server.multi_user import MultiUserCore
 from nextcloud_mcp_server.server.services import Core, Outside
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
+from nextcloud_mcp_server.web.consent_backend import ConsentBackend, Params
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.open_connections import OpenConnections
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
-from nextcloud_mcp_server.web.routes import people_routes
-from nextcloud_mcp_server.web.visits import Params, Visits
+from nextcloud_mcp_server.web.routes import multi_user_routes
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What depends on how people sign in and who gives their clients tokens.
+    """What depends on how users sign in and who gives their clients tokens.
 
     `routes` come before the pages; pages of other origins may ask below `any_origin`. `open` is
     around everything, for connections of its own.
@@ -52,14 +52,14 @@ class Way:
 
 
 #: Gives the opened core; opens it at the first call.
-GetCore = Callable[[], Awaitable[PeopleCore]]
+GetCore = Callable[[], Awaitable[MultiUserCore]]
 
 
-def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
+def build_multi_user_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
     """Make the ASGI application; see `app.build_http_app`."""
 
-    async def core() -> PeopleCore:
-        return cast("PeopleCore", await parts.core.get())
+    async def core() -> MultiUserCore:
+        return cast("MultiUserCore", await parts.core.get())
 
     limits, connections = Limits(), OpenConnections()
     way = (
@@ -68,8 +68,8 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         else _oidc(settings, site, core, outside, connections)
     )
 
-    async def visits() -> Visits:
-        return (await core()).visits
+    async def consent_service() -> ConsentBackend:
+        return (await core()).consent_service
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
@@ -84,8 +84,8 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
         at_sign_in=way.words.scopes_at_sign_in,
     )
     parts = assemble(settings, front)
-    pages = people_routes(
-        visits,
+    pages = multi_user_routes(
+        consent_service,
         keys=lambda: services.keys(settings).derive("forms"),
         nextcloud_host=services.policy_of(settings, site.page_url).nextcloud_host,
         mcp_url=way.resource.url,
@@ -98,7 +98,7 @@ def build_people_app(settings: Settings, site: Site, *, outside: Outside) -> tup
     known = KnownBrowsers(layer, keys=lambda: services.keys(settings).derive("known-browsers"))
 
     async def spend(params: Params) -> None:
-        await (await visits()).spend_if_known(params)
+        await (await consent_service()).spend_if_known(params)
 
     limited = AddressLimits(known, limits, mcp_path=MCP_PATH, spend=spend)
     return guard(limited, _config(settings, site, way)), parts
@@ -196,7 +196,7 @@ def _builtin(
     limits: Limits,
     connections: OpenConnections,
 ) -> Way:
-    """Sign people in with Nextcloud, and give their clients tokens ourselves."""
+    """Sign users in with Nextcloud, and give their clients tokens ourselves."""
     from nextcloud_mcp_server.server.modes import builtin  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
 

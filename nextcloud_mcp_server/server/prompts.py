@@ -1,4 +1,4 @@
-"""What a person can start with one click: short instructions for the model, with arguments that complete."""
+"""What a user can start with one click: short instructions for the model, with arguments that complete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, is_writing
-from nextcloud_mcp_server.nextcloud.visible import meant, quoted, shown
+from nextcloud_mcp_server.nextcloud.sanitize import meant, quoted, shown
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
@@ -102,7 +102,7 @@ STARTERS = (
 
 
 class Prompts:
-    """The prompts of whoever asks."""
+    """The prompts of anyone who asks."""
 
     def __init__(self, toolsets: Sequence[str], availability: Availability, resources: Resources) -> None:
         self._starters = [one for one in STARTERS if one.toolset in toolsets]
@@ -131,7 +131,7 @@ class Prompts:
         if given or (starter.argument and not 0 < len(value) <= MAX_ARGUMENT_CHARS):
             takes = f"the argument '{starter.argument}', a short text" if starter.argument else "no argument"
             raise MCPError(INVALID_PARAMS, f"The prompt {starter.name} takes {takes}.")
-        # Not `format`: braces in what somebody typed are theirs.
+        # Not `format`: braces in what a user typed are theirs.
         text = (
             starter.text.replace(f"{{{starter.argument}}}", shown(value))
             if starter.argument

@@ -19,11 +19,11 @@ import httpx2
 
 from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
-from nextcloud_mcp_server.auth.provisioning import Policy, Provisioning
 from nextcloud_mcp_server.errors import (
     ConsentDeclined,
     ElicitationRequired,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Visits that an earlier process left unfinished are taken up this long after the start.
+#: Consent requests that an earlier process left unfinished are taken up this long after the start.
 RESUME_SECONDS = 5.0
 
 CONNECT_POLL_SECONDS = 1.0
@@ -110,7 +110,7 @@ def keys(settings: Settings) -> "KeyRing":
 
 
 def nextcloud_url(settings: Settings) -> NextcloudUrl:
-    """Read the address of the Nextcloud in its one normal form, which also names the person."""
+    """Read the address of the Nextcloud in its one normal form, which also names the user."""
     return NextcloudUrl.parse(settings.require_nextcloud())
 
 
@@ -216,7 +216,7 @@ async def open_core(
 
 
 class LazyCore:
-    """Opens the core when somebody asks for it, in a task of its own that no caller can cancel."""
+    """Opens the core when a user asks for it, in a task of its own that no caller can cancel."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class LazyCore:
             except NextcloudMcpError as error:
                 logger.error("%s", error)  # noqa: TRY400 - a sentence for the operator, not a trace
                 self._failure = error
-            except Exception:  # a supervisor: whoever calls next tries again
+            except Exception:  # a supervisor: anyone who calls next tries again
                 logger.exception("the server's parts could not be opened, or ended")
                 self._failure = StorageError("Something went wrong at the start; the log says what.")
             finally:
@@ -293,10 +293,10 @@ async def connect(
     progress: Callable[[str], None],
     seconds: int = 600,
 ) -> str:
-    """Walk the person through one consent from the terminal; the answer is the account's name.
+    """Walk the user through one consent from the terminal; the answer is the account's name.
 
     Raises:
-        ConsentDeclined: The visit ended without access, or took too long; its text says how.
+        ConsentDeclined: The consent request ended without access, or took too long; its text says how.
         NextcloudMcpError: It could not be started.
     """
     caller = personal_caller(url, "The command line")
@@ -308,18 +308,20 @@ async def connect(
             progress(f"Waiting for you to confirm in the browser… {waited} s")
             if await pending.wait(need.elicitation_id, seconds=CONNECT_POLL_SECONDS):
                 break
-        await _check_visit(core, need.elicitation_id, caller)
+        await _check_consent_request(core, need.elicitation_id, caller)
         await core.accounts.open(caller, core.bound)
     known = await core.accounts.connection(caller)
     return known.display_name or known.account_name
 
 
-async def _check_visit(core: Core, elicitation_id: str, caller: Caller) -> None:
-    """Refuse to go on after a visit that gave nothing: that would start another one nobody asked for."""
-    visit = await core.provisioning.find(elicitation_id, caller.principal) if core.provisioning else None
-    if visit is None or visit.state is ElicitationState.COMPLETE:
+async def _check_consent_request(core: Core, elicitation_id: str, caller: Caller) -> None:
+    """Refuse to go on after a consent request that gave nothing: that would start another one no one asked for."""
+    consent_request = (
+        await core.provisioning.find(elicitation_id, caller.principal) if core.provisioning else None
+    )
+    if consent_request is None or consent_request.state is ElicitationState.COMPLETE:
         return
-    reason = visit.error or _ENDINGS.get(visit.state, "The link was not used in time.")
+    reason = consent_request.error or _ENDINGS.get(consent_request.state, "The link was not used in time.")
     raise ConsentDeclined(f"Not connected: {reason}")
 
 
@@ -335,4 +337,6 @@ def _user_agent() -> str:
     from importlib.metadata import version  # noqa: PLC0415 - only needed here
 
     # Nextcloud shows it under "Devices & sessions", so it names the computer.
-    return f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this computer'})"
+    return (
+        f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this local_folder'})"
+    )

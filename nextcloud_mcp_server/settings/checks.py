@@ -36,7 +36,7 @@ def refuse(settings: Fields) -> None:
     _check_toolsets(settings)
     local_folder_checks.refuse(settings)
     _check_proxies(settings)
-    if settings.many_people:
+    if settings.multi_user:
         _check_many_people(settings)
         _check_sign_in_scopes(settings)
         _check_own_address(settings)
@@ -72,7 +72,7 @@ def looks_wrong(settings: Fields) -> list[str]:
             )
     if settings.sandbox and settings.nextcloud_host:
         found.append("NEXTCLOUD_HOST is not used with --sandbox.")
-    if settings.many_people:
+    if settings.multi_user:
         return found + _looks_wrong_for_many(settings)
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
@@ -213,7 +213,7 @@ def _check_proxies(settings: Fields) -> None:
 
 
 def _check_many_people(settings: Fields) -> None:
-    """Refuse what would make all people one: a shared credential, or a way in without a token."""
+    """Refuse what would make all users one: a shared credential, or a way in without a token."""
     mode = settings.mode
     if settings.nextcloud_username or settings.nextcloud_app_password:
         raise ConfigurationError(
@@ -230,7 +230,7 @@ def _check_many_people(settings: Fields) -> None:
             f"--no-local-auth does not say who calls: take it out; with MODE={mode} every call needs a token."
         )
     if settings.sandbox and not (mode == "oidc" and settings.grant_provider == "login_flow"):
-        # It is made anew at each start, and nobody could ever consent.
+        # It is made anew at each start, and no one could ever consent.
         raise ConfigurationError(
             f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two people play "
             f"with 'nextcloud-mcp-server demo --mode {mode}'."
@@ -265,7 +265,7 @@ def _check_own_address(settings: Fields) -> None:
     for field in ("nextcloud_host", "nextcloud_public_url"):
         text: str | None = getattr(settings, field)
         if text and _origin(urlsplit(text)) == _origin(own):
-            # On one origin a script in either could act in the other with the person's cookies.
+            # On one origin a script in either could act in the other with the user's cookies.
             raise ConfigurationError(
                 f"NEXTCLOUD_MCP_SERVER_URL has the origin of {env_name(field)}: give this server a host name of "
                 "its own, such as https://mcp.example.org."
@@ -329,7 +329,7 @@ def _check_sign_in(settings: Fields) -> None:
 
 def _check_grants(settings: Fields) -> None:
     if settings.grant_provider == "login_flow" and settings.mapping_claim is None:
-        # Whoever finishes a login flow decides whose account it is, so it must be known beforehand.
+        # Anyone who finishes a login flow decides whose account it is, so it must be known beforehand.
         raise ConfigurationError(
             "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
             "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."

@@ -72,7 +72,7 @@ def looks_wrong(settings: Fields) -> list[str]:
 
 
 def _no_whole_names(settings: Fields) -> list[str]:
-    """Find names of clients where hosts are wanted: nobody would notice that a denied one comes in all the same."""
+    """Find names of clients where hosts are wanted: no one would notice that a denied one comes in all the same."""
     return [
         f"{name} holds {word!r}, which is taken for a host: write its whole name ({word}.ai, say), or {word}: for a "
         "scheme."

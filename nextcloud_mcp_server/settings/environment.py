@@ -1,7 +1,7 @@
 """The operator's settings: one frozen object, read once, refused when it cannot be safe.
 
 The only module that reads the environment. No `.env` is read from the
-working directory, because whoever can write there could then move a person's data elsewhere.
+working directory, because anyone who can write there could then move a user's data elsewhere.
 """
 
 import os
@@ -123,7 +123,7 @@ class Settings(_FromEnvironment):
         return f"{name}_FILE" if f"{name}_FILE" in self.secret_files else name
 
     def open_data_dir(self) -> Path:
-        """Make the data folder, for this person alone, and return it.
+        """Make the data folder, for this user alone, and return it.
 
         Raises:
             ConfigurationError: It cannot be made.

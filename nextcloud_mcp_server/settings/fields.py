@@ -14,11 +14,11 @@ from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, expand, offered
 from nextcloud_mcp_server.auth.token_scopes import AskedWords
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
-from nextcloud_mcp_server.settings.multi_user import PeopleFields
+from nextcloud_mcp_server.settings.multi_user import MultiUserFields
 from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Typed, Words
 
 EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
-#: Where this server's callbacks are; each leg has its own path below it.
+#: Where this server's callbacks are; each flow has its own path below it.
 CALLBACK_PATH = "/oauth/callback"
 _DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -27,7 +27,7 @@ _DRIVERS = {
 }
 
 
-class Fields(PeopleFields):
+class Fields(MultiUserFields):
     """Everything an operator can decide, refused nowhere: build `Settings` with `load` instead."""
 
     model_config = SettingsConfigDict(
@@ -229,7 +229,7 @@ class Fields(PeopleFields):
 
     @property
     def callback_url(self) -> str:
-        """What the callbacks of both legs lie below."""
+        """What the callbacks of both flows lie below."""
         return (self.elicitation_callback_url or f"{self.server_url}{CALLBACK_PATH}").rstrip("/")
 
     @property
@@ -239,17 +239,17 @@ class Fields(PeopleFields):
 
     @property
     def grant_callback_url(self) -> str:
-        """Redirect URI to register at whoever grants access to Nextcloud."""
+        """Redirect URI to register at anyone who grants access to Nextcloud."""
         return f"{self.callback_url}/nextcloud"
 
     @property
     def mapping_claim(self) -> str | None:
-        """The claim that holds the Nextcloud account's id; None where people confirm it."""
+        """The claim that holds the Nextcloud account's id; None where users confirm it."""
         return None if self.account_mapping == "confirm" else self.account_mapping
 
     @property
-    def many_people(self) -> bool:
-        """Whether people sign in, each with an account of their own."""
+    def multi_user(self) -> bool:
+        """Whether users sign in, each with an account of their own."""
         return self.mode != "personal"
 
     def require_nextcloud(self) -> str:
@@ -259,7 +259,7 @@ class Fields(PeopleFields):
             ConfigurationError: None is set.
         """
         if self.nextcloud_host is None:
-            built_in = "" if self.many_people else ", or try the built-in one with serve --sandbox"
+            built_in = "" if self.multi_user else ", or try the built-in one with serve --sandbox"
             raise ConfigurationError(
                 "No Nextcloud is set: name yours with --nextcloud https://cloud.example.org (or NEXTCLOUD_HOST)"
                 f"{built_in}."

@@ -5,15 +5,15 @@ from nextcloud_mcp_server.settings.fields import Fields
 
 
 def refuse(settings: Fields) -> None:
-    """Refuse a `LOCAL_FOLDER` that others could reach, or that holds what nobody should.
+    """Refuse a `LOCAL_FOLDER` that others could reach, or that holds what no one should.
 
     Raises:
         ConfigurationError: It is such a one; says what to do.
     """
     if settings.local_folder is None:
         return
-    if settings.many_people or settings.transport != "stdio":
-        # Whoever calls over HTTP need not sit at this computer.
+    if settings.multi_user or settings.transport != "stdio":
+        # Anyone who calls over HTTP need not sit at this computer.
         raise ConfigurationError("LOCAL_FOLDER is for one person over stdio alone: leave it out.")
     folder, ours = settings.local_folder.resolve(), settings.data_path.resolve()
     if not settings.local_folder.is_absolute() or not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What the operator of a server for many people can decide."""
+"""What the operator of a server for many users can decide."""
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
@@ -9,8 +9,8 @@ from pydantic_settings import BaseSettings
 from nextcloud_mcp_server.settings.value_types import Lower, Words
 
 
-class PeopleFields(BaseSettings):
-    """The fields that have no effect where one person is served."""
+class MultiUserFields(BaseSettings):
+    """The fields that have no effect where one user is served."""
 
     nextcloud_oauth_client_id: str | None = Field(
         default=None,
@@ -170,7 +170,7 @@ class PeopleFields(BaseSettings):
 
     @property
     def introspection_client(self) -> tuple[str, SecretStr] | None:
-        """Who asks about opaque tokens; None where nobody can."""
+        """Who asks about opaque tokens; None where no one can."""
         secret = self.introspection_client_secret or self.oidc_client_secret
         name = self.introspection_client_id or self.oidc_client_id
         return None if name is None or secret is None else (name, secret)

@@ -38,7 +38,7 @@ ADDRESSES = (
     "oidc_issuer",
     "elicitation_callback_url",
 )
-#: Fields that have an effect for many people alone, in the order of the documentation: in both modes,
+#: Fields that have an effect for many users alone, in the order of the documentation: in both modes,
 #: with `MODE=oidc`, with `MODE=builtin`.
 BOTH_MODES = (
     "nextcloud_oauth_client_id",
@@ -75,7 +75,7 @@ BUILTIN = (
     "refresh_grace_seconds",
     "refresh_lifetime_days",
 )
-#: Claims whose value a person may change, or an administrator give to another one (OpenID Connect Core §5.7).
+#: Claims whose value a user may change, or an administrator give to another one (OpenID Connect Core §5.7).
 MUTABLE_CLAIMS = frozenset(
     {"email", "preferred_username", "username", "nickname", "name", "upn", "phone_number"}
 )
@@ -152,7 +152,7 @@ def read_text(environ: Mapping[str, str], field: str) -> str | None:
 
 
 def _read_file(name: str, path: Path) -> str:
-    # The path stays unsaid: somebody may have put the secret itself where its file belongs.
+    # The path stays unsaid: a user may have put the secret itself where its file belongs.
     try:
         text = path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -226,7 +226,7 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
 
 
 def mutable_identity(claim: str) -> list[str]:
-    """Warn of a claim that may come to name somebody else."""
+    """Warn of a claim that may come to name another user."""
     if claim not in MUTABLE_CLAIMS:
         return []
     return [

@@ -33,5 +33,5 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
 #: Placed before a choice of words, which may be written in capitals too.
 Lower = BeforeValidator(_lower)
-#: An address as people type it.
+#: An address as users type it.
 Typed = Annotated[str, BeforeValidator(_with_scheme)]

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from nextcloud_mcp_server.storage.consent import Consent
+from nextcloud_mcp_server.storage.consent import SingleUserConsent
 from nextcloud_mcp_server.storage.models import accounts, credentials
 from nextcloud_mcp_server.storage.records import RELEASED, AuditEntry, Holding, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -46,7 +46,7 @@ class AccountRepository:
         ]
 
     async def release(self, holding: Holding) -> bool:
-        """End everything of who holds an account, and let it be anybody's; False when they hold it no more.
+        """End everything of who holds an account, and let it be anyone's; False when they hold it no more.
 
         The credential goes to the outbox. It is written into the audit.
         """
@@ -61,7 +61,7 @@ class AccountRepository:
         async with self._transactions.writing() as connection:
             account_id = await connection.scalar(query)
             if account_id is not None:
-                await Consent(connection, self._transactions.keys, now).release(
+                await SingleUserConsent(connection, self._transactions.keys, now).release(
                     account_id, holding.principal, audit
                 )
         return account_id is not None

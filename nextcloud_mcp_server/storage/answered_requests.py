@@ -12,15 +12,17 @@ from nextcloud_mcp_server.storage.models import answered_requests
 REMEMBERED = timedelta(days=1)
 
 
-async def answer(connection: AsyncConnection, request: str, arrival_id: str, *, until: datetime) -> bool:
-    """Note that an arrival answers a request; False when that was answered before, by this arrival or another."""
+async def answer(
+    connection: AsyncConnection, request: str, auth_transaction_id: str, *, until: datetime
+) -> bool:
+    """Note that a transaction answers an authorization request; False when it was answered before by any."""
     request_hash = hash_of(request)
     known = select(answered_requests.c.request_hash).where(answered_requests.c.request_hash == request_hash)
     if await connection.scalar(known) is not None:
         return False
     await connection.execute(
         insert(answered_requests).values(
-            request_hash=request_hash, arrival_hash=hash_of(arrival_id), expires_at=until
+            request_hash=request_hash, transaction_hash=hash_of(auth_transaction_id), expires_at=until
         )
     )
     return True

@@ -1,4 +1,4 @@
-"""The audit: appended, read by the person it is about, never changed."""
+"""The audit: appended, read by the user it is about, never changed."""
 
 import uuid
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class EndedAccount:
 
 
 class AuditRepository:
-    """Appends entries and reads a person's latest."""
+    """Appends entries and reads a user's latest."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -38,7 +38,7 @@ class AuditRepository:
             await insert_entries(connection, self._transactions.keys, entries)
 
     async def recent(self, principal: Principal, limit: int) -> list[AuditEntry]:
-        """Read a person's latest entries, the newest first.
+        """Read a user's latest entries, the newest first.
 
         The detail of an entry that cannot be opened is replaced by a note: that something happened
         must not be lost with a key.

@@ -9,10 +9,10 @@ from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
-from nextcloud_mcp_server.storage.arrivals import end_arrivals
+from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal
 from nextcloud_mcp_server.storage.elicitations import end_of_client
-from nextcloud_mcp_server.storage.models import arrivals, clients, codes, permissions, token_families
+from nextcloud_mcp_server.storage.models import auth_transactions, clients, codes, permissions, token_families
 from nextcloud_mcp_server.storage.oauth_records import REGISTERED, Client
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -22,7 +22,7 @@ _AT_ONCE = 1_000
 
 
 class ClientRepository:
-    """Keeps clients by their id. Names and addresses are sealed: a client may be known to one person only."""
+    """Keeps clients by their id. Names and addresses are sealed: a client may be known to one user only."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -64,7 +64,7 @@ class ClientRepository:
             )
 
     async def delete(self, client_id: str) -> bool:
-        """Forget a client with what people allowed it, and end its tokens, of everybody; False when there is none.
+        """Forget a client with what users allowed it, and end its tokens, of every user; False when there is none.
 
         One that describes itself as it did has its former id again, and must not find anything there.
         """
@@ -79,8 +79,8 @@ class ClientRepository:
         """Forget the clients that are over, and tell how many.
 
         They came before the one moment and were never used, or came and were used before the other. Of
-        the rest that was never used the newest `most_unused` stay. Nobody gets a registered id again, so
-        what people allowed it goes too; a document keeps its address and what people allowed it.
+        the rest that was never used the newest `most_unused` stay. No one gets a registered id again, so
+        what users allowed it goes too; a document keeps its address and what users allowed it.
         """
         due = select(clients.c.client_id).where(
             or_(
@@ -112,7 +112,7 @@ class ClientRepository:
             deleted = await connection.execute(delete(clients).where(clients.c.client_id == client_id))
             gone += deleted.rowcount
             await connection.execute(delete(codes).where(codes.c.client_id == client_id))
-            await end_arrivals(connection, arrivals.c.client_id == client_id, now=now)
+            await end_auth_transactions(connection, auth_transactions.c.client_id == client_id, now=now)
             await end_families(
                 connection,
                 self._transactions.keys,
@@ -128,7 +128,7 @@ async def _take_permissions(connection: AsyncConnection, client_id: str) -> None
 
 
 def _seal(keys: KeyRing, client_id: str) -> Seal:
-    # A client belongs to no person.
+    # A client belongs to no user.
     return Seal(keys, ("clients", client_id))
 
 

@@ -9,7 +9,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 
 
 class SealedValue(TypeDecorator[Sealed]):
-    """Bytes that only `Sealed` values may enter, so nobody can forget to encrypt."""
+    """Bytes that only `Sealed` values may enter, so no one can forget to encrypt."""
 
     impl = LargeBinary
     cache_ok = True

@@ -10,8 +10,8 @@ from sqlalchemy import Row, and_, delete, false, insert, not_, or_, select, upda
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import AccountTaken, Unsealable, WrongAccount
-from nextcloud_mcp_server.storage.arrivals import end_arrivals, use_arrived
 from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions, use_completed
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.elicitations import end_all, settle
 from nextcloud_mcp_server.storage.grant_row import (
@@ -21,17 +21,17 @@ from nextcloud_mcp_server.storage.grant_row import (
     open_grant,
     select_grants,
 )
-from nextcloud_mcp_server.storage.held_grants import use_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import (
     accounts,
-    arrivals,
+    auth_transactions,
     credentials,
     login_flows,
     owned_by,
     permissions,
 )
-from nextcloud_mcp_server.storage.oauth_records import Arrived
+from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
+from nextcloud_mcp_server.storage.pending_grants import use_pending_grant
 from nextcloud_mcp_server.storage.records import (
     DISPLACED,
     Account,
@@ -44,15 +44,15 @@ from nextcloud_mcp_server.storage.records import (
     Permission,
     Principal,
 )
-from nextcloud_mcp_server.storage.renewal import revoke
 from nextcloud_mcp_server.storage.sign_ins import end_started, sign_out_everywhere
 from nextcloud_mcp_server.storage.token_families import end_tokens
+from nextcloud_mcp_server.storage.token_refresh import revoke
 from nextcloud_mcp_server.storage.tokens import has_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a finished visit brings, or somebody who signed in for a client."""
+    """What a finished consent request brings, or a user who signed in for a client."""
 
     flow: LoginFlow | None
     account: Account
@@ -61,7 +61,7 @@ class Change:
     audit: AuditEntry
 
 
-class Consent:
+class SingleUserConsent:
     """Writes within the caller's transaction."""
 
     def __init__(self, connection: AsyncConnection, keys: KeyRing, now: datetime) -> None:
@@ -82,39 +82,39 @@ class Consent:
             account_name=change.account.uid,
         ):
             return False
-        await use_held(self._connection, self._keys, id_hash, change.credential.secret)
+        await use_pending_grant(self._connection, self._keys, id_hash, change.credential.secret)
         await self._connect(change, may_change=await self._may_change(change))
         if change.flow is None:
-            # Somebody granted at Nextcloud too; that app password is not needed.
+            # A user granted at Nextcloud too; that app password is not needed.
             await discard_flows(self._connection, [id_hash])
         else:
             await self._connection.execute(delete(login_flows).where(login_flows.c.id == change.flow.id))
         return True
 
-    async def arrive(self, arrived: Arrived, change: Change, browser: str) -> bool:
-        """Store what somebody brought who signed in for a client; False when that is not held here any more."""
-        mine = await use_arrived(self._connection, self._keys, arrived, browser, now=self._now)
+    async def arrive(self, completed: CompletedTransaction, change: Change, browser: str) -> bool:
+        """Store what a user brought who signed in for a client; False when that is not held here any more."""
+        mine = await use_completed(self._connection, self._keys, completed, browser, now=self._now)
         if mine:
             await self._make_room(change.account)
             await self._connect(change, may_change=True)
         return mine is not None
 
-    async def meet(self, principal: Principal, home_id: str, audit: AuditEntry) -> bool:
-        """End everything of whoever had this account's name before; False when nobody else had it."""
-        query = select(accounts.c.id, accounts.c.home_id).where(owned_by(accounts.c, principal))
+    async def meet(self, principal: Principal, storage_id: str, audit: AuditEntry) -> bool:
+        """End everything of anyone who had this account's name before; False when no one else had it."""
+        query = select(accounts.c.id, accounts.c.storage_id).where(owned_by(accounts.c, principal))
         known = (await self._connection.execute(query)).one_or_none()
-        if known is None or known.home_id in (None, home_id):
+        if known is None or known.storage_id in (None, storage_id):
             return False
         await self._end_everything(principal, audit)
         await self._connection.execute(
-            update(accounts).where(accounts.c.id == known.id).values(home_id=home_id)
+            update(accounts).where(accounts.c.id == known.id).values(storage_id=storage_id)
         )
         return True
 
     async def _make_room(self, account: Account) -> None:
-        """Let an account belong to nobody else: whoever signs in with it at Nextcloud is its person.
+        """Let an account belong to no one else: anyone who signs in with it at Nextcloud is its user.
 
-        Somebody else has it where this server had another address, or people another way to sign in.
+        Another user has it where this server had another address, or users another way to sign in.
         """
         theirs = and_(accounts.c.nextcloud_url == account.nextcloud_url, accounts.c.uid == account.uid)
         query = select(accounts.c.id, accounts.c.issuer, accounts.c.subject).where(
@@ -130,7 +130,7 @@ class Consent:
         await self.release(row.id, former, ended)
 
     async def release(self, account_id: str, principal: Principal, audit: AuditEntry) -> None:
-        """End everything of who holds an account, and let the account be anybody's."""
+        """End everything of who holds an account, and let the account be anyone's."""
         await self._end_everything(principal, audit)
         await self._connection.execute(delete(accounts).where(accounts.c.id == account_id))
 
@@ -140,8 +140,8 @@ class Consent:
         Who has disconnected does. So does who only said that it is theirs, or signed in at an issuer that is not
         the configured one any more, when the operator's mapping names the account for the new one.
         """
-        held = select(credentials.c.id).where(credentials.c.account_id == row.id)
-        if await self._connection.scalar(held) is None:
+        pending_grant = select(credentials.c.id).where(credentials.c.account_id == row.id)
+        if await self._connection.scalar(pending_grant) is None:
             return True
         return account.mapped and (not row.mapped or row.issuer != account.principal.issuer)
 
@@ -165,21 +165,21 @@ class Consent:
         await insert_entries(self._connection, self._keys, [change.audit])
 
     async def withdraw(self, principal: Principal, grant: Grant | None, audit: AuditEntry) -> None:
-        """Delete a person's credential and permissions and end their open requests."""
+        """Delete a user's credential and permissions and end their open requests."""
         for table in (credentials, permissions):
             await self._connection.execute(delete(table).where(owned_by(table.c, principal)))
         await end_all(self._connection, principal)
         await end_started(self._connection, principal)
-        await end_arrivals(self._connection, owned_by(arrivals.c, principal), now=self._now)
+        await end_auth_transactions(self._connection, owned_by(auth_transactions.c, principal), now=self._now)
         if grant is not None:
             if grant.credential.secret:
                 await revoke(self._connection, self._keys, grant.account, grant.credential, self._now)
             await insert_entries(self._connection, self._keys, [audit])
 
     async def _may_change(self, change: Change) -> bool:
-        """Tell whether this person may take another account: who signed in here, and has disconnected."""
+        """Tell whether this user may take another account: who signed in here, and has disconnected."""
         if change.flow is not None:
-            # Anybody who has the link of a login flow can finish it, so its first account stays.
+            # Anyone who has the link of a login flow can finish it, so its first account stays.
             return False
         mine = select(credentials.c.id).where(owned_by(credentials.c, change.account.principal))
         return await self._connection.scalar(mine) is None
@@ -194,7 +194,7 @@ class Consent:
             accounts.c.subject,
             accounts.c.nextcloud_url,
             accounts.c.uid,
-            accounts.c.home_id,
+            accounts.c.storage_id,
             accounts.c.mapped,
         ).where(or_(same_person, same_account))
         known: list[Row[*tuple[Any, ...]]] = []
@@ -233,14 +233,14 @@ class Consent:
                 nextcloud_url=account.nextcloud_url,
                 uid=account.uid,
                 display_name=seal.seal("display_name", account.display_name),
-                home_id=account.home_id,
+                storage_id=account.storage_id,
                 created_at=account.created_at,
                 mapped=account.mapped,
             )
         )
 
     async def _change_account(self, known: Row[*tuple[Any, ...]], account: Account) -> None:
-        """Let another account take the place of the stored one, which is anybody's again."""
+        """Let another account take the place of the stored one, which is anyone's again."""
         seal = self._keys.at("accounts", account.principal, known.id)
         await self._connection.execute(
             update(accounts)
@@ -249,7 +249,7 @@ class Consent:
                 nextcloud_url=account.nextcloud_url,
                 uid=account.uid,
                 display_name=seal.seal("display_name", account.display_name),
-                home_id=account.home_id,
+                storage_id=account.storage_id,
                 created_at=account.created_at,
                 mapped=account.mapped,
             )
@@ -271,12 +271,12 @@ class Consent:
             .where(accounts.c.id == known.id)
             .values(
                 display_name=seal.seal("display_name", account.display_name),
-                home_id=account.home_id or known.home_id,
+                storage_id=account.storage_id or known.storage_id,
                 mapped=account.mapped or known.mapped,
             )
         )
-        if None not in (known.home_id, account.home_id) and known.home_id != account.home_id:
-            # The user was deleted and made again, maybe for somebody else: what the former one
+        if None not in (known.storage_id, account.storage_id) and known.storage_id != account.storage_id:
+            # The user was deleted and made again, maybe for another user: what the former one
             # allowed, and where they are signed in, must not open the new one's files.
             await self._connection.execute(
                 delete(permissions).where(owned_by(permissions.c, account.principal))
@@ -302,10 +302,10 @@ class Consent:
                 if change.flow is None and new.id == old.id:
                     return
                 # A dead one gives way whatever the clocks say: one that was put back, or another
-                # machine's, would have the person consent again and again.
+                # machine's, would have the user consent again and again.
                 if change.flow is None and old.created_at >= new.created_at and not old.needs_reauth:
                     if has_tokens(new):
-                        # Of two visits that ended together, the newer grant stays.
+                        # Of two consent requests that ended together, the newer grant stays.
                         await revoke(self._connection, self._keys, change.account, new, self._now)
                     return
                 if old.secret != new.secret:

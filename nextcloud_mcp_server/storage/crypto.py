@@ -59,6 +59,16 @@ class _Key:
         )
 
 
+#: Tables and columns that were renamed. Their values stay bound to the name that they were first sealed with, so that
+#: an upgrade need not seal anything again.
+_SEALED_AS = {
+    "authorization_transactions": "arrivals",
+    "grant_requests": "grant_legs",
+    "pending_grants": "held_grants",
+    "pending_grants.storage_id": "home_id",
+}
+
+
 class KeyRing:
     """The operator's keys: the first seals, all open."""
 
@@ -128,8 +138,8 @@ class KeyRing:
 class Seal:
     """Seals and opens the values of one row.
 
-    The place is associated data, so whoever can write to the database still cannot let a person's
-    row open another person's secret.
+    The place is associated data, so anyone who can write to the database still cannot let a user's
+    row open another user's secret.
     """
 
     keys: KeyRing
@@ -168,7 +178,7 @@ def load_or_create_key_file(
     """Read the keys of a file, one a line; make the file with one key where there is none.
 
     The answer's second part tells whether it was made now. Several processes may come at once:
-    a finished file is linked into place, which only one of them can do and which nobody sees half done.
+    a finished file is linked into place, which only one of them can do and which no one sees half done.
     `variable` is the setting that names such a file.
 
     Raises:
@@ -224,6 +234,9 @@ def _hkdf(master: bytes, purpose: str) -> bytes:
 
 
 def _associated_data(place: Sequence[str], key_id: bytes) -> bytes:
+    names = list(place)
+    names[-1] = _SEALED_AS.get(f"{place[0]}.{place[-1]}", place[-1])
+    names[0] = _SEALED_AS.get(place[0], names[0])
     # Length prefixes: without them ("ab", "c") and ("a", "bc") would be the same place.
-    parts = [_VERSION, *(part.encode() for part in place), key_id]
+    parts = [_VERSION, *(name.encode() for name in names), key_id]
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

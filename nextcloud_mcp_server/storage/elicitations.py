@@ -1,4 +1,4 @@
-"""Elicitations: requests for a browser visit, which move from state to state once."""
+"""Elicitations: requests for a consent request, which move from state to state once."""
 
 import contextlib
 import dataclasses
@@ -11,18 +11,18 @@ from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
-from nextcloud_mcp_server.storage.announcement import announce
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of
-from nextcloud_mcp_server.storage.held_grants import discard_held
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import active, elicitations, owned_by
+from nextcloud_mcp_server.storage.notify import notify
+from nextcloud_mcp_server.storage.pending_grants import discard_pending_grants
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class ElicitationRepository:
-    """Keeps one open request per person, client and kind, and all that have ended."""
+    """Keeps one open request per user, client and kind, and all that have ended."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -40,7 +40,7 @@ class ElicitationRepository:
     ) -> tuple[Elicitation, bool]:
         """Find the open request, widened to these scopes, or make one; the second part says which.
 
-        One that the person is at already is widened too: making way for another would throw away
+        One that the user is at already is widened too: making way for another would throw away
         what they are just granting. What they did not tick is asked for afterwards.
         """
         keys, now = self._transactions.keys, self._transactions.now()
@@ -69,7 +69,7 @@ class ElicitationRepository:
         return wanted, True
 
     async def find(self, elicitation_id: str) -> Elicitation | None:
-        """Find a request by its id, whoever asks: the caller compares the principal.
+        """Find a request by its id, anyone who asks: the caller compares the principal.
 
         Raises:
             Unsealable: Its key is missing.
@@ -84,7 +84,7 @@ class ElicitationRepository:
     ) -> set[str]:
         """Tell, in one query, which of these requests have not ended; a missing key ends one.
 
-        `within` asks for one person's only. This is asked every second about everybody who waits, so
+        `within` asks for one user's only. This is asked every second about every user who waits, so
         no more is read than that takes.
         """
         columns = elicitations.c
@@ -142,7 +142,7 @@ class ElicitationRepository:
         return moved.rowcount == 1
 
     async def count_refusal(self, elicitation_id: str) -> int:
-        """Count that somebody else came to this request; tell how often that was, 0 for an unknown one."""
+        """Count that another user came to this request; tell how often that was, 0 for an unknown one."""
         counting = (
             update(elicitations)
             .where(elicitations.c.id_hash == hash_of(elicitation_id))
@@ -246,22 +246,22 @@ async def settle(
     )
     if moved.rowcount == 0:
         return False
-    await announce(connection)
+    await notify(connection)
     return True
 
 
 async def end_all(connection: AsyncConnection, principal: Principal) -> None:
-    """End all of a person's open requests within the caller's transaction."""
+    """End all of a user's open requests within the caller's transaction."""
     await _expire(connection, and_(owned_by(elicitations.c, principal), active))
 
 
 async def end_of_client(connection: AsyncConnection, client_id: str) -> None:
-    """End all open requests of a client, whoever's they are, within the caller's transaction."""
+    """End all open requests of a client, anyone who's they are, within the caller's transaction."""
     await _expire(connection, and_(elicitations.c.client_id == client_id, active))
 
 
 async def end_own_of_client(connection: AsyncConnection, principal: Principal, client_id: str) -> None:
-    """End the open requests that one client made of one person, within the caller's transaction."""
+    """End the open requests that one client made of one user, within the caller's transaction."""
     await _expire(
         connection, and_(owned_by(elicitations.c, principal), elicitations.c.client_id == client_id, active)
     )
@@ -287,13 +287,13 @@ async def _expire(connection: AsyncConnection, condition: ColumnElement[bool]) -
     rows = moved.all()
     if rows:
         await _discard(connection, [row.id_hash for row in rows])
-        await announce(connection)
+        await notify(connection)
     return rows
 
 
 async def _discard(connection: AsyncConnection, id_hashes: Sequence[str]) -> None:
     await discard_flows(connection, id_hashes)
-    await discard_held(connection, id_hashes)
+    await discard_pending_grants(connection, id_hashes)
 
 
 async def _reuse(
@@ -302,7 +302,7 @@ async def _reuse(
     try:
         found = _elicitation(keys, row, row.created_at)
     except Unsealable:
-        # Nobody can be sent to it any more, so it must not block a new one.
+        # No one can be sent to it any more, so it must not block a new one.
         return None
     if scopes <= found.scopes:
         return found

@@ -10,21 +10,21 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.storage.accounts import AccountRepository
-from nextcloud_mcp_server.storage.arrivals import ArrivalRepository
 from nextcloud_mcp_server.storage.audit import AuditRepository
+from nextcloud_mcp_server.storage.authorization_transactions import AuthorizationTransactionRepository
 from nextcloud_mcp_server.storage.clients import ClientRepository
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.elicitations import ElicitationRepository
-from nextcloud_mcp_server.storage.grant_legs import GrantLegRepository
+from nextcloud_mcp_server.storage.failed_exchanges import FailedExchangeRepository
+from nextcloud_mcp_server.storage.grant_requests import GrantRequestRepository
 from nextcloud_mcp_server.storage.grants import GrantRepository
-from nextcloud_mcp_server.storage.held_grants import HeldGrantRepository
 from nextcloud_mcp_server.storage.key_rotation import KeyRotation
 from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
 from nextcloud_mcp_server.storage.logouts import LogoutRepository
 from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
-from nextcloud_mcp_server.storage.redemptions import RedemptionRepository
-from nextcloud_mcp_server.storage.restored import RestoredRepository
+from nextcloud_mcp_server.storage.pending_grants import PendingGrantRepository
+from nextcloud_mcp_server.storage.post_restore import PostRestoreRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
@@ -41,7 +41,7 @@ class Database:
 
     def __init__(self, engine: AsyncEngine, transactions: Transactions, *, listen: Listen | None) -> None:
         self._engine = engine
-        #: Hears of visits that other processes end; None where looking again and again is the only way.
+        #: Hears of consent requests that other processes end; None where looking again and again is the only way.
         self.listen = listen
         self.elicitations = ElicitationRepository(transactions)
         self.login_flows = LoginFlowRepository(transactions)
@@ -49,14 +49,14 @@ class Database:
         self.audit = AuditRepository(transactions)
         self.outbox = OutboxRepository(transactions)
         self.sign_ins = SignInRepository(transactions)
-        self.grant_legs = GrantLegRepository(transactions)
-        self.held_grants = HeldGrantRepository(transactions)
-        self.redemptions = RedemptionRepository(transactions)
+        self.grant_requests = GrantRequestRepository(transactions)
+        self.pending_grants = PendingGrantRepository(transactions)
+        self.failed_exchanges = FailedExchangeRepository(transactions)
         self.spent_codes = SpentCodeRepository(transactions)
         self.accounts = AccountRepository(transactions)
-        self.arrivals = ArrivalRepository(transactions)
+        self.auth_transactions = AuthorizationTransactionRepository(transactions)
         self.clients = ClientRepository(transactions)
-        self.restored = RestoredRepository(transactions)
+        self.restored = PostRestoreRepository(transactions)
         self.oauth_tokens = OAuthTokenRepository(transactions)
         self.logouts = LogoutRepository(transactions)
         self.key_rotation = KeyRotation(transactions)
@@ -113,7 +113,7 @@ async def postgres_version(url: str) -> str | None:
 
 def _postgres(url: str) -> "Postgres":
     try:
-        # One person's server does not need the driver.
+        # One user's server does not need the driver.
         from nextcloud_mcp_server.storage.postgres import Postgres  # noqa: PLC0415 (see above)
     except ModuleNotFoundError:
         raise ConfigurationError(

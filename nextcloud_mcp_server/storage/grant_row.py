@@ -18,7 +18,7 @@ ACCOUNT: tuple[ColumnElement[Any], ...] = (
     accounts.c.nextcloud_url,
     accounts.c.uid,
     accounts.c.display_name,
-    accounts.c.home_id,
+    accounts.c.storage_id,
     accounts.c.created_at.label("account_created_at"),
     accounts.c.mapped,
 )
@@ -47,7 +47,7 @@ PERMISSION: tuple[ColumnElement[Any], ...] = (
 
 
 def select_grants(which: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Select accounts that have a credential, with those of the person's permissions that are meant."""
+    """Select accounts that have a credential, with those of the user's permissions that are meant."""
     credential = and_(
         credentials.c.account_id == accounts.c.id,
         credentials.c.issuer == accounts.c.issuer,
@@ -150,7 +150,7 @@ def _account(row: Row[Any], *, display_name: str) -> Account:
         nextcloud_url=row.nextcloud_url,
         uid=row.uid,
         display_name=display_name,
-        home_id=row.home_id,
+        storage_id=row.storage_id,
         created_at=row.account_created_at,
         mapped=row.mapped,
     )

@@ -1,4 +1,4 @@
-"""Grants: a person's account, its credential, and what each client may do with it."""
+"""Grants: a user's account, its credential, and what each client may do with it."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
-from nextcloud_mcp_server.storage.consent import Change, Consent
+from nextcloud_mcp_server.storage.consent import Change, SingleUserConsent
 from nextcloud_mcp_server.storage.elicitations import end_own_of_client
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
@@ -22,7 +22,7 @@ from nextcloud_mcp_server.storage.grant_row import (
     select_grants,
 )
 from nextcloud_mcp_server.storage.models import accounts, credentials, owned_by, permissions
-from nextcloud_mcp_server.storage.oauth_records import Arrived
+from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -34,8 +34,8 @@ from nextcloud_mcp_server.storage.records import (
     Principal,
     Tokens,
 )
-from nextcloud_mcp_server.storage.renewal import Renewal, revoke
 from nextcloud_mcp_server.storage.token_families import end_tokens
+from nextcloud_mcp_server.storage.token_refresh import CredentialRefresh, revoke
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 # Every call of every tool asks this, so it is put together once.
@@ -45,13 +45,13 @@ _FIND = select_grants(permissions.c.client_id == bindparam("client_id")).where(
 
 
 class GrantRepository:
-    """Keeps one account and one credential per person, and one permission per person and client."""
+    """Keeps one account and one credential per user, and one permission per user and client."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def find(self, principal: Principal, client_id: str) -> Grant | None:
-        """Find what a client may use, in one query; None when the person is not connected.
+        """Find what a client may use, in one query; None when the user is not connected.
 
         Raises:
             Unsealable: Its key is missing.
@@ -71,14 +71,14 @@ class GrantRepository:
         permission: Permission,
         audit: AuditEntry,
     ) -> bool:
-        """Turn a finished visit into a grant, in one transaction.
+        """Turn a finished consent request into a grant, in one transaction.
 
         False, and nothing stored, when the elicitation is not open any more. A credential that is
         replaced goes to the outbox. Without a flow the credential may be one that was read before, and
         never takes the place of a newer one. A grant that was held for this elicitation is used up.
 
         Raises:
-            WrongAccount: The person is pinned to another account, or the account to another person.
+            WrongAccount: The user is pinned to another account, or the account to another user.
         """
         change = Change(
             flow=flow,
@@ -88,13 +88,13 @@ class GrantRepository:
             audit=audit,
         )
         async with self._transactions.writing() as connection:
-            return await Consent(connection, self._transactions.keys, self._transactions.now()).apply(
-                elicitation, change
-            )
+            return await SingleUserConsent(
+                connection, self._transactions.keys, self._transactions.now()
+            ).apply(elicitation, change)
 
     async def connect(
         self,
-        arrived: Arrived,
+        completed: CompletedTransaction,
         *,
         account: Account,
         credential: Credential,
@@ -102,28 +102,28 @@ class GrantRepository:
         audit: AuditEntry,
         browser: str,
     ) -> bool:
-        """Turn what somebody brought from Nextcloud into a grant, in one transaction.
+        """Turn what a user brought from Nextcloud into a grant, in one transaction.
 
         False, and nothing stored, when it is not held in this browser any more. What was stored before
-        is not stored again. A credential that is replaced goes to the outbox. Whoever signed in has the
-        account: what another person here has of it, from before the server moved, ends.
+        is not stored again. A credential that is replaced goes to the outbox. Anyone who signed in has the
+        account: what another user here has of it, from before the server moved, ends.
         """
         change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
         async with self._transactions.writing() as connection:
-            consent = Consent(connection, self._transactions.keys, self._transactions.now())
-            return await consent.arrive(arrived, change, browser)
+            consent = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
+            return await consent.arrive(completed, change, browser)
 
-    async def meet(self, principal: Principal, home_id: str | None, audit: AuditEntry) -> bool:
-        """Compare whose account signs in with whose it was (`home_id`), and end everything of another's.
+    async def meet(self, principal: Principal, storage_id: str | None, audit: AuditEntry) -> bool:
+        """Compare whose account signs in with whose it was (`storage_id`), and end everything of another's.
 
         A user who was deleted and made again has the name of the former one, and must have nothing else
         of theirs. True when that was so. Where Nextcloud does not tell, nothing is compared.
         """
-        if home_id is None:
+        if storage_id is None:
             return False
         async with self._transactions.writing() as connection:
-            consent = Consent(connection, self._transactions.keys, self._transactions.now())
-            return await consent.meet(principal, home_id, audit)
+            consent = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
+            return await consent.meet(principal, storage_id, audit)
 
     async def mark_needs_reauth(
         self, credential_id: str, *, version: int, end_after: timedelta | None = None
@@ -156,7 +156,7 @@ class GrantRepository:
         return None
 
     async def credential(self, credential_id: str) -> Credential | None:
-        """Read a credential as it is now, for whoever waits for another's refresh; None when it is gone.
+        """Read a credential as it is now, for anyone who waits for another's refresh; None when it is gone.
 
         Raises:
             Unsealable: Its key is missing.
@@ -173,7 +173,7 @@ class GrantRepository:
     async def lease(self, credential_id: str, *, owner: str, lease: timedelta) -> Credential | None:
         """Keep others from refreshing a credential, and read it as it is now.
 
-        None while somebody else holds it, or when it is gone. Whoever holds it may lease it again.
+        None while another user holds it, or when it is gone. Anyone who holds it may lease it again.
 
         Raises:
             Unsealable: Its key is missing.
@@ -185,7 +185,7 @@ class GrantRepository:
         """Replace the tokens, when nothing has changed since this version, and free the lease.
 
         A refresh token stays when the answer brings none (RFC 6749 §6), and a credential that was dead
-        lives again: a late answer was kept for it. False, and nothing stored, when somebody else was
+        lives again: a late answer was kept for it. False, and nothing stored, when another user was
         faster, when the credential was refused meanwhile, or when it is gone: then the tokens belong
         to `keep_alternate`.
         """
@@ -208,33 +208,33 @@ class GrantRepository:
     async def release(self, credential_id: str, *, owner: str, retry_at: datetime | None) -> None:
         """Free the lease without new tokens; without effect when it was lost.
 
-        After a temporary failure nobody refreshes before `retry_at`.
+        After a temporary failure no one refreshes before `retry_at`.
         """
         async with self._renewing() as renewal:
             await renewal.release(credential_id, owner=owner, retry_at=retry_at)
 
     @asynccontextmanager
-    async def _renewing(self) -> AsyncGenerator[Renewal]:
+    async def _renewing(self) -> AsyncGenerator[CredentialRefresh]:
         async with self._transactions.writing() as connection:
-            yield Renewal(connection, self._transactions.keys, self._transactions.now())
+            yield CredentialRefresh(connection, self._transactions.keys, self._transactions.now())
 
     async def disconnect(self, principal: Principal, *, audit: AuditEntry) -> Grant | None:
-        """Take back everything a person granted, in one transaction; None when there was nothing.
+        """Take back everything a user granted, in one transaction; None when there was nothing.
 
         The credential goes to the outbox, to be deleted at Nextcloud. The account stays, so that
         its uid stays pinned. When its key is missing the answer's sealed parts are empty, and the
-        person has to delete the app password at Nextcloud.
+        user has to delete the app password at Nextcloud.
         """
         query = select_grants(false()).where(owned_by(accounts.c, principal))
         async with self._transactions.writing() as connection:
             row = (await connection.execute(query)).one_or_none()
             grant = None if row is None else open_grant_or_blank(self._transactions.keys, row)
-            ending = Consent(connection, self._transactions.keys, self._transactions.now())
+            ending = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
             await ending.withdraw(principal, grant, audit)
         return grant
 
     async def permissions(self, principal: Principal) -> list[Permission]:
-        """List what each client of a person may do, without those whose key is missing."""
+        """List what each client of a user may do, without those whose key is missing."""
         query = (
             select(*PERMISSION)
             .where(owned_by(permissions.c, principal))
@@ -257,10 +257,10 @@ class GrantRepository:
         await self._update_permission(principal, client_id, {"paused": paused})
 
     async def end_client(self, principal: Principal, client_id: str, *, audit: AuditEntry) -> bool:
-        """Take back what one client of a person has, in one transaction; False when it was allowed nothing.
+        """Take back what one client of a user has, in one transaction; False when it was allowed nothing.
 
         That is its permission, the tokens and codes that this server gave it, and its open requests for
-        consent. The person's connection to Nextcloud and the other clients stay.
+        consent. The user's connection to Nextcloud and the other clients stay.
         """
         mine = and_(owned_by(permissions.c, principal), permissions.c.client_id == client_id)
         keys, now = self._transactions.keys, self._transactions.now()
@@ -285,7 +285,7 @@ class GrantRepository:
         await self._update_permission(principal, client_id, {"last_used_at": at}, later)
 
     async def all(self) -> list[Grant]:
-        """List every grant, one per person and client, for the operator; unreadable ones are left out."""
+        """List every grant, one per user and client, for the operator; unreadable ones are left out."""
         query = select_grants(true()).order_by(accounts.c.created_at, accounts.c.id, permissions.c.client_id)
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()

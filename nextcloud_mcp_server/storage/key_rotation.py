@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from nextcloud_mcp_server.errors import Unsealable
-from nextcloud_mcp_server.storage.arrivals import arrival_place
+from nextcloud_mcp_server.storage.authorization_transactions import auth_transaction_place
 from nextcloud_mcp_server.storage.clients import client_place
 from nextcloud_mcp_server.storage.columns import SealedValue
 from nextcloud_mcp_server.storage.crypto import KEY_ID_AT, KEY_ID_BYTES, KeyRing, Seal, Sealed
@@ -41,8 +41,8 @@ _NAMED_BY = {
     "codes": "code_hash",
     "credentials": "id",
     "elicitations": "id_hash",
-    "grant_legs": "state_hash",
-    "held_grants": "id",
+    "grant_requests": "state_hash",
+    "pending_grants": "id",
     "login_flows": "id",
     "outbox": "id",
     "permissions": "client_id",
@@ -51,7 +51,7 @@ _NAMED_BY = {
 }
 #: The tables whose rows are sealed at another place.
 _PLACES: Mapping[str, Callable[[KeyRing, Row[Any]], Seal]] = {
-    "arrivals": arrival_place,
+    "authorization_transactions": auth_transaction_place,
     "clients": client_place,
 }
 
@@ -98,7 +98,7 @@ class Rotated:
 
 
 class KeyRotation:
-    """Works on everybody's rows, for the operator who replaces a key."""
+    """Works on every user's rows, for the operator who replaces a key."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -23,7 +23,7 @@ async def take_due(
     limit: int,
     within: Principal | None,
 ) -> Sequence[Row[Any]]:
-    """Lease the rows that are due and that nobody holds, the oldest first; `within` takes one person's."""
+    """Lease the rows that are due and that no one holds, the oldest first; `within` takes one user's."""
     due = and_(
         table.c.due_at <= now,
         or_(table.c.lease_until.is_(None), table.c.lease_until <= now),

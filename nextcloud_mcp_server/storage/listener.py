@@ -7,7 +7,7 @@ import anyio
 from asyncpg import Connection, InterfaceError, PostgresError
 
 from nextcloud_mcp_server.errors import StorageError
-from nextcloud_mcp_server.storage.announcement import CHANNEL
+from nextcloud_mcp_server.storage.notify import CHANNEL
 
 _LOST = "The connection to PostgreSQL that hears of ended visits is lost."
 _CLOSE_SECONDS = 2
@@ -32,14 +32,14 @@ class Listener:
         try:
             connection.add_termination_listener(ear.lose)
             await connection.add_listener(CHANNEL, ear.ring)
-            yield self._announcements(connection, ear)
+            yield self._notifications(connection, ear)
         except (PostgresError, InterfaceError, OSError):
             raise StorageError(_LOST) from None
         finally:
             with anyio.CancelScope(shield=True), suppress(PostgresError, InterfaceError, OSError):
                 await connection.close(timeout=_CLOSE_SECONDS)
 
-    async def _announcements(self, connection: Connection, ear: "_Ear") -> AsyncGenerator[None]:
+    async def _notifications(self, connection: Connection, ear: "_Ear") -> AsyncGenerator[None]:
         while True:
             with anyio.move_on_after(self._beat_seconds) as quiet:
                 await ear.rung.wait()

@@ -100,9 +100,9 @@ class LoginFlowRepository:
     async def lease_due(
         self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
     ) -> list[LoginFlow]:
-        """Take the flows that are due; for the length of the lease nobody else gets them.
+        """Take the flows that are due; for the length of the lease no one else gets them.
 
-        `within` takes those of one person.
+        `within` takes those of one user.
         Flows that hold a result already are among them: a process ended between saving and using
         it. A flow that cannot be opened is left out.
         """

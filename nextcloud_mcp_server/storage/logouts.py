@@ -1,4 +1,4 @@
-"""Logouts that the issuer told us of: of a person, or of one of their sessions there."""
+"""Logouts that the issuer told us of: of a user, or of one of their sessions there."""
 
 from datetime import datetime
 
@@ -6,8 +6,8 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.storage.crypto import hash_of
-from nextcloud_mcp_server.storage.held_grants import discard_held_of_sign_in
-from nextcloud_mcp_server.storage.models import grant_legs, logouts, sign_ins
+from nextcloud_mcp_server.storage.models import grant_requests, logouts, sign_ins
+from nextcloud_mcp_server.storage.pending_grants import discard_pending_grants_of_sign_in
 from nextcloud_mcp_server.storage.records import Logout
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -62,12 +62,12 @@ async def _end_sign_ins(connection: AsyncConnection, logout: Logout) -> None:
         .returning(sign_ins.c.token_hash)
     )
     for token_hash in gone.scalars().all():
-        await connection.execute(delete(grant_legs).where(grant_legs.c.sign_in_hash == token_hash))
-        await discard_held_of_sign_in(connection, token_hash)
+        await connection.execute(delete(grant_requests).where(grant_requests.c.sign_in_hash == token_hash))
+        await discard_pending_grants_of_sign_in(connection, token_hash)
 
 
 def _meant(logout: Logout) -> ColumnElement[bool]:
-    """Say which sessions a logout is about; where the issuer named none at the sign-in, its person decides."""
+    """Say which sessions a logout is about; where the issuer named none at the sign-in, its user decides."""
     of_person = sign_ins.c.sub_hash == logout.sub_hash
     if logout.sid_hash is None:
         return of_person

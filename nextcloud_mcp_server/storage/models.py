@@ -1,7 +1,7 @@
 """The tables. A change here needs a migration in `alembic/versions` and a new `SCHEMA_VERSION`.
 
 Who is meant (issuer, subject, uid) stands in clear because rows are found by it and a uid stays
-unique across key changes; everything else that names a person or client, and every secret, is sealed.
+unique across key changes; everything else that names a user or client, and every secret, is sealed.
 """
 
 from datetime import datetime
@@ -29,7 +29,7 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 #: The newest migration. Start-up compares it with the database before it loads alembic.
-SCHEMA_VERSION = "0008"
+SCHEMA_VERSION = "0009"
 #: Not alembic's default name: another program in the same database would be taken for us.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
@@ -45,7 +45,7 @@ metadata = MetaData(
 
 
 class PersonColumns(TypedColumns):
-    """What each row that belongs to a person starts with."""
+    """What each row that belongs to a user starts with."""
 
     issuer: Named[str]
     subject: Named[str]
@@ -95,7 +95,7 @@ class LoginFlowColumns(LeasedColumns):
 
 
 class AccountColumns(PersonColumns):
-    """Stays when a user disconnects, and then gives way to another one; see `Consent` for who may change it.
+    """Stays when a user disconnects, and then gives way to another one; see `SingleUserConsent` for who may change it.
 
     `mapped` says that the operator's mapping, or Nextcloud itself, named the account, and not only its user.
     """
@@ -104,7 +104,7 @@ class AccountColumns(PersonColumns):
     nextcloud_url: Named[str]
     uid: Named[str]
     display_name: Named[Sealed] = Column(SealedValue)
-    home_id: Named[str | None]
+    storage_id: Named[str | None]
     created_at: Named[datetime] = Column(UtcTime)
     mapped: Named[bool] = Column(Boolean, server_default=false())
 
@@ -129,7 +129,7 @@ class CredentialColumns(PersonColumns):
 
 
 class PermissionColumns(TypedColumns):
-    """One per person and client."""
+    """One per user and client."""
 
     issuer: Named[str] = Column(String, primary_key=True)
     subject: Named[str] = Column(String, primary_key=True)
@@ -164,9 +164,9 @@ class OutboxColumns(LeasedColumns):
 
 
 class SignInColumns(PersonColumns):
-    """A browser in which a person signed in. Its cookie's value is not stored, only the hash of it.
+    """A browser in which a user signed in. Its cookie's value is not stored, only the hash of it.
 
-    `sub_hash` and `sid_hash` are of what the issuer's ID token called the person and their session there.
+    `sub_hash` and `sid_hash` are of what the issuer's ID token called the user and their session there.
     """
 
     token_hash: Named[str] = Column(String, primary_key=True)
@@ -180,7 +180,7 @@ class SignInColumns(PersonColumns):
     last_used_at: Named[datetime | None] = Column(UtcTime)
 
 
-class GrantLegColumns(PersonColumns):
+class GrantRequestColumns(PersonColumns):
     """A trip to the grant provider. `state` is not stored, only the hash of it."""
 
     state_hash: Named[str] = Column(String, primary_key=True)
@@ -194,7 +194,7 @@ class GrantLegColumns(PersonColumns):
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
 
-class HeldGrantColumns(PersonColumns):
+class PendingGrantColumns(PersonColumns):
     """`tokens` is sealed JSON; `discard` says that they must be ended at Nextcloud."""
 
     id: Named[str] = Column(String, primary_key=True)
@@ -206,12 +206,12 @@ class HeldGrantColumns(PersonColumns):
     tokens: Named[Sealed] = Column(SealedValue)
     uid: Named[Sealed] = Column(SealedValue)
     display_name: Named[Sealed] = Column(SealedValue)
-    home_id: Named[Sealed | None] = Column(SealedValue)
+    storage_id: Named[Sealed | None] = Column(SealedValue)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
     discard: Named[bool] = Column(Boolean)
 
 
-class RedemptionColumns(PersonColumns):
+class FailedExchangeColumns(PersonColumns):
     """One code that the provider did not accept; they are counted for some time."""
 
     id: Named[str] = Column(String, primary_key=True)
@@ -220,11 +220,11 @@ class RedemptionColumns(PersonColumns):
     source: Named[str | None]
 
 
-class ArrivalColumns(TypedColumns):
-    """A trip to Nextcloud by which somebody signs in, for a client or for our pages.
+class AuthorizationTransactionColumns(TypedColumns):
+    """A trip to Nextcloud by which a user signs in, for a client or for our pages.
 
-    On its way it has a `state_hash` and no person; once back it has a person and no `state_hash`.
-    `details` is sealed JSON; `connected` says that its tokens have become the person's connection.
+    On its way it has a `state_hash` and no user; once back it has a user and no `state_hash`.
+    `details` is sealed JSON; `connected` says that its tokens have become the user's connection.
     """
 
     id_hash: Named[str] = Column(String, primary_key=True)
@@ -257,15 +257,15 @@ class CodeColumns(PersonColumns):
 
 
 class AnsweredRequestColumns(TypedColumns):
-    """An authorization request that has its code, and the arrival that got it."""
+    """An authorization request that has its code, and the authorization transaction that got it."""
 
     request_hash: Named[str] = Column(String, primary_key=True)
-    arrival_hash: Named[str]
+    transaction_hash: Named[str]
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
 
 class LogoutColumns(TypedColumns):
-    """A logout that the issuer told us of (OpenID Connect Back-Channel Logout 1.0): of a person, or of one session."""
+    """A logout that the issuer told us of (OpenID Connect Back-Channel Logout 1.0): of a user, or of one session."""
 
     jti_hash: Named[str] = Column(String, primary_key=True)
     issuer: Named[str]
@@ -307,7 +307,7 @@ class AccessTokenColumns(PersonColumns):
 
 
 class SpentCodeColumns(TypedColumns):
-    """A code that is exchanged for nobody. It belongs to no person: whose it is was never asked."""
+    """A code that is exchanged for no one. It belongs to no user: whose it is was never asked."""
 
     code_hash: Named[str] = Column(String, primary_key=True)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
@@ -333,10 +333,12 @@ permissions = Table("permissions", metadata, PermissionColumns)
 audit = Table("audit", metadata, AuditColumns, Index(None, "issuer", "subject", "number"))
 outbox = Table("outbox", metadata, OutboxColumns)
 sign_ins = Table("sign_ins", metadata, SignInColumns)
-grant_legs = Table("grant_legs", metadata, GrantLegColumns)
-held_grants = Table("held_grants", metadata, HeldGrantColumns)
-redemptions = Table("redemptions", metadata, RedemptionColumns)
-arrivals = Table("arrivals", metadata, ArrivalColumns, Index(None, "issuer", "subject"))
+grant_requests = Table("grant_requests", metadata, GrantRequestColumns)
+pending_grants = Table("pending_grants", metadata, PendingGrantColumns)
+failed_exchanges = Table("failed_code_exchanges", metadata, FailedExchangeColumns)
+auth_transactions = Table(
+    "authorization_transactions", metadata, AuthorizationTransactionColumns, Index(None, "issuer", "subject")
+)
 clients = Table("clients", metadata, ClientColumns)
 codes = Table("codes", metadata, CodeColumns)
 answered_requests = Table("answered_requests", metadata, AnsweredRequestColumns)
@@ -352,7 +354,7 @@ access_tokens = Table("access_tokens", metadata, AccessTokenColumns)
 spent_codes = Table("spent_codes", metadata, SpentCodeColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
-# The database itself keeps to one open request per person, client and kind, however many processes race.
+# The database itself keeps to one open request per user, client and kind, however many processes race.
 Index(
     "uq_elicitations_active",
     elicitations.c.issuer,
@@ -370,11 +372,11 @@ Index(
     postgresql_where=active,
 )
 
-kept = not_(held_grants.c.discard)
-# One grant at a time waits for the person's word; the ones before it are to be ended.
+kept = not_(pending_grants.c.discard)
+# One grant at a time waits for the user's word; the ones before it are to be ended.
 Index(
-    "uq_held_grants_active",
-    held_grants.c.elicitation_hash,
+    "uq_pending_grants_active",
+    pending_grants.c.elicitation_hash,
     unique=True,
     sqlite_where=kept,
     postgresql_where=kept,
@@ -382,7 +384,7 @@ Index(
 
 
 def owned_by(
-    columns: PersonColumns | PermissionColumns | ArrivalColumns, principal: Principal
+    columns: PersonColumns | PermissionColumns | AuthorizationTransactionColumns, principal: Principal
 ) -> ColumnElement[bool]:
-    """Say whose rows are meant; part of every WHERE that reads a person's row."""
+    """Say whose rows are meant; part of every WHERE that reads a user's row."""
     return and_(columns.issuer == principal.issuer, columns.subject == principal.subject)

@@ -23,11 +23,11 @@ Reason = Literal["unknown", "used", "unfit", "scope"]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A program that may ask people for access.
+    """A program that may ask users for access.
 
     A `registered` one came by RFC 7591; the id of a `document` is the address of its metadata.
     `created_at` is when it was registered, or its document was last read. `scopes` None means that it
-    is not limited to some, `native` that its codes go to the person's own computer.
+    is not limited to some, `native` that its codes go to the user's own computer.
     """
 
     client_id: str
@@ -44,10 +44,10 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class CodeGrant:
-    """What a person allowed, and what a token request must show to get it.
+    """What a user allowed, and what a token request must show to get it.
 
     `redirect_uri` is the one that the code was sent to, `code_challenge` the S256 hash of the
-    client's verifier, `home_id` the generation of the person's Nextcloud account.
+    client's verifier, `storage_id` the generation of the user's Nextcloud account.
     """
 
     client_id: str
@@ -56,7 +56,7 @@ class CodeGrant:
     scopes: frozenset[str]
     code_challenge: str = field(repr=False)
     resource: str
-    home_id: str | None
+    storage_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ class ClientRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """A trip to Nextcloud by which somebody signs in.
+class AuthorizationTransaction:
+    """A trip to Nextcloud by which a user signs in.
 
-    `target` is what for: `client`, which has a `request`; `account`; or `visit:` and an elicitation's
+    `target` is what for: `client`, which has a `request`; `account`; or `consent_request:` and an elicitation's
     id. `scopes` are those that were ticked on the way.
     """
 
@@ -102,34 +102,34 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class CompletedTransaction:
     """Who came back from such a trip, and what Nextcloud gave: None once that is connected."""
 
-    arrival: Arrival
+    auth_transaction: AuthorizationTransaction
     principal: Principal
     display_name: str
-    home_id: str | None
+    storage_id: str | None
     provider: str
     tokens: Tokens | None
     connected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class CameBack:
-    """The place of an arrival: its id, and the value that only its browser has."""
+class TransactionKey:
+    """The place of an authorization transaction: its id, and the value that only its browser has."""
 
-    arrival_id: str
+    auth_transaction_id: str
     browser: str = field(repr=False)
 
 
-#: What became of a code: stored; stored before for the same arrival and still unused; refused because
-#: the arrival is over; refused because the client's request has had its code.
+#: What became of a code: stored; stored before for the same authorization transaction and still unused; refused
+#: because the authorization transaction is over; refused because the client's request has had its code.
 Stored = Literal["stored", "same", "over", "answered"]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A client that holds living tokens of one person."""
+    """A client that holds living tokens of one user."""
 
     client_id: str
     since: datetime
@@ -144,7 +144,7 @@ class TokenGrant:
     principal: Principal
     scopes: frozenset[str]
     resource: str
-    home_id: str | None
+    storage_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +190,9 @@ class Refused:
     """Nothing was given."""
 
     reason: Reason
+
+
+def storage_id_of(details: Mapping[str, Any]) -> str | None:
+    """Read the storage id from stored details; those of before schema 0009 have it as `home_id`."""
+    storage_id: str | None = details.get("storage_id", details.get("home_id"))
+    return storage_id

@@ -9,7 +9,7 @@ from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.storage.answered_requests import REMEMBERED, answer
-from nextcloud_mcp_server.storage.arrivals import counts
+from nextcloud_mcp_server.storage.authorization_transactions import counts
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import (
     access_tokens,
@@ -19,7 +19,6 @@ from nextcloud_mcp_server.storage.models import (
     token_families,
 )
 from nextcloud_mcp_server.storage.oauth_records import (
-    CameBack,
     CodeGrant,
     Fresh,
     Given,
@@ -28,6 +27,7 @@ from nextcloud_mcp_server.storage.oauth_records import (
     Refused,
     Stored,
     TokenGrant,
+    TransactionKey,
 )
 from nextcloud_mcp_server.storage.records import CODE_USED, TOKEN_USED, Principal
 from nextcloud_mcp_server.storage.token_families import end_families, end_tokens
@@ -52,14 +52,14 @@ class OAuthTokenRepository(TokenHolders):
         grant: CodeGrant,
         *,
         expires_at: datetime,
-        came: CameBack | None = None,
+        transaction: TransactionKey | None = None,
         request: str = "",
     ) -> Stored:
         """Store a code; itself it is not stored, only its hash.
 
-        Nothing is stored for an arrival that is over, since its clients may have been ended a moment
-        ago, nor for a `request` that has had its code: of two answers to one page, one counts. The same
-        arrival may show its code again while that is good and unused.
+        Nothing is stored for an authorization transaction that is over, since its clients may have been ended a
+        moment ago, nor for a `request` that has had its code: of two answers to one page, one counts. The same
+        authorization transaction may show its code again while that is good and unused.
         """
         code_hash = hash_of(code)
         values = {
@@ -72,10 +72,12 @@ class OAuthTokenRepository(TokenHolders):
         }
         async with self._transactions.writing() as connection:
             now = self._transactions.now()
-            if came is not None:
-                if not await counts(connection, came, now=now):
+            if transaction is not None:
+                if not await counts(connection, transaction, now=now):
                     return "over"
-                if request and not await answer(connection, request, came.arrival_id, until=now + REMEMBERED):
+                if request and not await answer(
+                    connection, request, transaction.auth_transaction_id, until=now + REMEMBERED
+                ):
                     waiting = select(codes.c.code_hash).where(
                         codes.c.code_hash == code_hash, codes.c.expires_at > now
                     )
@@ -84,20 +86,20 @@ class OAuthTokenRepository(TokenHolders):
         return "stored"
 
     async def answered(self, request: str, *, by_other_than: str) -> bool:
-        """Tell whether a request has its code already, by another arrival than the one with this id."""
+        """Tell whether a request has its code already, by another authorization transaction than this one."""
         query = select(answered_requests.c.request_hash).where(
             answered_requests.c.request_hash == hash_of(request),
-            answered_requests.c.arrival_hash != hash_of(by_other_than),
+            answered_requests.c.transaction_hash != hash_of(by_other_than),
         )
         async with self._transactions.reading() as connection:
             return await connection.scalar(query) is not None
 
-    async def redeem(
+    async def exchange_code(
         self, code: str, *, client_id: str, fits: Callable[[CodeGrant], bool], fresh: Fresh
     ) -> Given | Refused:
         """Take a code and store what it gives; of all who try at once, one gets it.
 
-        Another client's code stays as it is. One that does not fit is spent: whoever sent it does not
+        Another client's code stays as it is. One that does not fit is spent: anyone who sent it does not
         have what the client has that asked for it. One that was used before ends what it gave.
         """
         code_hash, keys, now = hash_of(code), self._transactions.keys, self._transactions.now()
@@ -254,7 +256,7 @@ class OAuthTokenRepository(TokenHolders):
             )
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
-        """End what one person's clients, or one of them, were given; tell how many families that were."""
+        """End what one user's clients, or one of them, were given; tell how many families that were."""
         async with self._transactions.writing() as connection:
             return await end_tokens(
                 connection,

@@ -75,9 +75,9 @@ class OutboxRepository:
     async def lease_due(
         self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
     ) -> list[OutboxItem]:
-        """Take the work that is due; for the length of the lease nobody else gets it.
+        """Take the work that is due; for the length of the lease no one else gets it.
 
-        `within` takes that of one person.
+        `within` takes that of one user.
         An item that cannot be opened is left out, and looked at again when its lease has ended.
         """
         async with self._transactions.writing() as connection:
@@ -121,7 +121,7 @@ class OutboxRepository:
             )
 
     async def holds(self, principal: Principal) -> bool:
-        """Tell whether work of this person is left."""
+        """Tell whether work of this user is left."""
         query = select(outbox.c.id).where(owned_by(outbox.c, principal)).limit(1)
         async with self._transactions.reading() as connection:
             return await connection.scalar(query) is not None

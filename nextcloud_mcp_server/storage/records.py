@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """One person, as the issuer of their identity names them (RFC 7519 `iss` and `sub`).
+    """One user, as the issuer of their identity names them (RFC 7519 `iss` and `sub`).
 
     Personal mode has one: issuer `personal`, subject the normalised Nextcloud URL.
     """
@@ -37,7 +37,7 @@ class ElicitationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """One request for a browser visit. `id` is a UUID; the database holds its hash and seals it.
+    """One request for a consent request. `id` is a UUID; the database holds its hash and seals it.
 
     `url` is what the client was told. `error` is a sentence: why one failed, or what went wrong so
     far in one that is open. `account_name` is the Nextcloud account that a complete one connected.
@@ -59,12 +59,12 @@ class Elicitation:
 
 @dataclass(frozen=True, slots=True)
 class LoginFlow:
-    """One Login Flow v2 at Nextcloud, polled to its end even when nobody waits any more.
+    """One Login Flow v2 at Nextcloud, polled to its end even when no one waits any more.
 
     `result` is set as soon as Nextcloud answered, before anything else happens with it.
     `discard` says that whatever arrives must be deleted at Nextcloud.
-    `scopes` are those the person ticked (all that were offered where there is no page of ours).
-    `uid` is the account that the operator's mapping gives the person; None on one person's server.
+    `scopes` are those the user ticked (all that were offered where there is no page of ours).
+    `uid` is the account that the operator's mapping gives the user; None on one user's server.
     """
 
     id: str
@@ -93,7 +93,7 @@ class LoginResult:
 class Account:
     """The Nextcloud account of one principal; UNIQUE(principal), UNIQUE(nextcloud_url, uid).
 
-    `home_id` is the `oc:id` of the home folder: a deleted and re-created user has another one. `mapped` says that
+    `storage_id` is the `oc:id` of the home folder: a deleted and re-created user has another one. `mapped` says that
     the operator's mapping, or Nextcloud itself, named the account, and not only its user.
     """
 
@@ -102,14 +102,14 @@ class Account:
     nextcloud_url: str
     uid: str
     display_name: str
-    home_id: str | None
+    storage_id: str | None
     created_at: datetime
     mapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An account that a principal holds here, without what is sealed; nobody else gets it while it is `connected`."""
+    """An account that a principal holds here, without what is sealed; no one else gets it while it is `connected`."""
 
     principal: Principal
     nextcloud_url: str
@@ -153,7 +153,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What one client may do in one person's name. A paused one allows nothing until it goes on."""
+    """What one client may do in one user's name. A paused one allows nothing until it goes on."""
 
     principal: Principal
     client_id: str
@@ -175,7 +175,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Logout:
-    """A logout at the issuer: of all of a person, or of one session; what it names is hashed."""
+    """A logout at the issuer: of all of a user, or of one session; what it names is hashed."""
 
     issuer: str
     sub_hash: str | None
@@ -228,10 +228,10 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """One browser in which a person signed in; found by the hash of the random value in its cookie.
+    """One browser in which a user signed in; found by the hash of the random value in its cookie.
 
-    `uid` is the Nextcloud account that the operator's mapping gives this person, None without one. `place` is the
-    network that it came from, as the person may see it.
+    `uid` is the Nextcloud account that the operator's mapping gives this user, None without one. `place` is the
+    network that it came from, as the user may see it.
     """
 
     principal: Principal
@@ -244,7 +244,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class OpenSignIn:
-    """A sign-in as its person sees it in a list. `id` opens nothing, and only its person can end it by it."""
+    """A sign-in as its user sees it in a list. `id` opens nothing, and only its user can end it by it."""
 
     id: str
     place: str
@@ -254,7 +254,7 @@ class OpenSignIn:
 
 
 @dataclass(frozen=True, slots=True)
-class GrantLeg:
+class GrantRequest:
     """One trip of a browser to the grant provider and back; `state` comes back with it, once.
 
     The row is found by the hash of `state`, together with the hash of the browser's sign-in.
@@ -272,8 +272,8 @@ class GrantLeg:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldGrant:
-    """What was given at Nextcloud and waits for the person to say that this is their account."""
+class PendingGrant:
+    """What was given at Nextcloud and waits for the user to say that this is their account."""
 
     elicitation_id: str
     principal: Principal
@@ -282,5 +282,5 @@ class HeldGrant:
     tokens: Tokens
     uid: str
     display_name: str
-    home_id: str | None
+    storage_id: str | None
     expires_at: datetime

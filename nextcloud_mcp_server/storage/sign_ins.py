@@ -1,4 +1,4 @@
-"""Sign-ins: the browsers in which people signed in, and what they started there."""
+"""Sign-ins: the browsers in which users signed in, and what they started there."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -8,8 +8,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
-from nextcloud_mcp_server.storage.held_grants import discard_held_of_person, discard_held_of_sign_in
-from nextcloud_mcp_server.storage.models import grant_legs, owned_by, sign_ins
+from nextcloud_mcp_server.storage.models import grant_requests, owned_by, sign_ins
+from nextcloud_mcp_server.storage.pending_grants import (
+    discard_pending_grants_of_sign_in,
+    discard_pending_grants_of_user,
+)
 from nextcloud_mcp_server.storage.records import OpenSignIn, Principal, SignedIn
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -28,7 +31,7 @@ class SignInRepository:
     ) -> None:
         """Store a sign-in. `token` is new and random; it is not stored.
 
-        `sub` and `sid` are what the issuer calls the person and their session, for its logouts.
+        `sub` and `sid` are what the issuer calls the user and their session, for its logouts.
         """
         principal, token_hash = signed_in.principal, hash_of(token)
         seal = self._transactions.keys.at("sign_ins", principal, token_hash)
@@ -68,7 +71,7 @@ class SignInRepository:
             await connection.execute(update(sign_ins).where(*seen).values(last_used_at=now))
 
     async def open(self, principal: Principal) -> list[OpenSignIn]:
-        """List where a person is signed in, the last seen first."""
+        """List where a user is signed in, the last seen first."""
         query = select(sign_ins).where(
             owned_by(sign_ins.c, principal), sign_ins.c.expires_at > self._transactions.now()
         )
@@ -78,13 +81,15 @@ class SignInRepository:
         return sorted(found, key=lambda one: one.last_used_at, reverse=True)
 
     async def end(self, principal: Principal, sign_in_id: str) -> bool:
-        """Sign a person out of one of their browsers, by its id in the list; tell whether it was there."""
+        """Sign a user out of one of their browsers, by its id in the list; tell whether it was there."""
         own = owned_by(sign_ins.c, principal), sign_ins.c.token_hash == sign_in_id
         async with self._transactions.writing() as connection:
             if not (await connection.execute(delete(sign_ins).where(*own))).rowcount:
                 return False
-            await connection.execute(delete(grant_legs).where(grant_legs.c.sign_in_hash == sign_in_id))
-            await discard_held_of_sign_in(connection, sign_in_id)
+            await connection.execute(
+                delete(grant_requests).where(grant_requests.c.sign_in_hash == sign_in_id)
+            )
+            await discard_pending_grants_of_sign_in(connection, sign_in_id)
         return True
 
     async def delete(self, token: str) -> None:
@@ -92,33 +97,35 @@ class SignInRepository:
         token_hash = hash_of(token)
         async with self._transactions.writing() as connection:
             await connection.execute(delete(sign_ins).where(sign_ins.c.token_hash == token_hash))
-            await connection.execute(delete(grant_legs).where(grant_legs.c.sign_in_hash == token_hash))
-            await discard_held_of_sign_in(connection, token_hash)
+            await connection.execute(
+                delete(grant_requests).where(grant_requests.c.sign_in_hash == token_hash)
+            )
+            await discard_pending_grants_of_sign_in(connection, token_hash)
 
     async def delete_all(self, principal: Principal) -> int:
-        """Sign a person out everywhere and end what they started; tell how many sign-ins that were."""
+        """Sign a user out everywhere and end what they started; tell how many sign-ins that were."""
         async with self._transactions.writing() as connection:
             return await sign_out_everywhere(connection, principal)
 
     async def purge(self) -> None:
-        """Forget the sign-ins and grant legs whose time has passed."""
+        """Forget the sign-ins and grant requests whose time has passed."""
         now = self._transactions.now()
         async with self._transactions.writing() as connection:
             await connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
-            await connection.execute(delete(grant_legs).where(grant_legs.c.expires_at <= now))
+            await connection.execute(delete(grant_requests).where(grant_requests.c.expires_at <= now))
 
 
 async def sign_out_everywhere(connection: AsyncConnection, principal: Principal) -> int:
-    """End a person's sign-ins, and what was started in them, within the caller's transaction."""
+    """End a user's sign-ins, and what was started in them, within the caller's transaction."""
     gone = await connection.execute(delete(sign_ins).where(owned_by(sign_ins.c, principal)))
     await end_started(connection, principal)
     return gone.rowcount
 
 
 async def end_started(connection: AsyncConnection, principal: Principal) -> None:
-    """End the trips to the provider that a person has begun, and what waits for their word."""
-    await connection.execute(delete(grant_legs).where(owned_by(grant_legs.c, principal)))
-    await discard_held_of_person(connection, principal)
+    """End the trips to the provider that a user has begun, and what waits for their word."""
+    await connection.execute(delete(grant_requests).where(owned_by(grant_requests.c, principal)))
+    await discard_pending_grants_of_user(connection, principal)
 
 
 def _open(keys: KeyRing, row: Row[Any]) -> OpenSignIn:

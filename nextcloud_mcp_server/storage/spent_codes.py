@@ -1,4 +1,4 @@
-"""Spent codes: authorization codes that this server exchanges for nobody.
+"""Spent codes: authorization codes that this server exchanges for no one.
 
 A code of Nextcloud's own OAuth2 app is bound to no browser and no `state`: a browser that brings it to a callback of
 its own gets the account it opens. So each code that came to a callback and was not used is remembered until it has

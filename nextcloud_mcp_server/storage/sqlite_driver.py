@@ -53,7 +53,7 @@ class WholeConnection(aiosqlite.Connection):
         super().__init__(
             lambda: sqlite3.connect(path, timeout=timeout, isolation_level=None), iter_chunk_size=1
         )
-        # A process that ends must not wait for a connection that nobody closed.
+        # A process that ends must not wait for a connection that no one closed.
         self._thread.daemon = True
 
     def cursor(self) -> Any:  # noqa: ANN401 - not the one of the class above

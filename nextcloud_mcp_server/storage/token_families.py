@@ -5,10 +5,16 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.storage.arrivals import end_arrivals
 from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.models import access_tokens, arrivals, codes, owned_by, token_families
+from nextcloud_mcp_server.storage.models import (
+    access_tokens,
+    auth_transactions,
+    codes,
+    owned_by,
+    token_families,
+)
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 
 ACTION = "tokens"
@@ -49,16 +55,16 @@ async def end_tokens(
     now: datetime,
     why: str,
 ) -> int:
-    """End everything that one person's clients, or one of them, were given; tell how many families that were.
+    """End everything that one user's clients, or one of them, were given; tell how many families that were.
 
-    A browser that came back for them a moment ago gets no other code: it may be anybody's by now.
+    A browser that came back for them a moment ago gets no other code: it may be anyone's by now.
     """
-    waiting, back = owned_by(codes.c, principal), owned_by(arrivals.c, principal)
+    waiting, back = owned_by(codes.c, principal), owned_by(auth_transactions.c, principal)
     given = owned_by(token_families.c, principal)
     if client_id is not None:
         waiting &= codes.c.client_id == client_id
-        back &= arrivals.c.client_id == client_id
+        back &= auth_transactions.c.client_id == client_id
         given &= token_families.c.client_id == client_id
     await connection.execute(delete(codes).where(waiting))
-    await end_arrivals(connection, back, now=now)
+    await end_auth_transactions(connection, back, now=now)
     return await end_families(connection, keys, given, now=now, why=why)

@@ -1,14 +1,14 @@
-"""What a code or a token is good for, as one sealed text: bound to its person and its row.
+"""What a code or a token is good for, as one sealed text: bound to its user and its row.
 
-Whoever can write to the database, but has no key, can make no token of their own and turn none into
-another person's.
+Anyone who can write to the database, but has no key, can make no token of their own and turn none into
+another user's.
 """
 
 import json
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
-from nextcloud_mcp_server.storage.oauth_records import CodeGrant, TokenGrant
+from nextcloud_mcp_server.storage.oauth_records import CodeGrant, TokenGrant, storage_id_of
 from nextcloud_mcp_server.storage.records import Principal
 
 _COLUMN = "details"
@@ -36,7 +36,7 @@ def open_code(keys: KeyRing, principal: Principal, code_hash: str, sealed: Seale
         scopes=frozenset(details["scopes"]),
         code_challenge=details["code_challenge"],
         resource=details["resource"],
-        home_id=details["home_id"],
+        storage_id=storage_id_of(details),
     )
 
 
@@ -58,7 +58,7 @@ def open_grant(
         principal=principal,
         scopes=frozenset(details["scopes"]),
         resource=details["resource"],
-        home_id=details["home_id"],
+        storage_id=storage_id_of(details),
     )
 
 
@@ -69,7 +69,7 @@ def granted_by(code: CodeGrant) -> TokenGrant:
         principal=code.principal,
         scopes=code.scopes,
         resource=code.resource,
-        home_id=code.home_id,
+        storage_id=code.storage_id,
     )
 
 
@@ -78,5 +78,5 @@ def _details(grant: CodeGrant | TokenGrant) -> dict[str, object]:
         "client_id": grant.client_id,
         "scopes": sorted(grant.scopes),
         "resource": grant.resource,
-        "home_id": grant.home_id,
+        "storage_id": grant.storage_id,
     }

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
 
-#: Lends the announcements of other processes that a visit has ended, as long as they can be heard.
+#: Lends the announcements of other processes that a consent request has ended, as long as they can be heard.
 Listen = Callable[[], AbstractAsyncContextManager[AsyncGenerator[None]]]
 
 _DATA_EXCEPTION = "22"  # the class of SQLSTATEs whose message quotes a value
@@ -24,7 +24,7 @@ class Backend(Protocol):
 
     @property
     def advice(self) -> str:
-        """Say what a person does about a database that cannot be used."""
+        """Say what a user does about a database that cannot be used."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Backend(Protocol):
 
     @property
     def listen(self) -> Listen | None:
-        """Hear of other processes' ended visits; None where they cannot be heard of."""
+        """Hear of other processes' ended consent requests; None where they cannot be heard of."""
         ...
 
     def engine(self) -> AsyncEngine:
@@ -70,7 +70,7 @@ class Transactions:
         # The database makes those who want to write wait, which costs each a connection; within
         # this process a queue is fairer and faster.
         self._queue = anyio.Lock()
-        # The library's pool gives a connection to whoever comes first after it is free, so that of
+        # The library's pool gives a connection to anyone who comes first after it is free, so that of
         # hundreds who wait some are passed over until they give up. This queue is fair; one connection
         # stays for the one who writes.
         self._places = anyio.Semaphore(backend.connections - 1)
@@ -87,7 +87,7 @@ class Transactions:
     async def writing(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection in a transaction that commits at the end, or leaves nothing behind.
 
-        What it reads nobody changes before it ends: transactions that write come one after the
+        What it reads no one changes before it ends: transactions that write come one after the
         other, whatever the database and however many processes share it. It is shielded from
         cancellation: a caller that goes away must not leave a connection half-way, and no
         statement here waits for another host than the database's, which has a time limit.

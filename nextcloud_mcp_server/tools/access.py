@@ -6,8 +6,8 @@ from typing import Any
 from mcp.server.mcpserver import Context
 
 from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, Opened
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.auth.token_scopes import effective
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
@@ -17,7 +17,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, Told
+from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps
 from nextcloud_mcp_server.protocol.client_request import Reply, show_page
 from nextcloud_mcp_server.protocol.hold import hold
 from nextcloud_mcp_server.tools.apps import menu_of, stop
@@ -83,7 +83,7 @@ class Access:
             return None
         except NextcloudError:
             return None
-        await availability.heard(person, Apps(Told(found.apps, found.etag), menu, account.uid))
+        await availability.heard(person, Apps(AppList(found.apps, found.etag), menu, account.uid))
         return replace(found, apps=found.apps | (availability.in_menu & menu.names)) if menu else found
 
     async def connection(self) -> Connection:
@@ -104,7 +104,8 @@ class Access:
         All of it ends within the hold.
 
         Raises:
-            ElicitationRequired: The client cannot show a page during a call, or its answer or the visit took
+            ElicitationRequired: The client cannot show a page during a call, or its answer or the consent request
+            took
                 longer than the wait; the guard tells it in its own form or in text, with the link.
             ConsentDeclined: The user said no in the client.
         """

@@ -1,6 +1,6 @@
 """From what a tool body returns to what goes out: text, structured content, a size limit.
 
-No text goes out as somebody wrote it: consent-shaped links are replaced, hidden characters are shown.
+No text goes out as a user wrote it: consent-shaped links are replaced, hidden characters are shown.
 """
 
 import html
@@ -14,7 +14,7 @@ from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import Link, TooLarge, with_link
-from nextcloud_mcp_server.nextcloud.visible import may_hide, meant, shown, visible
+from nextcloud_mcp_server.nextcloud.sanitize import may_hide, meant, shown, visible
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 #: Text and structured content of one result together; about 25,000 tokens.
@@ -25,7 +25,7 @@ _MAX_SENTENCE = 4_000
 #: Stands where a link was that could make a person grant access (security.md, rule 11).
 DEFANGED = "[link removed: it would open a consent page]"
 
-# Text that somebody put into a note could offer the reader a consent link of the attacker's own
+# Text that a user put into a note could offer the reader a consent link of the attacker's own
 # making, on the person's own Nextcloud; such links are never passed on.
 _WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
 #: A path may hold brackets, and a part that is left again by `..` would hide the rest from the words.
@@ -49,20 +49,20 @@ _SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
 _DROPPED = str.maketrans("", "", "\t\n\r")
 
 
-def defang(text: str) -> str:
+def neutralise_links(text: str) -> str:
     """Replace consent-shaped links."""
     return _RUN.sub(_cleaned, text)
 
 
 def _cleaned(run: re.Match[str]) -> str:
     whole = run.group()
-    plain = _WORD.sub(_defanged, whole)
+    plain = _WORD.sub(_neutralised, whole)
     # Whatever is decoded still holds two dots, a `%` or an `&`.
     climbs = plain == whole and (".." in whole or "%" in whole or "&" in whole)
-    return _defanged(run) if climbs else plain
+    return _neutralised(run) if climbs else plain
 
 
-def _defanged(word: re.Match[str]) -> str:
+def _neutralised(word: re.Match[str]) -> str:
     link = word.group()
     if "/" not in link and "\\" not in link and "%" not in link and "&" not in link:
         return link
@@ -111,18 +111,18 @@ def _may_hold_link(written: str) -> bool:
     return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "%", "&"))
 
 
-def holds_defanged(value: object) -> bool:
+def holds_neutralised_links(value: object) -> bool:
     """Tell whether an argument repeats our replacement: writing it back would lose the person's link."""
     if isinstance(value, list):
-        return any(holds_defanged(item) for item in cast("list[object]", value))
+        return any(holds_neutralised_links(item) for item in cast("list[object]", value))
     if isinstance(value, dict):
-        return any(holds_defanged(item) for item in cast("dict[str, object]", value).values())
+        return any(holds_neutralised_links(item) for item in cast("dict[str, object]", value).values())
     return isinstance(value, str) and DEFANGED in value
 
 
 def safe(text: str) -> str:
     """Make a text of any origin fit for a model: consent links replaced first, as nothing is hidden in them then."""
-    return shown(defang(text))
+    return shown(neutralise_links(text))
 
 
 def arguments_meant(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -142,7 +142,7 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         written = compact(data)
     if remarks:
         # In front, because clients cut off the end.
-        data = {"remarks": [visible(defang(remark)) for remark in remarks], **data}
+        data = {"remarks": [visible(neutralise_links(remark)) for remark in remarks], **data}
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]
@@ -163,7 +163,7 @@ def failure(sentence: str, link: Link | None = None) -> CallToolResult:
 
 def refusal(sentence: str, link: Link | None = None) -> str:
     """Write an error in one line, whatever the names have in them that it repeats; a link of ours stands below."""
-    safe = visible(defang(sentence))
+    safe = visible(neutralise_links(sentence))
     if len(safe) > _MAX_SENTENCE:
         safe = f"{safe[: _MAX_SENTENCE - 1]}…"
     return with_link(safe, link) if link else safe

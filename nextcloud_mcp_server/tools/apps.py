@@ -6,9 +6,9 @@ from collections.abc import Collection
 from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, WrongAccount
-from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, FetchApps, Told
+from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps, FetchApps
 from nextcloud_mcp_server.tools.state import Core
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def apps_of(core: Core, caller: Caller, opened: Opened, *, in_menu: Collection[s
         except (CredentialRejected, WrongAccount) as error:
             await stop(core, caller, opened, error)
             raise
-        return Apps(Told(found.apps, found.etag) if found else told, menu, account.uid)
+        return Apps(AppList(found.apps, found.etag) if found else told, menu, account.uid)
 
     return fetch
 
@@ -47,7 +47,7 @@ async def stop(core: Core, caller: Caller, opened: Opened, error: CredentialReje
         )
 
 
-async def menu_of(account: Account, known: Apps) -> Told | None:
+async def menu_of(account: Account, known: Apps) -> AppList | None:
     """Ask for the apps in a person's menu. When it can't be had, what was known before still holds, if anything.
 
     Raises:
@@ -57,9 +57,9 @@ async def menu_of(account: Account, known: Apps) -> Told | None:
     menu = known.menu
     try:
         found = await account.menu.changed(menu and menu.etag)
-    except troubles.OF_ACCESS:
+    except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:
         logger.info("the menu of a person is not known: %s", error)
         return menu
-    return Told(found.apps, found.etag) if found else menu
+    return AppList(found.apps, found.etag) if found else menu

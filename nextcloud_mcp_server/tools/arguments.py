@@ -14,9 +14,9 @@ from pydantic_core import ErrorDetails
 from nextcloud_mcp_server.errors import InvalidInput
 
 #: Names of parameters that no model fills in: what the server hands a body that has them. `progress` is to
-#: say how far it is, `documents` reads them, `computer` is what is open of the person's own computer.
-PROGRESS, DOCUMENTS, COMPUTER = "progress", "documents", "computer"
-OURS = frozenset({PROGRESS, DOCUMENTS, COMPUTER})
+#: say how far it is, `documents` reads them, `local_folder` is what is open of the person's own computer.
+PROGRESS, DOCUMENTS, LOCAL_FOLDER = "progress", "documents", "local_folder"
+INJECTED_PARAMETERS = frozenset({PROGRESS, DOCUMENTS, LOCAL_FOLDER})
 
 _JSON_TYPES = {
     "integer": "an integer",
@@ -45,7 +45,7 @@ CONTENT = frozenset(
         *("message", "new_text", "note", "old_text", "text", "vcard"),
     }
 )
-#: Looking through megabytes of a name or a question would hold up everybody else.
+#: Looking through megabytes of a name or a question would hold up every user else.
 _LONGEST = 16_384
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: What pydantic names after an argument: the check or the kind of value that it tried.
@@ -70,7 +70,7 @@ class Arguments:
         fields: dict[str, Any] = {
             p.name: (p.annotation, ... if p.default is inspect.Parameter.empty else p.default)
             for p in parameters
-            if p.name not in OURS
+            if p.name not in INJECTED_PARAMETERS
         }
         config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
         self._model: type[BaseModel] = create_model("Arguments", __config__=config, **fields)

@@ -35,7 +35,7 @@ async def _nothing() -> None:
 _NO_METADATA = func_metadata(_nothing, structured_output=False)
 
 #: The arguments that say what a call was about, for the audit.
-NAMED = (
+AUDIT_FIELDS = (
     "path",
     "note_id",
     "source",
@@ -102,7 +102,7 @@ class GuardedTool(Tool):
                 read_only_hint=spec.read_only,
                 destructive_hint=None if spec.read_only else spec.destructive,
                 idempotent_hint=None if spec.read_only else spec.idempotent,
-                open_world_hint=spec.open_world,
+                open_world_hint=spec.open_personal_app,
             ),
         )
         tool._spec, tool._state, tool._guard = spec, state, Guard(state)
@@ -123,7 +123,7 @@ class GuardedTool(Tool):
         request_id = uuid4().hex[:12]
         try:
             checked = self._spec.arguments.validate(answer.arguments_meant(arguments))
-            self._refuse_defanged(checked)
+            self._refuse_neutralised_links(checked)
             call = await self._guard.call(context, request_id)
             execute = partial(self._execute, call, checked)
             # A consent request that has ended is no answer to a question about the connection.
@@ -158,8 +158,10 @@ class GuardedTool(Tool):
         with remarks.collected() as said:
             return answer.result(await self._guard.run(call, job), remarks=said)
 
-    def _refuse_defanged(self, arguments: dict[str, Any]) -> None:
-        if not self._spec.read_only and any(answer.holds_defanged(value) for value in arguments.values()):
+    def _refuse_neutralised_links(self, arguments: dict[str, Any]) -> None:
+        if not self._spec.read_only and any(
+            answer.holds_neutralised_links(value) for value in arguments.values()
+        ):
             raise InvalidInput(
                 f'The text "{answer.DEFANGED}" stands for a link that was not shown; '
                 "writing it back would lose the link. Leave that passage out or edit around it."
@@ -168,5 +170,5 @@ class GuardedTool(Tool):
 
 def _object(arguments: dict[str, Any]) -> str:
     """Name what a call was about, for the audit: ids and paths, never texts."""
-    parts = [f"{name}={arguments[name]}" for name in NAMED if arguments.get(name) is not None]
+    parts = [f"{name}={arguments[name]}" for name in AUDIT_FIELDS if arguments.get(name) is not None]
     return " ".join(parts)[:500]

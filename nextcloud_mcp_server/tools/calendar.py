@@ -6,16 +6,16 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import moments, zones
+from nextcloud_mcp_server.nextcloud import ical_time, zones
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.agenda import Agenda, Event
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.event_edit import Changes
+from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 from nextcloud_mcp_server.nextcloud.ids import TextId
-from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
 from nextcloud_mcp_server.nextcloud.spelling import folded
-from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.tools import calendar_results, event_time, file_page, free_time
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.calendar_results import (
@@ -86,7 +86,7 @@ async def nc_calendar_list_events(
     after = file_page.unseal(cursor, "events", start, end, calendar, query, timezone)
     found = await _during(nc, start, end, timezone, calendar)
     zone = found.zone
-    window = Window[Event](lambda event: _position(event, zone), limit=limit, after=after)
+    window = TopK[Event](lambda event: _position(event, zone), limit=limit, after=after)
     for event in found.events:
         if _matches(event, query):
             window.offer(event)
@@ -132,8 +132,8 @@ async def nc_calendar_create_event(
         title=_title(title),
         start=event_time.first("start", start, zone, is_known=timezone is not None)
         if rrule
-        else moments.given("start", start, zone),
-        end=None if end is None else _last(moments.given("end", end, zone)),
+        else ical_time.given("start", start, zone),
+        end=None if end is None else _last(ical_time.given("end", end, zone)),
         location=location,
         description=description,
         rule=rrule or None,
@@ -216,7 +216,7 @@ async def nc_calendar_delete_event(
         event_id=event_id,
         title=left.at.component.text("SUMMARY")[: calendar_results.MAX_TEXT] or None,
         occurrence=calendar_results.occurrence(left),
-        start=moments.shown(left.at.start),
+        start=ical_time.shown(left.at.start),
         etag=left.stored.etag,
         undo=_ONE_BACK,
         told=calendar_results.told(left.notices),
@@ -244,14 +244,16 @@ async def nc_calendar_find_free_time(
     zone, mine = found.zone, found.mine
     low, high = _range(start, end, zone)
     busy = [
-        (moments.instant(event.at.start, zone), moments.instant(event.at.end, zone))
+        (ical_time.instant(event.at.start, zone), ical_time.instant(event.at.end, zone))
         for event in found.events
         if free_time.takes_time(event.at.component, mine)
     ]
     slots = free_time.slots(low, high, busy, hours=hours, zone=zone, shortest=timedelta(minutes=minutes))
     return FreeTime(
         timezone=zones.name_of(zone) or str(zone),
-        free=[FreeSlot(start=moments.shown(begin), end=moments.shown(stop)) for begin, stop in slots[:limit]],
+        free=[
+            FreeSlot(start=ical_time.shown(begin), end=ical_time.shown(stop)) for begin, stop in slots[:limit]
+        ],
         note=_note(found),
     )
 
@@ -279,9 +281,9 @@ async def _given(
 
 
 def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:
-    low = moments.instant(moments.given("start", start, zone), zone)
-    last = _last(moments.given("end", end, zone))
-    high = moments.instant(last if last is not None else low, zone)
+    low = ical_time.instant(ical_time.given("start", start, zone), zone)
+    last = _last(ical_time.given("end", end, zone))
+    high = ical_time.instant(last if last is not None else low, zone)
     if high <= low:
         raise InvalidInput("'end' is before 'start': send a later one.")
     if high - low > _LONGEST_RANGE:
@@ -296,7 +298,7 @@ def _last(moment: Moment | None) -> Moment | None:
 
 
 def _position(event: Event, zone: tzinfo) -> Position:
-    begin = moments.instant(event.at.start, zone)
+    begin = ical_time.instant(event.at.start, zone)
     name = f"{event.stored.id} {calendar_results.occurrence(event) or ''}"
     return Position.of(int(begin.timestamp()), name)
 

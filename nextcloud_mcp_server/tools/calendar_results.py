@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from nextcloud_mcp_server.nextcloud import calendar_errors, ical, moments, scheduling
+from nextcloud_mcp_server.nextcloud import calendar_errors, ical, ical_time, scheduling
 from nextcloud_mcp_server.nextcloud.agenda import Event
 from nextcloud_mcp_server.nextcloud.caldav import Calendar
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
-from nextcloud_mcp_server.nextcloud.moments import DAY, Moment
+from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
 from nextcloud_mcp_server.tools import event_time
@@ -21,7 +21,7 @@ _LISTED: Final = 50
 
 
 class CalendarRow(Result):
-    """A calendar or task list; `owner` is somebody else who shares it, `app` the app that fills it."""
+    """A calendar or task list; `owner` is another user who shares it, `app` the app that fills it."""
 
     calendar: str
     name: str
@@ -72,7 +72,7 @@ class EventList(Result):
 
 
 class Invited(Result):
-    """Somebody who is invited, with their answer; `undelivered` says why the invitation did not reach them."""
+    """A user who is invited, with their answer; `undelivered` says why the invitation did not reach them."""
 
     email: str
     name: str | None = None
@@ -80,8 +80,8 @@ class Invited(Result):
     undelivered: str | None = None
 
 
-class Told(Result):
-    """What became of telling somebody of a change."""
+class NotifiedGuest(Result):
+    """What became of telling a user of a change."""
 
     email: str
     result: str
@@ -117,7 +117,7 @@ class EventWritten(Times):
     etag: str | None = None
     title: str
     occurrence: str | None = None
-    told: list[Told] | None = None
+    told: list[NotifiedGuest] | None = None
     status: str | None = None
 
 
@@ -130,7 +130,7 @@ class EventDeleted(Result):
     start: str | None = None
     etag: str | None = None
     undo: str
-    told: list[Told] | None = None
+    told: list[NotifiedGuest] | None = None
 
 
 class FreeSlot(Result):
@@ -166,11 +166,11 @@ def times(event: Event) -> Times:
     """Say when something is."""
     _, start, end, _ = event.at
     if not isinstance(start, datetime):
-        return Times(start=moments.shown(start), last_day=moments.shown(max(start, end - DAY)))
+        return Times(start=ical_time.shown(start), last_day=ical_time.shown(max(start, end - DAY)))
     place, other = _place(event, "DTSTART", start), _place(event, "DTEND", end)
     return Times(
-        start=moments.shown(start),
-        end=moments.shown(end),
+        start=ical_time.shown(start),
+        end=ical_time.shown(end),
         timezone=place or event_time.FLOATING,
         end_timezone=None if other in (None, place) else other,
     )
@@ -198,7 +198,7 @@ def row(event: Event, mine: frozenset[str]) -> EventRow:
 
 def occurrence(event: Event) -> str | None:
     """Name the occurrence, if it is one of a series."""
-    return None if event.at.id is None else moments.shown(event.at.id)
+    return None if event.at.id is None else ical_time.shown(event.at.id)
 
 
 def details(event: Event) -> EventDetails:
@@ -215,7 +215,7 @@ def details(event: Event) -> EventDetails:
         title=one.text("SUMMARY")[:MAX_TEXT],
         occurrence=occurrence(event),
         rrule="; ".join(rules) or None,
-        more_dates=[moments.shown(each) for each in dates[:_LISTED]] or None,
+        more_dates=[ical_time.shown(each) for each in dates[:_LISTED]] or None,
         changed_occurrences=_names(series, series.changed().keys() - gone) if whole else None,
         deleted_occurrences=_names(series, gone) if whole else None,
         location=one.text("LOCATION")[:MAX_TEXT] or None,
@@ -249,12 +249,12 @@ def answer_of(one: Component, mine: frozenset[str]) -> str | None:
 
 
 def address(line: Line) -> str:
-    """Give the address of somebody who is invited, to compare."""
+    """Give the address of a user who is invited, to compare."""
     return line.value.strip().lower().rstrip("/")
 
 
 def _names(series: Series, keys: set[datetime]) -> list[str] | None:
-    return [moments.shown(series.restored(key)) for key in sorted(keys)[:_LISTED]] or None
+    return [ical_time.shown(series.restored(key)) for key in sorted(keys)[:_LISTED]] or None
 
 
 def status(event: Event) -> str | None:
@@ -280,9 +280,9 @@ def _invited(line: Line) -> Invited:
     )
 
 
-def told(notices: Sequence[Notice]) -> list[Told] | None:
+def told(notices: Sequence[Notice]) -> list[NotifiedGuest] | None:
     """Say who heard of a change, and who did not."""
-    return [Told(email=each.email, result=each.result) for each in notices[:_LISTED]] or None
+    return [NotifiedGuest(email=each.email, result=each.result) for each in notices[:_LISTED]] or None
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
-from nextcloud_mcp_server.nextcloud import timestamp, troubles
+from nextcloud_mcp_server.nextcloud import file_errors, timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.collectives import FIRST_PAGE, Collective, Page
@@ -129,17 +129,17 @@ async def nc_collectives_create_page(
     content: Annotated[str, Field(description="Markdown.")] = "",
     parent_id: Annotated[Id, Field(description="The page it goes below; 0 = the first page.")] = FIRST_PAGE,
 ) -> PageMade:
-    """Create a page in a collective; everybody in it sees the page."""
+    """Create a page in a collective; every user in it sees the page."""
     if not title.strip():
         raise InvalidInput("'title' is empty: every page has one.")
     page = await nc.collectives.create(collective_id, parent_id, title.strip())
     try:
         written = await _fill(nc, page, content)
-    except troubles.OF_ACCESS:
+    except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:
         note = (
-            f"The page is made and empty{troubles.perhaps(error)}, but its text could not be written: {error} "
+            f"The page is made and empty{file_errors.perhaps(error)}, but its text could not be written: {error} "
             "Write it as a file."
         )
         return PageMade(id=page.id, title=page.title, path=page.path, note=note)

@@ -45,7 +45,7 @@ async def request_nextcloud_access(
 
     Rarely needed: the other tools ask by themselves.
     """
-    # A change that nobody asked for must not be ticked on the page, which offers the rest all the same.
+    # A change that no one asked for must not be ticked on the page, which offers the rest all the same.
     words = frozenset(permissions or expand(["read"]) & access.bound or access.bound)
     named, offered = words.intersection(SCOPES), access.core.bound
     # A bundle means what there is of it here; a scope that is named itself must be there.

@@ -13,8 +13,8 @@ from nextcloud_mcp_server.nextcloud.contact_fields import Changes, Contact
 from nextcloud_mcp_server.nextcloud.contacts import Card, new_card
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.nextcloud.vcard import VCard
-from nextcloud_mcp_server.nextcloud.window import Position, Window
 from nextcloud_mcp_server.tools import contact_result, file_page
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.contact_result import (
@@ -68,7 +68,7 @@ async def nc_contacts_search_contacts(
     """Find or list contacts of one or all address books, by name; go on with cursor."""
     words = folded(query).split()
     number = re.sub(r"\D", "", query) if _NUMBER.fullmatch(query.strip()) else ""
-    window = Window[Card](_position, limit=limit, after=file_page.unseal(cursor, query, book))
+    window = TopK[Card](_position, limit=limit, after=file_page.unseal(cursor, query, book))
 
     async def look(name: str) -> None:
         async with aclosing(nc.contacts.list_cards(name)) as cards:

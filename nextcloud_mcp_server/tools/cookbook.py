@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
-from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.spelling import folded
@@ -116,7 +116,7 @@ async def nc_cookbook_save_recipe(
 async def _saved(nc: Account, number: Id, fields: Mapping[str, object], *, created: bool) -> RecipeSaved:
     try:
         recipe = await nc.cookbook.recipe(number)
-    except troubles.OF_ACCESS:
+    except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:
         note = f"It is saved, but it could not be read afterwards. {error}"

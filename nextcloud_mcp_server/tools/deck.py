@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.deck import LAST, Changes, Place
 from nextcloud_mcp_server.nextcloud.deck_models import Board, Card
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.spelling import folded
-from nextcloud_mcp_server.tools import deck_result, file_page, moment
+from nextcloud_mcp_server.tools import deck_result, file_page, time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.deck_result import BoardPage, Boards, CardDeleted, CardText, CardWritten
 from nextcloud_mcp_server.tools.note_page import cut
@@ -230,7 +230,7 @@ async def _changes(
 
 async def _due(nc: Account, text: str | None) -> str | None:
     """Read a due date, and give it in UTC: Deck leaves out the offset when it stores it."""
-    return text and (await moment.read(nc, "due", text)).isoformat(timespec="seconds")
+    return text and (await time_argument.read(nc, "due", text)).isoformat(timespec="seconds")
 
 
 def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:

@@ -16,8 +16,8 @@ from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Entry
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools.progress import Progress
 
 #: Larger documents are mostly pictures.
@@ -95,8 +95,8 @@ class DocumentText:
         return extract is not None and bool(extract.text) and extract.end not in {"empty", "password"}
 
 
-class _Turn:
-    """One person's turn: whoever reads two documents at once waits for the first."""
+class _Slot:
+    """One person's turn: anyone who reads two documents at once waits for the first."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
@@ -111,7 +111,7 @@ class Documents:
         self._read = read
         self._clock = clock
         self._limit = anyio.CapacityLimiter(AT_ONCE)
-        self._turns = WeakValueDictionary[str, _Turn]()
+        self._turns = WeakValueDictionary[str, _Slot]()
         self._kept = OrderedDict[_Key, tuple[float, DocumentText]]()
 
     async def text(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
@@ -128,7 +128,7 @@ class Documents:
         if (entry.size or 0) > MAX_DOCUMENT_BYTES:
             return DocumentText(entry.path, entry.content_type, entry.version, kind, None)
         key = (nc.uid, entry.path, str(entry.version), kind)
-        turn = self._turns.setdefault(nc.uid, _Turn())
+        turn = self._turns.setdefault(nc.uid, _Slot())
         async with turn.lock:
             if known := self._known(key):
                 return known
@@ -147,7 +147,7 @@ class Documents:
         cut = _CUT["long"] if len(whole) < len(page) else None
         if "<" not in whole:
             return html.unescape(whole), cut
-        turn = self._turns.setdefault(nc.uid, _Turn())
+        turn = self._turns.setdefault(nc.uid, _Slot())
         async with turn.lock, self._limit:
             extract = await self._read("html", _pieces(whole), report=_nobody)
         known: dict[End, str] = {} if extract.text else _COULD_NOT

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import moments, timestamp, zones
+from nextcloud_mcp_server.nextcloud import ical_time, timestamp, zones
 from nextcloud_mcp_server.nextcloud.ical import Line
-from nextcloud_mcp_server.nextcloud.moments import Moment
+from nextcloud_mcp_server.nextcloud.ical_time import Moment
 
 #: The `timezone` of a time that is the same on every clock; results name it so too.
 FLOATING: Final = "floating"
@@ -28,8 +28,8 @@ async def clock(ask: Ask, name: str, text: str, timezone: str | None) -> tzinfo 
     """
     if timezone is not None:
         return None if timezone.strip().lower() == FLOATING else zones.named(timezone)
-    # A date has no zone, so nobody needs to be asked for theirs.
-    return await ask() if isinstance(moments.given(name, text, UTC), datetime) else UTC
+    # A date has no zone, so no one needs to be asked for theirs.
+    return await ask() if isinstance(ical_time.given(name, text, UTC), datetime) else UTC
 
 
 async def changed(
@@ -39,7 +39,7 @@ async def changed(
     had = before.tzinfo if isinstance(before, datetime) else None
     is_known = timezone is not None or had is not None
     zone = had if timezone is None and had is not None else await clock(ask, name, text, timezone)
-    return first(name, text, zone, is_known=is_known) if recurs else moments.given(name, text, zone)
+    return first(name, text, zone, is_known=is_known) if recurs else ical_time.given(name, text, zone)
 
 
 def first(name: str, text: str, zone: tzinfo | None, *, is_known: bool) -> Moment:
@@ -48,7 +48,7 @@ def first(name: str, text: str, zone: tzinfo | None, *, is_known: bool) -> Momen
     Raises:
         InvalidInput: It is none, or the series needs a zone that an offset does not tell.
     """
-    moment = moments.given(name, text, zone)
+    moment = ical_time.given(name, text, zone)
     if zone is not None and isinstance(moment, datetime):
         _check_series(name, text, moment, zone, is_known=is_known)
     return moment
@@ -74,7 +74,7 @@ async def reader(ask: Ask, text: str, timezone: str | None) -> tzinfo:
     """Find by whose clock days are: of the zone that is named, the person's, or of an offset that is not theirs."""
     if timezone is not None:
         return zones.named(timezone)
-    own, offset = await ask(), moments.offset(text)
+    own, offset = await ask(), ical_time.offset(text)
     if offset is None:
         return own
     try:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, targets
+from nextcloud_mcp_server.nextcloud import dav, paths
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.tools import note_pictures
 from nextcloud_mcp_server.tools.file_results import Moved, NotMoved
 from nextcloud_mcp_server.tools.progress import Progress
@@ -60,7 +60,7 @@ async def move_all(nc: Account, sources: Sequence[str], folder: str, progress: P
 
 async def _check(nc: Account, sources: Sequence[str], folder: str) -> None:
     """Refuse before anything is moved what could not end well."""
-    names = [targets.existing(source)[-1] for source in sources]
+    names = [paths.existing(source)[-1] for source in sources]
     if len(set(names)) < len(names):
         raise errors.InvalidInput(
             "Two of these have the same name, so they cannot be in one folder: move them by themselves."

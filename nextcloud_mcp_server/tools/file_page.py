@@ -13,8 +13,8 @@ from typing import Final, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud.visible import grows_by, sent_bytes
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.sanitize import grows_by, sent_bytes
+from nextcloud_mcp_server.nextcloud.top_k import Position
 
 #: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
 MAX_ROWS_BYTES: Final = 36_000

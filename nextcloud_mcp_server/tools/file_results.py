@@ -7,9 +7,9 @@ from typing import Literal
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import Written
+from nextcloud_mcp_server.nextcloud.sanitize import named
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 from nextcloud_mcp_server.nextcloud.version import Version
-from nextcloud_mcp_server.nextcloud.visible import named
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
 NO_ETAG = "The storage gives no etag: only size and time are compared before this is overwritten."

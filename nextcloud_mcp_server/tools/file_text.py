@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nextcloud_mcp_server.documents.charset import UTF8, Charset
-from nextcloud_mcp_server.nextcloud.visible import sent_twice
+from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
 
 #: The most bytes of text one page holds.
 MAX_TEXT_BYTES: Final = 30_000

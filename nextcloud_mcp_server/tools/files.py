@@ -9,8 +9,8 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Details
 from nextcloud_mcp_server.nextcloud.file_order import Order, position
 from nextcloud_mcp_server.nextcloud.file_query import Kind, Query
-from nextcloud_mcp_server.nextcloud.visible import cited
-from nextcloud_mcp_server.tools import file_page, file_words, moment
+from nextcloud_mcp_server.nextcloud.sanitize import cited
+from nextcloud_mcp_server.tools import file_page, file_words, time_argument
 from nextcloud_mcp_server.tools.file_results import (
     NO_ETAG,
     FolderPage,
@@ -137,14 +137,14 @@ async def nc_files_search_items(
         content=content,
     )
     after = file_page.unseal(cursor, "search", query)
-    found, rest = await nc.finder.find(query, limit=limit, after=after)
+    found, rest = await nc.file_search.find(query, limit=limit, after=after)
     rows = file_page.fit([Row.of(each.entry, in_folder=False) for each in found])
     following = found[len(rows) - 1].position if len(rows) < len(found) else rest
     return FoundPage(
         items=rows,
         cursor=file_page.seal(following, "search", query) if following is not None else None,
         # For all pages, and so on the first.
-        note=_left_out(await nc.finder.encrypted(folder)) if after is None else None,
+        note=_left_out(await nc.file_search.encrypted(folder)) if after is None else None,
     )
 
 
@@ -157,7 +157,7 @@ def _left_out(locked: list[str]) -> str | None:
 
 
 async def _moment(nc: Account, name: str, text: str | None) -> datetime | None:
-    return None if text is None else await moment.read(nc, name, text)
+    return None if text is None else await time_argument.read(nc, name, text)
 
 
 files.tools[2:2] = reading.tools

@@ -11,7 +11,7 @@ from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
-from nextcloud_mcp_server.nextcloud.visible import quoted
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.tools import file_text, file_words
 from nextcloud_mcp_server.tools.documents import Documents, DocumentText
 from nextcloud_mcp_server.tools.file_results import NO_ETAG, FileFacts, FileImage, FileText, shown_as

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
-from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools import file_edit, file_moves, note_pictures
@@ -50,7 +50,7 @@ async def _other_encoding(nc: Account, path: str, content: str) -> str | None:
     """Say that the text to be replaced is encoded otherwise than the new one, whose bytes differ by that."""
     try:
         chunk = await nc.files.read(path, length=_HEAD_BYTES)
-    except (*troubles.NOT_SEEN, InvalidInput):
+    except (*file_errors.NOT_SEEN, InvalidInput):
         # Writing says what is wrong, in its own words.
         return None
     found = charset.detect(chunk.data, whole=chunk.is_last) if chunk.data else None

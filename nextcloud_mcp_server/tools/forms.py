@@ -55,7 +55,7 @@ class QuestionRow(Result):
 
 
 class AnswerRow(Result):
-    """What somebody answered: question → answers."""
+    """What a user answered: question → answers."""
 
     id: Id
     at: datetime

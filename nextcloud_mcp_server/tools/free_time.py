@@ -8,7 +8,7 @@ from typing import Final
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import recurrence
 from nextcloud_mcp_server.nextcloud.ical import Component
-from nextcloud_mcp_server.nextcloud.moments import DAY
+from nextcloud_mcp_server.nextcloud.ical_time import DAY
 from nextcloud_mcp_server.tools import calendar_results
 
 _SATURDAY: Final = 5

@@ -1,7 +1,7 @@
 """Between a request and a person's Nextcloud: asks for consent where it is missing, and holds the request.
 
-A tool and a resource go the same way: what the client was told, whether the visit has ended, the
-account, one 401, the audit, and the visit that is still needed.
+A tool and a resource go the same way: what the client was told, whether the consent request has ended, the
+account, one 401, the audit, and the consent request that is still needed.
 """
 
 import json
@@ -119,7 +119,7 @@ class Guard:
         """Run something that may raise `ElicitationRequired`; then tell the client, or hold it once told.
 
         Raises:
-            NotConnected: The visit this client was sent on has ended without access.
+            NotConnected: The consent request this client was sent on has ended without access.
             MCPError: The handshake-era forms of the question.
         """
         notices, ctx = self._state.notices, call.context.request_context
@@ -140,7 +140,7 @@ class Guard:
             asked = need
         until = call.started_at + self._hold(call, form)
         if await hold(ctx, self._state.pending, asked.elicitation_id, until=until):
-            return await self._after_visit(call, asked.elicitation_id, execute)
+            return await self._after_consent_request(call, asked.elicitation_id, execute)
         answer = wire.waiting(asked, form, round_=call.round)
         if isinstance(answer, CallToolResult):
             self._note(asked, call, in_text=True)
@@ -167,7 +167,9 @@ class Guard:
         )
         return value
 
-    async def _after_visit(self, call: Call, told: str, execute: Callable[[], Awaitable[T]]) -> T | Asked:
+    async def _after_consent_request(
+        self, call: Call, told: str, execute: Callable[[], Awaitable[T]]
+    ) -> T | Asked:
         await self._refuse_ended(call, told)
         try:
             return await execute()

@@ -19,12 +19,12 @@ from nextcloud_mcp_server.nextcloud.mail import (
     Message,
     MessageStub,
 )
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import file_page, note_page
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.tools.foreign import PAGE_BYTES, line, moment, seen
 from nextcloud_mcp_server.tools.result import Document, LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+from nextcloud_mcp_server.tools.untrusted_text import PAGE_BYTES, line, moment, seen
 
 mail = Toolset("mail")
 
@@ -38,7 +38,7 @@ _TAG: Final = re.compile(r"<[^<>]*>")
 
 
 class AccountRow(Result):
-    """A mail account; `delegated` is somebody else's, to which the person has access."""
+    """A mail account; `delegated` is another user's, to which the person has access."""
 
     id: Id
     email: str
@@ -245,7 +245,7 @@ def _position(shown: Sequence[MessageStub], after: Position | None) -> Position:
     if after is not None and after.number == second:
         ids |= _ids(after)
     if len(ids) >= MOST - _LONGEST_PAGE:
-        # Nobody sends so much in one second; a mailbox where somebody did still has an end.
+        # No one sends so much in one second; a mailbox where a user did still has an end.
         return Position.of(second - 1, "")
     return Position.of(second, ",".join(sorted(ids, key=number)))
 
@@ -291,6 +291,6 @@ def _first(found: Sequence[Address]) -> str:
 
 
 def _address(one: Address) -> str:
-    """Write what somebody calls themselves beside the address, which alone tells who they are."""
+    """Write what a user calls themselves beside the address, which alone tells who they are."""
     label, email = line(one.label, 100), line(one.email, 200)
     return f"{label} <{email}>" if label and label != email else email

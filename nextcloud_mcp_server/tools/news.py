@@ -7,16 +7,16 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
-from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.news import NO_FOLDER, Article, Feed, Folder
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import file_page, note_page
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.tools.foreign import PAGE_BYTES, line, moment, seen
 from nextcloud_mcp_server.tools.result import Document, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+from nextcloud_mcp_server.tools.untrusted_text import PAGE_BYTES, line, moment, seen
 
 news = Toolset("news")
 
@@ -183,12 +183,12 @@ async def nc_news_mark_articles(
     if starred is not None:
         try:
             await nc.news.mark(article_ids, "star" if starred else "unstar")
-        except troubles.OF_ACCESS:
+        except file_errors.OF_ACCESS:
             raise
         except NextcloudError as error:
             if read is None:
                 raise
-            note = f"Whether they are read is set, but not the stars{troubles.perhaps(error)}: {error}"
+            note = f"Whether they are read is set, but not the stars{file_errors.perhaps(error)}: {error}"
             return ArticlesMarked(article_ids=article_ids, read=read, note=note)
     return ArticlesMarked(article_ids=article_ids, read=read, starred=starred, note=note)
 

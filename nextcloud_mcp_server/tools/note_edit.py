@@ -1,7 +1,7 @@
 """Edits on the text of a note: append, replace a passage, replace a Markdown section.
 
 Line ends stay what they are in the note; what is added takes the same. A passage or heading that
-is not there exactly once is refused: guessing would change what nobody looked at.
+is not there exactly once is refused: guessing would change what no one looked at.
 """
 
 import re

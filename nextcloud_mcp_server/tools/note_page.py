@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud.visible import sent_twice
+from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
 
 MAX_TEXT_BYTES = 30_000
 # The text goes out twice, once of it as JSON, and a result may have 80,000 bytes.

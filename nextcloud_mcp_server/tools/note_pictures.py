@@ -11,12 +11,12 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
-from nextcloud_mcp_server.nextcloud import dav, troubles
+from nextcloud_mcp_server.nextcloud import dav, file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.notes import Attachment
+from nextcloud_mcp_server.nextcloud.sanitize import cited
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
-from nextcloud_mcp_server.nextcloud.visible import cited
 
 #: A destination of a Markdown link, with angle brackets or without, and what may stand around it (CommonMark §6.3).
 _LINK: Final = re.compile(r"!?\[[^\]]*\]\(\s*(?P<inside><[^<>\n]*>|(?:\\.|[^\s\\()]|\([^\s()]*\))+)[^)]*\)")
@@ -87,7 +87,7 @@ def linked(text: str) -> Iterator[str]:
             yield path
 
 
-async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str | None:
+async def orphaned_tokens(nc: Account, text: str, *, before: str, after: str) -> str | None:
     """Say which files that a text names stayed in the folder a note was moved out of; None when none did.
 
     Each is looked for where it should be now, and at its old place only when it is not there.
@@ -113,9 +113,9 @@ async def after_move(nc: Account, source: str, destination: str) -> str | None:
         return None
     try:
         text = (await nc.files.read(destination, length=_MOST_BYTES)).data.decode(errors="replace")
-    except (InvalidInput, *troubles.NOT_SEEN):
+    except (InvalidInput, *file_errors.NOT_SEEN):
         return None
-    return await left_behind(nc, text, before=before, after=after)
+    return await orphaned_tokens(nc, text, before=before, after=after)
 
 
 async def _is_there(nc: Account, path: str) -> bool:
@@ -124,7 +124,7 @@ async def _is_there(nc: Account, path: str) -> bool:
         await nc.files.info(path)
     except NotFound:
         return False
-    except (InvalidInput, *troubles.NOT_SEEN):
+    except (InvalidInput, *file_errors.NOT_SEEN):
         return True
     return True
 
@@ -140,6 +140,6 @@ async def bring_back(nc: Account, note: TrashEntry) -> str | None:
         return None
     try:
         await nc.trash.restore(pictures.trash_id)
-    except (InvalidInput, *troubles.NOT_SEEN):
+    except (InvalidInput, *file_errors.NOT_SEEN):
         return f"Its pictures are still in the trash: call nc_files_restore_trash with {cited(pictures.trash_id)}."
     return f"Its pictures are back too, in {cited(where)}."

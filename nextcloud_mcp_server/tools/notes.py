@@ -14,8 +14,8 @@ from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
 from nextcloud_mcp_server.nextcloud.spelling import composed, folded
-from nextcloud_mcp_server.nextcloud.window import Position
-from nextcloud_mcp_server.tools import file_page, moment, note_edit, note_pictures, note_result
+from nextcloud_mcp_server.nextcloud.top_k import Position
+from nextcloud_mcp_server.tools import file_page, note_edit, note_pictures, note_result, time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.note_page import MAX_TEXT_BYTES, cut
 from nextcloud_mcp_server.tools.note_result import (
@@ -51,7 +51,7 @@ async def nc_notes_list_notes(
     cursor: str | None = None,
 ) -> NoteList:
     """List notes, last changed first, with title, category, etag and date, without text; go on with cursor."""
-    since = None if modified_since is None else await moment.read(nc, "modified_since", modified_since)
+    since = None if modified_since is None else await time_argument.read(nc, "modified_since", modified_since)
     filters = ("notes", category, favorite, since)
     after = file_page.unseal(cursor, *filters)
     inside = None if category is None else composed(category.strip("/"))
@@ -152,7 +152,7 @@ async def nc_notes_update_note(
     )
     stayed = None
     if before is not None and before.path and note.path and before.category != note.category:
-        stayed = await note_pictures.left_behind(
+        stayed = await note_pictures.orphaned_tokens(
             nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
         )
     sent = {"title": title, "category": category, "content": content, "favorite": favorite}

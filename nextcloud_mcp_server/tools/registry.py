@@ -1,6 +1,6 @@
 """The table of toolsets: which there are, where their tools are declared, and what each needs.
 
-A toolset's module is imported when it is switched on: what it brings along costs nobody else any start-up.
+A toolset's module is imported when it is switched on: what it brings along costs no one else any start-up.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ TOOLSETS: dict[str, Entry] = {
     CONNECTION: Entry("connection"),
     "notes": Entry("notes", "notes", app="notes"),
     "files": Entry("files", "files"),
-    "history": Entry("history", "earlier versions of files", app="files_versions"),
-    "labels": Entry("labels", "tags, favorites and comments of files"),
+    "history": Entry("versions", "earlier versions of files", app="files_versions"),
+    "labels": Entry("tags_and_comments", "tags, favorites and comments of files"),
     "upload": Entry("upload"),
     "sharing": Entry("sharing", "sharing", app="files_sharing"),
     "calendar": Entry("calendar", "calendars"),

@@ -13,15 +13,15 @@ from urllib.parse import quote, urlencode
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import troubles
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
 from nextcloud_mcp_server.nextcloud.note_texts import SearchedNote
 from nextcloud_mcp_server.nextcloud.ranking import Document, Term, fold, rank_aside, terms_of
-from nextcloud_mcp_server.nextcloud.visible import quoted, sent_bytes
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.sanitize import quoted, sent_bytes
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.file_results import FileFacts, FileImage, FileText
@@ -106,15 +106,15 @@ async def _named(nc: Account, words: tuple[str, ...]) -> list[Entry]:
     """Find files that have one of the words in their names, the newest first."""
     if not words:
         return []
-    named, _ = await nc.finder.find(Query(kind="file", any_word=words), limit=_NAMES)
+    named, _ = await nc.file_search.find(Query(kind="file", any_word=words), limit=_NAMES)
     return [each.entry for each in named]
 
 
 async def _written(nc: Account, query: str) -> list[Entry]:
     """Find files by their texts; an index that fails hides nothing of what is found without it."""
     try:
-        written, _ = await nc.finder.find(Query(kind="file", content=query), limit=_MOST)
-    except troubles.NOT_SEEN:
+        written, _ = await nc.file_search.find(Query(kind="file", content=query), limit=_MOST)
+    except file_errors.NOT_SEEN:
         return []
     return [each.entry for each in written]
 

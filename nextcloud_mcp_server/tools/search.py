@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.search import Cursor, Hit, Hits, Place
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import Result
@@ -18,7 +18,7 @@ search = Toolset("search")
 
 #: Longer titles and details, such as whole comments, are cut.
 _MAX_TEXT = 300
-#: A link that is longer is of no use to anybody.
+#: A link that is longer is of no use to anyone.
 _MAX_LINK = 2000
 #: Each group adds its names and its cursor to the rows.
 _MOST_BYTES: Final = file_page.MAX_ROWS_BYTES + 2000

@@ -8,9 +8,9 @@ from pydantic import Field
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import TextId
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.sharing import Kind, May, Share, shared_at
-from nextcloud_mcp_server.nextcloud.visible import quoted
-from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.tools import file_page, file_words
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_results import shown_as
@@ -114,7 +114,7 @@ async def nc_sharing_list_shares(
 ) -> SharePage:
     """List what the person shares, with links and permissions, or with received what others share with them."""
     after = file_page.unseal(cursor, "shares", received, path)
-    window = Window[Share](_newest_first, limit=limit, after=after)
+    window = TopK[Share](_newest_first, limit=limit, after=after)
     for share in await nc.sharing.list_shares(with_me=received, path=path):
         window.offer(share)
     found, more = window.page()
@@ -170,7 +170,7 @@ async def nc_sharing_create_link(
     expires: Day = None,
     label: Short = None,
 ) -> ShareRow:
-    """Make a link that opens a file or folder to anybody who has it; upload lets them only add to a folder."""
+    """Make a link that opens a file or folder to anyone who has it; upload lets them only add to a folder."""
     fields = _fields(expireDate=_day(expires), password=password, label=label)
     entry = await nc.files.info(path)
     permissions = _permissions(access, folder=entry.is_folder)

@@ -8,14 +8,14 @@ from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.auth.accounts import Accounts
 from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.protocol.availability import Availability
-from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.wire import Dialect
-from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.local_folder import LocalFolder
 
 
 class Core(Protocol):
@@ -28,7 +28,7 @@ class Core(Protocol):
 
     @property
     def provisioning(self) -> Provisioning | None:
-        """Moves visits; None where the operator gave the credential."""
+        """Moves consent requests; None where the operator gave the credential."""
         ...
 
     @property
@@ -49,10 +49,10 @@ class State:
     core: Callable[[], Awaitable[Core]]
     caller: Callable[[ServerRequestContext[Any, Any]], Caller]
     pending: Pending
-    notices: Notices
+    notices: CompletionNotifier
     availability: Availability
     dialect: Dialect
     hold_seconds: float
     output_schemas: bool = False
     documents: Documents = field(default_factory=Documents)
-    computer: Computer = field(default_factory=Computer)
+    local_folder: LocalFolder = field(default_factory=LocalFolder)

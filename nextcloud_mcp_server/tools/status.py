@@ -6,11 +6,11 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
-from nextcloud_mcp_server.nextcloud import outcome, timestamp, troubles
+from nextcloud_mcp_server.nextcloud import file_errors, outcome, timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.status import Status
-from nextcloud_mcp_server.tools import moment
+from nextcloud_mcp_server.tools import time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import Result
@@ -23,7 +23,7 @@ _LATEST: Final = 2**31 - 1
 
 
 class Shown(Result):
-    """Somebody's status; `clear_at` is when it ends by itself."""
+    """A user's status; `clear_at` is when it ends by itself."""
 
     status: str
     message: str | None = None
@@ -63,7 +63,7 @@ async def nc_status_get_status(
     nc: Account,
     person: Annotated[str | None, Field(description="Name or account of somebody else.")] = None,
 ) -> PersonShown:
-    """Tell whether the person, or somebody else, is there, and what they say about it."""
+    """Tell whether the person, or another user, is there, and what they say about it."""
     if person is None:
         return _shown(nc.uid, await nc.status.own())
     someone = await nc.status.find_person(person)
@@ -97,7 +97,7 @@ async def nc_status_set_status(
     """Set what is given of the person's own status, which others see; the answer says what it was before."""
     if status is None and message is None and icon is None and clear_at is None:
         raise InvalidInput("Say what to set: status, message, icon or clear_at.")
-    until = None if not clear_at else _last(await moment.read(nc, "clear_at", clear_at))
+    until = None if not clear_at else _last(await time_argument.read(nc, "clear_at", clear_at))
     before = now = await nc.status.own()
     said = message is not None or icon is not None or clear_at is not None
     if said:
@@ -154,9 +154,9 @@ async def _be(nc: Account, presence: str, now: Status, *, said: bool) -> tuple[S
     """Say whether the person is there; when that fails, say what was done before."""
     try:
         return await nc.status.set_presence(presence), None
-    except troubles.OF_ACCESS:
+    except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:
         if not said:
             raise
-        return now, f"The message is set, but '{presence}' is not{troubles.perhaps(error)}. {error}"
+        return now, f"The message is set, but '{presence}' is not{file_errors.perhaps(error)}. {error}"

@@ -8,14 +8,14 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
-from nextcloud_mcp_server.nextcloud import moments, outcome, troubles
+from nextcloud_mcp_server.nextcloud import file_errors, ical_time, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.table_values import Column, shown, stored
 from nextcloud_mcp_server.nextcloud.tables import Row, Table
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import file_page, table_result
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.table_result import RowDeleted, RowValues, TableList, TablePage
@@ -130,7 +130,7 @@ async def _read_again(
     """Read a row that was written and compare it: what Tables answers is what it was sent, not what it stored."""
     try:
         row = await nc.tables.row(answered.id)
-    except troubles.NOT_SEEN as error:
+    except file_errors.NOT_SEEN as error:
         note = f"It is written, but it could not be read afterwards, so what is stored is not known. {error}"
         return table_result.row(answered, list(columns)).model_copy(update={"note": note})
     called = table_result.names(list(columns))
@@ -228,7 +228,7 @@ def _clock_text(column: Column, text: str) -> str:
     """Write a time to compare as Tables stores it: by the clock, without a zone."""
     if column.type != "datetime":
         return text
-    if moments.offset(text) is not None:
+    if ical_time.offset(text) is not None:
         raise InvalidInput(
             f"'{column.title}' holds times without a zone: compare it with one, such as 2026-12-24 18:30."
         )

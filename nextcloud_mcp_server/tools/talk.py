@@ -9,10 +9,10 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.sanitize import sent_bytes
 from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.talk import Message, Room
-from nextcloud_mcp_server.nextcloud.visible import sent_bytes
-from nextcloud_mcp_server.nextcloud.window import Position
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import LongText, Result
@@ -90,7 +90,7 @@ class Answered(Result):
 
 
 class MessageRow(Result):
-    """A message; `system` names what happened where nobody wrote it, `files` are paths to read."""
+    """A message; `system` names what happened where no one wrote it, `files` are paths to read."""
 
     id: Id
     author: str
@@ -135,7 +135,7 @@ class MessagePage(Result):
 
 
 class MessageSent(Result):
-    """A message that was sent; `id` is missing where Talk shows it to nobody."""
+    """A message that was sent; `id` is missing where Talk shows it to no one."""
 
     conversation: str
     id: Id | None = None

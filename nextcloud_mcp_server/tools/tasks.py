@@ -6,16 +6,16 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import ical, moments
+from nextcloud_mcp_server.nextcloud import ical, ical_time
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK, app_of
 from nextcloud_mcp_server.nextcloud.etag import normalise
+from nextcloud_mcp_server.nextcloud.ical_time import Moment
 from nextcloud_mcp_server.nextcloud.ids import TextId
-from nextcloud_mcp_server.nextcloud.moments import Moment
 from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
 from nextcloud_mcp_server.nextcloud.tasks import Task, TaskLists
-from nextcloud_mcp_server.nextcloud.window import Position, Window
+from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.tools import event_time, file_page
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.result import LongText, Result
@@ -106,14 +106,14 @@ async def nc_tasks_list_tasks(
     if task_id is not None:
         return TaskList(tasks=[_row(await nc.tasks.get(task_id), _MAX_TEXT)], total=1)
     after = file_page.unseal(cursor, "tasks", status, due_before, calendar, query)
-    given = None if due_before is None else moments.offset(due_before)
+    given = None if due_before is None else ical_time.offset(due_before)
     if due_before is not None:
         # What cannot be a time is refused before anything is asked.
-        moments.given("due_before", due_before, given or UTC)
+        ical_time.given("due_before", due_before, given or UTC)
     found = await nc.tasks.tasks(calendar, locate=due_before is not None and given is None)
     zone = given or found.zone
-    limit_at = None if due_before is None else _end_of(moments.given("due_before", due_before, zone), zone)
-    window = Window[Task](lambda task: _position(task, zone), limit=limit, after=after)
+    limit_at = None if due_before is None else _end_of(ical_time.given("due_before", due_before, zone), zone)
+    window = TopK[Task](lambda task: _position(task, zone), limit=limit, after=after)
     for task in found.tasks:
         due = _position(task, zone).number
         timely = limit_at is None or (due != _NO_DATE and due < limit_at)
@@ -244,9 +244,7 @@ async def _given(
 
 def _went_on(before: Task, after: TaskWritten) -> str:
     done = before.series.time(before.component, "DUE") or before.series.start
-    return (
-        f"It recurs: that of {moments.shown(done)} is done, and it stands at {after.due or after.start} now."
-    )
+    return f"It recurs: that of {ical_time.shown(done)} is done, and it stands at {after.due or after.start} now."
 
 
 def _refuse_more(*, given: bool) -> None:
@@ -268,13 +266,13 @@ def _note(found: TaskLists, calendar: str | None) -> str | None:
 
 
 def _end_of(moment: Moment, zone: tzinfo) -> int:
-    end = moment if isinstance(moment, datetime) else moments.plus(moment, moments.DAY)
-    return int(moments.instant(end, zone).timestamp())
+    end = moment if isinstance(moment, datetime) else ical_time.plus(moment, ical_time.DAY)
+    return int(ical_time.instant(end, zone).timestamp())
 
 
 def _position(task: Task, zone: tzinfo) -> Position:
     due = task.series.time(task.component, "DUE")
-    number = _NO_DATE if due is None else int(moments.instant(due, zone).timestamp())
+    number = _NO_DATE if due is None else int(ical_time.instant(due, zone).timestamp())
     return Position.of(number, f"{_number(task, 'PRIORITY') or 10:02} {task.stored.id}")
 
 
@@ -297,10 +295,10 @@ def _row(task: Task, longest: int) -> TaskRow:
         etag=task.stored.etag,
         title=one.text("SUMMARY")[:longest],
         status=_status(task),
-        due=None if due is None else moments.shown(due),
-        start=None if start is None else moments.shown(start),
+        due=None if due is None else ical_time.shown(due),
+        start=None if start is None else ical_time.shown(start),
         timezone=_place(task, start if due is None else due),
-        completed=None if completed is None else moments.shown(completed),
+        completed=None if completed is None else ical_time.shown(completed),
         percent=_number(task, "PERCENT-COMPLETE") or None,
         priority=_number(task, "PRIORITY") or None,
         rrule=one.text("RRULE") or None,
@@ -341,7 +339,7 @@ def _written(task: Task) -> TaskWritten:
         etag=task.stored.etag,
         title=task.component.text("SUMMARY")[:_MAX_TEXT],
         status=_status(task),
-        due=None if due is None else moments.shown(due),
-        start=None if start is None else moments.shown(start),
+        due=None if due is None else ical_time.shown(due),
+        start=None if start is None else ical_time.shown(start),
         timezone=_place(task, start if due is None else due),
     )

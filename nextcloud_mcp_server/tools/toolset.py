@@ -19,7 +19,7 @@ from typing import Any
 
 from nextcloud_mcp_server.auth.scopes import OUTWARD, SCOPES
 from nextcloud_mcp_server.tools import schemas
-from nextcloud_mcp_server.tools.arguments import OURS, Arguments
+from nextcloud_mcp_server.tools.arguments import INJECTED_PARAMETERS, Arguments
 from nextcloud_mcp_server.tools.result import Result
 
 Body = Callable[..., Awaitable[Result]]
@@ -40,7 +40,7 @@ class Guarded:
 def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
     """Let a tool run only for someone who connected their Nextcloud and permitted `scopes`.
 
-    The body's first argument is then the person's `nextcloud.account.Account`; those of `arguments.OURS`
+    The body's first argument is then the person's `nextcloud.account.Account`; those of `arguments.INJECTED_PARAMETERS`
     are the server's, such as its `Progress`, and all others the model's. Without a usable credential the call ends in
     `ElicitationRequired` (code -32000) and the body never runs.
     """
@@ -53,12 +53,12 @@ def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
 
 
 def without_provisioning(body: Body) -> Guarded:
-    """Let a tool run for anybody: the connection tools, whose first argument is an `Access`."""
+    """Let a tool run for anyone: the connection tools, whose first argument is an `Access`."""
     return Guarded(body, None)
 
 
 def without_asking(body: Body) -> Guarded:
-    """Let a tool run for anybody, as `without_provisioning`, that never asks for access."""
+    """Let a tool run for anyone, as `without_provisioning`, that never asks for access."""
     return Guarded(body, None, never_asks=True)
 
 
@@ -94,7 +94,7 @@ class ToolSpec:
         return self.read_only or guarded or "_delete_" in self.name
 
     @property
-    def open_world(self) -> bool:
+    def open_personal_app(self) -> bool:
         """Whether a call notifies or otherwise reaches other people: by its scopes, or as the tool says itself."""
         return self.reaches_others or bool(self.scopes & OUTWARD)
 
@@ -116,7 +116,7 @@ class ToolSpec:
     @cached_property
     def ours(self) -> frozenset[str]:
         """The parameters that the server fills in."""
-        return OURS.intersection(inspect.signature(self.guarded.body).parameters)
+        return INJECTED_PARAMETERS.intersection(inspect.signature(self.guarded.body).parameters)
 
     @property
     def result_type(self) -> Any:  # noqa: ANN401 - a return annotation can be any type
@@ -143,7 +143,7 @@ class Toolset:
     ) -> Callable[[Guarded], Guarded]:
         """Add a guarded body as a tool; its name and docstring are the tool's name and description.
 
-        `repeatable` and `reaches_others` are for what `ToolSpec.idempotent` and `open_world` cannot know.
+        `repeatable` and `reaches_others` are for what `ToolSpec.idempotent` and `open_personal_app` cannot know.
         """
 
         def add(guarded: Guarded) -> Guarded:

@@ -10,13 +10,13 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.chunk_requests import Parts
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import TextId
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.upload import Report
-from nextcloud_mcp_server.nextcloud.visible import quoted
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.file_content import Encoding, decoded
 from nextcloud_mcp_server.tools.file_results import NO_ETAG
 from nextcloud_mcp_server.tools.files_write import TargetEtag
+from nextcloud_mcp_server.tools.local_folder import LocalFolder
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -76,7 +76,7 @@ async def nc_files_upload_file(
     then: Literal["more", "finish", "discard"] = "finish",
     etag: TargetEtag = None,
     progress: Progress,
-    computer: Computer,
+    local_folder: LocalFolder,
 ) -> Uploaded:
     """Write a file too large for one call: parts of content with then="more", going on with upload_id and offset.
 
@@ -88,7 +88,7 @@ async def nc_files_upload_file(
     if local_file is not None:
         if content is not None or upload_id is not None or then != "finish":
             raise InvalidInput("A 'local_file' is sent as a whole: leave out content, upload_id and then.")
-        return await _local(nc, path, local_file, etag=etag, progress=progress, computer=computer)
+        return await _local(nc, path, local_file, etag=etag, progress=progress, local_folder=local_folder)
     if upload_id is not None and then == "discard":
         await nc.upload.requests.discard(upload_id)
         return Uploaded(path=path.strip("/"), note="What was sent is thrown away; no file was changed.")
@@ -123,11 +123,11 @@ async def _part(
     last: bool,
     progress: Progress,
 ) -> Uploaded:
-    arrived = Parts(()) if upload_id is None else await nc.upload.requests.parts(upload_id)
-    number = _refuse_gap(offset, arrived) if data is not None else 0
-    total = offset + len(data) if data is not None else arrived.size
+    completed = Parts(()) if upload_id is None else await nc.upload.requests.parts(upload_id)
+    number = _refuse_gap(offset, completed) if data is not None else 0
+    total = offset + len(data) if data is not None else completed.size
     if upload_id is None:
-        # Nobody should send ten parts to hear at the end that the name is taken.
+        # No one should send ten parts to hear at the end that the name is taken.
         await nc.upload.check(path, total, version=etag)
         upload_id = await nc.upload.requests.begin()
         async with nc.upload.cleared(upload_id):
@@ -138,7 +138,7 @@ async def _part(
         await _put(nc, upload_id, number, data)
     except NextcloudError as error:
         error.args = (
-            f"{error} The {arrived.size} bytes sent before are still there: use the same upload_id.",
+            f"{error} The {completed.size} bytes sent before are still there: use the same upload_id.",
         )
         raise
     if target is None:
@@ -154,19 +154,19 @@ async def _put(nc: Account, upload_id: str, number: int, data: bytes | None) -> 
         await nc.upload.requests.put(upload_id, number, data)
 
 
-def _refuse_gap(offset: int, arrived: Parts) -> int:
+def _refuse_gap(offset: int, completed: Parts) -> int:
     """Give the number of the part that begins at this byte: the next one, or the last one sent again.
 
     Raises:
         InvalidInput: It would leave a gap, or overwrite what others follow.
     """
-    count = len(arrived.sizes)
-    if offset == arrived.size:
+    count = len(completed.sizes)
+    if offset == completed.size:
         return count + 1
-    if count and offset == arrived.size - arrived.sizes[-1]:
+    if count and offset == completed.size - completed.sizes[-1]:
         return count
     raise InvalidInput(
-        f"{arrived.size} bytes have arrived: send the part that follows them, with that as offset."
+        f"{completed.size} bytes have arrived: send the part that follows them, with that as offset."
     )
 
 
@@ -178,10 +178,16 @@ def _reporter(progress: Progress, words: str) -> Report:
 
 
 async def _local(
-    nc: Account, path: str, local_file: str, *, etag: str | None, progress: Progress, computer: Computer
+    nc: Account,
+    path: str,
+    local_file: str,
+    *,
+    etag: str | None,
+    progress: Progress,
+    local_folder: LocalFolder,
 ) -> Uploaded:
     report = _reporter(progress, f"Uploading {local_file}")
-    with computer.reading(local_file) as source:
+    with local_folder.reading(local_file) as source:
         target = await nc.upload.check(path, source.size, version=etag)
         if source.size <= SINGLE_BYTES:
             written = await nc.files.write(path, await source.read(source.size), version=etag)
@@ -198,7 +204,7 @@ async def nc_files_download_file(
     *,
     local_file: Annotated[str | None, Field(description="Name to save it under; default: its own.")] = None,
     progress: Progress,
-    computer: Computer,
+    local_folder: LocalFolder,
 ) -> Downloaded:
     """Save a file of any size in the folder of this computer that the operator opened; overwrites nothing there."""
     entry = await nc.files.info(path)
@@ -206,7 +212,7 @@ async def nc_files_download_file(
         raise InvalidInput("That is a folder: download its files one by one.")
     name = local_file or entry.name
     done = told = 0
-    with computer.writing(name) as file:
+    with local_folder.writing(name) as file:
         async with nc.download.open(path, known=entry) as download:
             async for piece in download.pieces:
                 await anyio.to_thread.run_sync(file.write, piece)

@@ -1,1 +1,1 @@
-"""Pages for people and plain HTTP routes. Imports no tools."""
+"""Pages for users and plain HTTP routes. Imports no tools."""

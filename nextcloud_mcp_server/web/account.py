@@ -1,4 +1,4 @@
-"""The page on which a person sees, changes and ends what they have connected."""
+"""The page on which a user sees, changes and ends what they have connected."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 
 from starlette.responses import Response
 
+from nextcloud_mcp_server.auth.consent.views import AccountView, ClientView, RecentAction, SignedInClient
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from nextcloud_mcp_server.auth.visit import AccountView, ClientView, RecentAction, SignedInClient
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import SignedIn
 from nextcloud_mcp_server.web.forms import single
-from nextcloud_mcp_server.web.moment import Moment
 from nextcloud_mcp_server.web.pages import Name, in_order, page, says
-from nextcloud_mcp_server.web.visitor import ACCOUNT, Visitor, our_form, require_check, see
+from nextcloud_mcp_server.web.relative_time import RelativeTime
+from nextcloud_mcp_server.web.request_context import ACCOUNT, RequestContext, our_form, require_check, see
 
 _LONGEST_CLIENT_ID = 2_048
 #: How long a client is named as new.
@@ -42,7 +42,7 @@ class Line:
 
     sentence: str
     name: Name
-    moment: Moment
+    moment: RelativeTime
     looking: bool
     worked: bool
 
@@ -53,7 +53,7 @@ class Line:
         return cls(
             sentence=sentence if says(sentence) else "",
             name=Name.of(recent.action),
-            moment=Moment.of(recent.at, now=now),
+            moment=RelativeTime.of(recent.at, now=now),
             looking=not _LOOKING.isdisjoint(recent.action.split("_")),
             worked=recent.result == "ok",
         )
@@ -66,8 +66,8 @@ class Card:
     id: str
     name: Name
     label: Name
-    since: Moment
-    used: Moment | None
+    since: RelativeTime
+    used: RelativeTime | None
     reading: Sequence[str]
     changing: Sequence[str]
     allowed: Collection[str]
@@ -82,8 +82,8 @@ class Card:
             id=client.client_id,
             name=Name.of(client.name),
             label=Name("" if alone else Name.of(client.client_id).plain),
-            since=Moment.of(client.granted_at, now=now),
-            used=Moment.of(client.last_used_at, now=now) if client.last_used_at else None,
+            since=RelativeTime.of(client.granted_at, now=now),
+            used=RelativeTime.of(client.last_used_at, now=now) if client.last_used_at else None,
             reading=in_order(shown, writing=False),
             changing=in_order(shown, writing=True),
             allowed=in_order(client.scopes),
@@ -95,13 +95,13 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class SignedInApp:
-    """One client that can reach us in the person's name."""
+    """One client that can reach us in the user's name."""
 
     id: str
     name: Name
     label: Name
-    since: Moment
-    used: Moment
+    since: RelativeTime
+    used: RelativeTime
 
     @classmethod
     def of(cls, client: SignedInClient, *, now: datetime, alone: bool) -> "SignedInApp":
@@ -110,8 +110,8 @@ class SignedInApp:
             id=client.client_id,
             name=Name.of(client.name),
             label=Name("" if alone else Name.of(client.client_id).plain),
-            since=Moment.of(client.since, now=now),
-            used=Moment.of(client.last_used_at, now=now),
+            since=RelativeTime.of(client.since, now=now),
+            used=RelativeTime.of(client.last_used_at, now=now),
         )
 
 
@@ -120,17 +120,17 @@ class AlertLine:
     """One client that was signed out because two may have held what it was given."""
 
     name: Name
-    moment: Moment
+    moment: RelativeTime
 
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """One browser in which the person is signed in; `here` is the one that asks."""
+    """One browser in which the user is signed in; `here` is the one that asks."""
 
     id: str
     place: Name
-    since: Moment
-    used: Moment
+    since: RelativeTime
+    used: RelativeTime
     here: bool
 
 
@@ -140,116 +140,116 @@ class AccountPages:
     def __init__(self, *, clock: Callable[[], datetime]) -> None:
         self._clock = clock
 
-    async def show(self, visitor: Visitor, who: SignedIn) -> Response:
+    async def show(self, context: RequestContext, who: SignedIn) -> Response:
         """Show everything that is connected."""
-        view = await visitor.visits.account(who)
+        view = await context.consent_service.account(who)
         cards = self._cards(view)
         response = page(
-            visitor.request.headers,
+            context.request.headers,
             "account.html",
-            csrf=visitor.cookies.form_check(ACCOUNT),
-            person=visitor.name,
+            csrf=context.cookies.form_check(ACCOUNT),
+            person=context.name,
             uid=Name.of(view.uid or ""),
             host=Name.of_host(view.nextcloud_host),
             needs_reauth=view.needs_reauth,
             cards=cards,
             apps=self._apps(view),
             alerts=[
-                AlertLine(Name.of(one.client_name), Moment.of(one.at, now=self._clock()))
+                AlertLine(Name.of(one.client_name), RelativeTime.of(one.at, now=self._clock()))
                 for one in view.alerts
             ],
-            browsers=await self._browsers(visitor, who),
+            browsers=await self._browsers(context, who),
             fresh=[card for card in cards if card.since.at > self._clock() - _NEW],
-            told=_told(visitor),
+            told=_told(context),
         )
-        visitor.cookies.end_told(response)
+        context.cookies.end_told(response)
         return response
 
-    async def _browsers(self, visitor: Visitor, who: SignedIn) -> list[Browser]:
-        now, here = self._clock(), hash_of(visitor.cookies.session)
+    async def _browsers(self, context: RequestContext, who: SignedIn) -> list[Browser]:
+        now, here = self._clock(), hash_of(context.cookies.session)
         return [
             Browser(
                 one.id,
                 Name.of(one.place),
-                Moment.of(one.created_at, now=now),
-                Moment.of(one.last_used_at, now=now),
+                RelativeTime.of(one.created_at, now=now),
+                RelativeTime.of(one.last_used_at, now=now),
                 one.id == here,
             )
-            for one in await visitor.visits.sign_ins(who)
+            for one in await context.consent_service.sign_ins(who)
         ]
 
-    async def end_sign_in(self, visitor: Visitor, who: SignedIn) -> Response:
-        """Sign the person out in one browser."""
-        form = await self._form(visitor)
+    async def end_sign_in(self, context: RequestContext, who: SignedIn) -> Response:
+        """Sign the user out in one browser."""
+        form = await self._form(context)
         chosen = single(form.get("browser", [])) or ""
-        if chosen == hash_of(visitor.cookies.session):
-            await visitor.visits.sign_out(visitor.cookies.session)
-            response = _back(visitor, "signed_out")
-            visitor.cookies.end_session(response)
+        if chosen == hash_of(context.cookies.session):
+            await context.consent_service.sign_out(context.cookies.session)
+            response = _back(context, "signed_out")
+            context.cookies.end_session(response)
             return response
-        await visitor.visits.end_sign_in(who, chosen)
-        return _back(visitor, "browser_out")
+        await context.consent_service.end_sign_in(who, chosen)
+        return _back(context, "browser_out")
 
-    async def ask_to_sign_in(self, visitor: Visitor) -> Response:
+    async def ask_to_sign_in(self, context: RequestContext) -> Response:
         """Show the way in to who is not signed in."""
-        response = page(visitor.request.headers, "account_sign_in.html", told=_told(visitor))
-        visitor.cookies.end_told(response)
+        response = page(context.request.headers, "account_sign_in.html", told=_told(context))
+        context.cookies.end_told(response)
         return response
 
-    async def change_client(self, visitor: Visitor, who: SignedIn) -> Response:
+    async def change_client(self, context: RequestContext, who: SignedIn) -> Response:
         """Change, pause or end what one client may do."""
-        form = await self._form(visitor)
+        form = await self._form(context)
         client_id = _client_of(form)
         match single(form.get("do", [])):
             case "save":
                 scopes = frozenset(form.get("allow", ())).intersection(SCOPES)
-                await visitor.visits.set_scopes(who, client_id, scopes)
-                return _back(visitor, "saved")
+                await context.consent_service.set_scopes(who, client_id, scopes)
+                return _back(context, "saved")
             case "pause":
-                await visitor.visits.pause(who, client_id, paused=True)
-                return _back(visitor, "paused")
+                await context.consent_service.pause(who, client_id, paused=True)
+                return _back(context, "paused")
             case "resume":
-                await visitor.visits.pause(who, client_id, paused=False)
-                return _back(visitor, "resumed")
+                await context.consent_service.pause(who, client_id, paused=False)
+                return _back(context, "resumed")
             case "remove":
-                await visitor.visits.remove(who, client_id)
-                return _back(visitor, "removed")
+                await context.consent_service.remove(who, client_id)
+                return _back(context, "removed")
             case _:
                 # Enter in a switch presses the first button, which changes nothing.
                 return see(ACCOUNT)
 
-    async def sign_out_client(self, visitor: Visitor, who: SignedIn) -> Response:
+    async def sign_out_client(self, context: RequestContext, who: SignedIn) -> Response:
         """Have one client sign in again."""
-        form = await self._form(visitor)
-        await visitor.visits.sign_out_client(who, _client_of(form))
-        return _back(visitor, "client_out")
+        form = await self._form(context)
+        await context.consent_service.sign_out_client(who, _client_of(form))
+        return _back(context, "client_out")
 
-    async def disconnect(self, visitor: Visitor, who: SignedIn) -> Response:
+    async def disconnect(self, context: RequestContext, who: SignedIn) -> Response:
         """End everything, here and at Nextcloud."""
-        await self._form(visitor)
-        at_nextcloud = await visitor.visits.disconnect(who)
-        return _back(visitor, "disconnected" if at_nextcloud else "disconnected_here")
+        await self._form(context)
+        at_nextcloud = await context.consent_service.disconnect(who)
+        return _back(context, "disconnected" if at_nextcloud else "disconnected_here")
 
-    async def sign_out(self, visitor: Visitor, who: SignedIn) -> Response:
+    async def sign_out(self, context: RequestContext, who: SignedIn) -> Response:
         """End this session."""
         del who
-        await self._form(visitor)
-        await visitor.visits.sign_out(visitor.cookies.session)
-        response = _back(visitor, "signed_out")
-        visitor.cookies.end_session(response)
+        await self._form(context)
+        await context.consent_service.sign_out(context.cookies.session)
+        response = _back(context, "signed_out")
+        context.cookies.end_session(response)
         return response
 
-    async def sign_out_everywhere(self, visitor: Visitor, who: SignedIn) -> Response:
-        """End every session of this person."""
-        await self._form(visitor)
-        await visitor.visits.sign_out_everywhere(who)
-        response = _back(visitor, "signed_out_everywhere")
-        visitor.cookies.end_session(response)
+    async def sign_out_everywhere(self, context: RequestContext, who: SignedIn) -> Response:
+        """End every session of this user."""
+        await self._form(context)
+        await context.consent_service.sign_out_everywhere(who)
+        response = _back(context, "signed_out_everywhere")
+        context.cookies.end_session(response)
         return response
 
-    async def answer_signed_out(self, visitor: Visitor) -> Response:
+    async def answer_signed_out(self, context: RequestContext) -> Response:
         """Send who was signed out meanwhile to sign in again; nothing of the form counts."""
-        await our_form(visitor)
+        await our_form(context)
         return see(ACCOUNT)
 
     def _cards(self, view: AccountView) -> list[Card]:
@@ -265,10 +265,10 @@ class AccountPages:
             for client in view.signed_in
         ]
 
-    async def _form(self, visitor: Visitor) -> dict[str, list[str]]:
-        visitor.request.state.retry = ACCOUNT
-        form = await our_form(visitor)
-        require_check(visitor, form, ACCOUNT)
+    async def _form(self, context: RequestContext) -> dict[str, list[str]]:
+        context.request.state.retry = ACCOUNT
+        form = await our_form(context)
+        require_check(context, form, ACCOUNT)
         return form
 
 
@@ -279,11 +279,11 @@ def _client_of(form: dict[str, list[str]]) -> str:
     return client_id
 
 
-def _told(visitor: Visitor) -> str:
-    return visitor.cookies.told if visitor.cookies.told in TOLD else ""
+def _told(context: RequestContext) -> str:
+    return context.cookies.told if context.cookies.told in TOLD else ""
 
 
-def _back(visitor: Visitor, told: str) -> Response:
+def _back(context: RequestContext, told: str) -> Response:
     response = see(ACCOUNT)
-    visitor.cookies.tell(response, told)
+    context.cookies.tell(response, told)
     return response

@@ -4,9 +4,9 @@ from typing import Protocol
 
 from nextcloud_mcp_server.auth.builtin.authorization import Sent, Welcome
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import Came
-from nextcloud_mcp_server.storage.oauth_records import Arrival
-from nextcloud_mcp_server.web.visits import Params
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CallbackResult
+from nextcloud_mcp_server.storage.oauth_records import AuthorizationTransaction
+from nextcloud_mcp_server.web.consent_backend import Params
 
 
 class Authorizations(Protocol):
@@ -16,7 +16,7 @@ class Authorizations(Protocol):
         """Check what a client asks for; `sender` is the browser's address.
 
         Raises:
-            AuthorizeRefused: It cannot be put to a person.
+            AuthorizeRefused: It cannot be put to a user.
             ReturnToClient: The client is known, and asks for what it does not get.
         """
         ...
@@ -30,7 +30,7 @@ class Authorizations(Protocol):
         ...
 
     async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
-        """Take the person's yes; the answer is where they sign in.
+        """Take the user's yes; the answer is where they sign in.
 
         Raises:
             AlreadyAnswered: Another copy of the page was answered.
@@ -38,39 +38,39 @@ class Authorizations(Protocol):
         ...
 
     def denied(self, asked: Asked) -> str:
-        """Make the address that tells the client of the person's no."""
+        """Make the address that tells the client of the user's no."""
         ...
 
-    async def asked_by(self, came: Came) -> Asked:
-        """Say again what the browser that came back had set out for; a code that nobody can use is spent."""
+    async def asked_by(self, callback: CallbackResult) -> Asked:
+        """Say again what the browser that came back had set out for; a code that no one can use is spent."""
         ...
 
-    async def asked(self, arrival: Arrival) -> Asked:
-        """Say again what somebody had set out for."""
+    async def asked(self, auth_transaction: AuthorizationTransaction) -> Asked:
+        """Say again what a user had set out for."""
         ...
 
-    async def returned(self, params: Params, *, browser: str) -> Came:
+    async def returned(self, params: Params, *, browser: str) -> CallbackResult:
         """Check how a browser came back from Nextcloud.
 
         Raises:
             SignInRefused: It is not trusted.
-            SignInCancelled: The person said no there.
+            SignInCancelled: The user said no there.
         """
         ...
 
-    async def come_back(self, came: Came, *, browser: str) -> str:
+    async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
         """Have Nextcloud say who came back; the answer is the id of who it is.
 
         Raises:
-            NotAMember: The person may not use this server.
+            NotAMember: The user may not use this server.
         """
         ...
 
-    async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:
+    async def completed(self, auth_transaction_id: str, *, browser: str) -> Welcome:
         """Say who came back, and what for."""
         ...
 
-    async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
+    async def go_on(self, auth_transaction_id: str, *, browser: str) -> Sent:
         """Take their word that it is them, and make the client's answer.
 
         Raises:
@@ -78,6 +78,6 @@ class Authorizations(Protocol):
         """
         ...
 
-    async def not_me(self, arrival_id: str, *, browser: str) -> Asked:
-        """Take their word that it is somebody else, and end what was given."""
+    async def not_me(self, auth_transaction_id: str, *, browser: str) -> Asked:
+        """Take their word that it is another user, and end what was given."""
         ...

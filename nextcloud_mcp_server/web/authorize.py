@@ -20,12 +20,12 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
+from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
 from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, in_order, page
 from nextcloud_mcp_server.web.proxies import client_address
-from nextcloud_mcp_server.web.visitor import is_too_long, params_of, see
-from nextcloud_mcp_server.web.visits import Params
+from nextcloud_mcp_server.web.request_context import is_too_long, params_of, see
 
 AUTHORIZE = "/authorize"
 CONFIRM_CLIENT = "/authorize/confirm"
@@ -36,7 +36,7 @@ _LONGEST_HEADER = 3_000
 
 
 class AuthorizePages:
-    """The handlers. Everything is bound to the browser's anonymous cookie; nobody is signed in here."""
+    """The handlers. Everything is bound to the browser's anonymous cookie; no one is signed in here."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class AuthorizePages:
         return self._consent(request, authorizations, asked, ticked=asked.preticked)
 
     async def answer(self, request: Request) -> Response:
-        """Take the person's answer."""
+        """Take the user's answer."""
         require_our_page(request)
         form = await read_form(request)
         authorizations = await self._authorizations()
@@ -98,32 +98,32 @@ class AuthorizePages:
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
         try:
-            came = await authorizations.returned(params_of(request), browser=session.browser)
+            callback = await authorizations.returned(params_of(request), browser=session.browser)
         except SignInCancelled as cancelled:
-            asked = await authorizations.asked(cancelled.arrival)
+            asked = await authorizations.asked(cancelled.auth_transaction)
             return _back_page(request, "cancelled", asked, authorizations.denied(asked))
-        asked = await authorizations.asked_by(came)
+        asked = await authorizations.asked_by(callback)
         request.state.retry = again_path(asked)
         try:
-            arrival_id = await authorizations.come_back(came, browser=session.browser)
+            auth_transaction_id = await authorizations.come_back(callback, browser=session.browser)
         except NotAMember:
             return _back_page(request, "not_member", asked, authorizations.denied(asked), status=403)
         remember_browser(request)
-        return _whose(arrival_id)
+        return _whose(auth_transaction_id)
 
-    async def ask_whose(self, request: Request) -> Response:
+    async def ask_whose_account(self, request: Request) -> Response:
         """Name who signed in, and ask whether that is who sits here."""
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
-        arrival_id = _arrival_id(request.query_params.getlist("arrival"))
-        welcome = await authorizations.arrived(arrival_id, browser=session.browser)
+        auth_transaction_id = _auth_transaction_id(request.query_params.getlist("arrival"))
+        welcome = await authorizations.completed(auth_transaction_id, browser=session.browser)
         client, account = welcome.asked.client, Name.of(welcome.display_name)
         scopes = welcome.scopes | welcome.before
         return page(
             request.headers,
             "signed_in_as.html",
-            id=arrival_id,
-            csrf=session.form_check(arrival_id),
+            id=auth_transaction_id,
+            csrf=session.form_check(auth_transaction_id),
             client=Name.of(client.name),
             where=_where(welcome.asked),
             app=_app(welcome.asked),
@@ -142,23 +142,23 @@ class AuthorizePages:
         form = await read_form(request)
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
-        arrival_id = _arrival_id(form.get("arrival", []))
-        if not session.accepts(arrival_id, single(form.get("csrf", [])) or ""):
+        auth_transaction_id = _auth_transaction_id(form.get("arrival", []))
+        if not session.accepts(auth_transaction_id, single(form.get("csrf", [])) or ""):
             raise FormRefused("The form was made in another browser.")
         match single(form.get("answer", [])):
             case "mine":
-                sent = await authorizations.go_on(arrival_id, browser=session.browser)
+                sent = await authorizations.go_on(auth_transaction_id, browser=session.browser)
                 code = sent.code.get_secret_value()
                 return _sent_page(request, sent.asked, sent.url, kind="sent", code=code)
-            case "not-mine" if not await self._is_connected(arrival_id, session):
-                asked = await authorizations.not_me(arrival_id, browser=session.browser)
+            case "not-mine" if not await self._is_connected(auth_transaction_id, session):
+                asked = await authorizations.not_me(auth_transaction_id, browser=session.browser)
                 return _back_page(request, "not_me", asked, authorizations.denied(asked))
             case _:
-                return _whose(arrival_id)
+                return _whose(auth_transaction_id)
 
-    async def _is_connected(self, arrival_id: str, session: BrowserSession) -> bool:
-        """Tell whether somebody has said yes, and then went back to the page that asks."""
-        welcome = await (await self._authorizations()).arrived(arrival_id, browser=session.browser)
+    async def _is_connected(self, auth_transaction_id: str, session: BrowserSession) -> bool:
+        """Tell whether a user has said yes, and then went back to the page that asks."""
+        welcome = await (await self._authorizations()).completed(auth_transaction_id, browser=session.browser)
         return welcome.connected
 
     def _consent(
@@ -233,7 +233,7 @@ def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str
 
 
 def _back_page(request: Request, kind: str, asked: Asked, url: str, *, status: int = 200) -> Response:
-    """Say that nothing was connected, and leave it to the person to go back to the client."""
+    """Say that nothing was connected, and leave it to the user to go back to the client."""
     again = "" if kind == "not_possible" else again_path(asked)
     client, app = Name.of(asked.client.name), _app(asked)
     keep_back(request.scope, kind, status=status, url=url, again=again, client=client.plain, app=app)
@@ -254,8 +254,8 @@ def _by_itself(url: str) -> dict[str, str]:
     return {"Refresh": f"0; url={url}"} if len(url) <= _LONGEST_HEADER else {}
 
 
-def _whose(arrival_id: str) -> Response:
-    return see(f"{CONFIRM_CLIENT}?{urlencode({'arrival': arrival_id})}")
+def _whose(auth_transaction_id: str) -> Response:
+    return see(f"{CONFIRM_CLIENT}?{urlencode({'auth_transaction': auth_transaction_id})}")
 
 
 def _where(asked: Asked) -> Name:
@@ -263,11 +263,11 @@ def _where(asked: Asked) -> Name:
 
 
 def _app(asked: Asked) -> bool:
-    """Tell whether the answer goes to a program on the person's computer."""
+    """Tell whether the answer goes to a program on the user's computer."""
     return asked.loopback or asked.private
 
 
-def _arrival_id(values: Sequence[str]) -> str:
+def _auth_transaction_id(values: Sequence[str]) -> str:
     value = single(values)
     if value is None or not _ARRIVAL.fullmatch(value):
         raise SignInRefused("There is no such sign-in.")

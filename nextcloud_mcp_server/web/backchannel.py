@@ -1,4 +1,4 @@
-"""Where the identity provider says that a person logged out (OpenID Connect Back-Channel Logout 1.0 §2.5)."""
+"""Where the identity provider says that a user logged out (OpenID Connect Back-Channel Logout 1.0 §2.5)."""
 
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Stands before the MCP endpoint where many people call: no token, no way in (RFC 6750, RFC 9728).
+"""Stands before the MCP endpoint where many users call: no token, no way in (RFC 6750, RFC 9728).
 
 Pure ASGI. A body is read whole before it is passed on, because what a call needs stands in it, and
 because what two readers would read differently must not get any further.
@@ -27,9 +27,9 @@ from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS
 from nextcloud_mcp_server.web.json_bounds import JsonBounds
-from nextcloud_mcp_server.web.lasting import OpenStreams, lasts, run_for
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
 from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, Admission, RequestLimiter
+from nextcloud_mcp_server.web.stream_expiry import OpenStreams, lasts, run_for
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What a browser must bring back: a form's check value, and the ticket of the visit it answered.
+"""What a browser must bring back: a form's check value, and the ticket of the consent request it answered.
 
 Nothing is stored: both are MACs under keys derived from the key ring. The MAC covers a random value
 in a cookie, so what one browser was given is of no use in another.
@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 _BROWSER_COOKIE = "browser"
 _BROWSER_SECONDS = 3600
-# Longer than a visit, so that the last page can be looked at again for a while.
+# Longer than a consent request, so that the last page can be looked at again for a while.
 _TICKET_SECONDS = 1800
 _BROWSER_VALUE = re.compile(r"[A-Za-z0-9_-]{24}")
 
@@ -38,27 +38,32 @@ class BrowserSession:
         browser = known if _BROWSER_VALUE.fullmatch(known) else secrets.token_urlsafe(18)
         return cls(browser=browser, secure=secure, cookies=request.cookies, keys=keys)
 
-    def form_check(self, visit_id: str) -> str:
+    def form_check(self, elicitation_id: str) -> str:
         """Make the hidden value that shows that a form came from our page in this browser."""
-        return self._mac(self.keys[0], "form", visit_id)
+        return self._mac(self.keys[0], "form", elicitation_id)
 
-    def accepts(self, visit_id: str, form_check: str) -> bool:
+    def accepts(self, elicitation_id: str, form_check: str) -> bool:
         """Tell whether a form brought back what `form_check` made; every key of the ring counts."""
-        return self._matches("form", visit_id, form_check)
+        return self._matches("form", elicitation_id, form_check)
 
-    def holds_ticket(self, visit_id: str) -> bool:
-        """Tell whether this browser gave the answer to a visit, and so may see how it goes on."""
-        ticket = self.cookies.get(cookie_name(_ticket(visit_id), secure=self.secure), "")
-        return self._matches("ticket", visit_id, ticket)
+    def holds_ticket(self, elicitation_id: str) -> bool:
+        """Tell whether this browser gave the answer to a consent request, and so may see how it goes on."""
+        ticket = self.cookies.get(cookie_name(_ticket(elicitation_id), secure=self.secure), "")
+        return self._matches("ticket", elicitation_id, ticket)
 
     def remember(self, response: Response) -> None:
         """Make the session last, so that the form on this page can be sent."""
         self._set(response, _BROWSER_COOKIE, self.browser, _BROWSER_SECONDS)
 
-    def give_ticket(self, response: Response, visit_id: str) -> None:
-        """Let this browser, and no other, see how a visit goes on."""
+    def give_ticket(self, response: Response, elicitation_id: str) -> None:
+        """Let this browser, and no other, see how a consent request goes on."""
         self.remember(response)
-        self._set(response, _ticket(visit_id), self._mac(self.keys[0], "ticket", visit_id), _TICKET_SECONDS)
+        self._set(
+            response,
+            _ticket(elicitation_id),
+            self._mac(self.keys[0], "ticket", elicitation_id),
+            _TICKET_SECONDS,
+        )
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
         response.set_cookie(
@@ -68,24 +73,24 @@ class BrowserSession:
             path="/",
             secure=self.secure,
             httponly=True,
-            # Not strict: the link that begins a visit is followed from another program.
+            # Not strict: the link that begins a consent request is followed from another program.
             samesite="lax",
         )
 
-    def _mac(self, key: bytes, purpose: str, visit_id: str) -> str:
-        text = f"{purpose}\0{visit_id}\0{self.browser}"
+    def _mac(self, key: bytes, purpose: str, elicitation_id: str) -> str:
+        text = f"{purpose}\0{elicitation_id}\0{self.browser}"
         return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
-    def _matches(self, purpose: str, visit_id: str, given: str) -> bool:
+    def _matches(self, purpose: str, elicitation_id: str, given: str) -> bool:
         return any(
-            hmac.compare_digest(self._mac(key, purpose, visit_id).encode(), given.encode())
+            hmac.compare_digest(self._mac(key, purpose, elicitation_id).encode(), given.encode())
             for key in self.keys
         )
 
 
-def _ticket(visit_id: str) -> str:
-    # One cookie per visit: two visits side by side must not put each other out.
-    return f"visit-{hashlib.sha256(visit_id.encode()).hexdigest()[:12]}"
+def _ticket(elicitation_id: str) -> str:
+    # One cookie per consent request: two consent requests side by side must not put each other out.
+    return f"consent-{hashlib.sha256(elicitation_id.encode()).hexdigest()[:12]}"
 
 
 def cookie_name(name: str, *, secure: bool) -> str:

@@ -1,7 +1,7 @@
 """What the SDK keeps of a verified token, and who calls because of it.
 
 The SDK binds a session to (client, issuer, subject) of the `AccessToken` in `scope["user"]`; a
-component that is not filled in is not compared, and another person's session id would be accepted.
+component that is not filled in is not compared, and another user's session id would be accepted.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from nextcloud_mcp_server.protocol import wire
 
 
 class BearerUser(AuthenticatedUser):
-    """The user of one request. The token itself stays behind: whoever has it could pass it on."""
+    """The user of one request. The token itself stays behind: anyone who has it could pass it on."""
 
     def __init__(self, bearer: Bearer) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class BearerUser(AuthenticatedUser):
 
 
 def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
-    """Tell who calls, for the modes of many people.
+    """Tell who calls, for the modes of many users.
 
     Raises:
         TokenRefused: The request came in past the verifier, which must not happen.

@@ -1,6 +1,6 @@
 """How often clients may ask our authorization server in vain, by their address.
 
-The people of a chat service in the cloud share its addresses. So what counts is what was refused, and
+The users of a chat service in the cloud share its addresses. So what counts is what was refused, and
 a client that was given tokens there has a count of its own: others' failures do not turn it away.
 """
 

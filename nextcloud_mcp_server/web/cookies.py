@@ -1,6 +1,6 @@
-"""The cookies of a browser in which people sign in, and what is bound to them.
+"""The cookies of a browser in which users sign in, and what is bound to them.
 
-`session` finds the sign-in, `sign-in` is the sealed state of one that is under way, `onward` says
+`session` finds the sign-in, `sign-in` is the sealed state of one that is under way, `redirect_target` says
 where our page leads on to, `told` which sentence the next page shows. Nothing is stored here. What
 must not be forged is a MAC over the session's value, which no other browser has.
 """
@@ -21,10 +21,10 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.web.browser_session import cookie_name
 
 SESSION_SECONDS = 900
-#: How long a person may take to sign in, or to confirm in Nextcloud.
+#: How long a user may take to sign in, or to confirm in Nextcloud.
 AWAY_SECONDS = 600
 _TOLD_SECONDS = 60
-_SESSION, _FLOW, _ONWARD, _TOLD = "session", "sign-in", "onward", "told"
+_SESSION, _FLOW, _REDIRECT_TARGET, _TOLD = "session", "sign-in", "onward", "told"
 _SESSION_VALUE = re.compile(r"[A-Za-z0-9_-]{20,200}")
 # Browsers keep 4,096 bytes of a cookie, name and attributes included (RFC 6265bis §5.6).
 _SEALED_VALUE = re.compile(r"[A-Za-z0-9_.=-]{1,3800}")
@@ -35,8 +35,8 @@ Leg = Literal["sign-in", "nextcloud"]
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
-    """Where our page leads on to, and what the person comes back for."""
+class RedirectTarget:
+    """Where our page leads on to, and what the user comes back for."""
 
     url: str
     target: str
@@ -49,7 +49,7 @@ class Cookies:
     secure: bool
     session: str = field(repr=False)
     flow: str = field(repr=False)
-    onward: str = field(repr=False)
+    redirect_target: str = field(repr=False)
     told: str = field(repr=False)
     keys: Sequence[bytes] = field(repr=False)
 
@@ -73,7 +73,7 @@ class Cookies:
             secure=secure,
             session=take(_SESSION, _SESSION_VALUE),
             flow=take(_FLOW, _SEALED_VALUE),
-            onward=take(_ONWARD, _SEALED_VALUE),
+            redirect_target=take(_REDIRECT_TARGET, _SEALED_VALUE),
             told=take(_TOLD, _SEALED_VALUE),
             keys=keys,
         )
@@ -87,42 +87,44 @@ class Cookies:
         return bool(self.session) and self._matches(form_check, "form", self.session, purpose)
 
     def set_session(self, response: Response, token: str) -> None:
-        """Sign the browser in. The value is new, so whoever planted the last one has nothing."""
+        """Sign the browser in. The value is new, so anyone who planted the last one has nothing."""
         self._set(response, _SESSION, token, SESSION_SECONDS)
         self._delete(response, _FLOW)
-        self._delete(response, _ONWARD)
+        self._delete(response, _REDIRECT_TARGET)
 
     def end_session(self, response: Response) -> None:
         """Sign the browser out."""
         self._delete(response, _SESSION)
 
-    def set_flow(self, response: Response, flow: str, onward: Onward) -> None:
+    def set_flow(self, response: Response, flow: str, redirect_target: RedirectTarget) -> None:
         """Send the browser to sign in: keep what it must bring back, and where it goes."""
         self._set(response, _FLOW, flow, AWAY_SECONDS)
-        self._set(response, _ONWARD, self._pack("sign-in", flow, onward), AWAY_SECONDS)
+        self._set(response, _REDIRECT_TARGET, self._pack("sign-in", flow, redirect_target), AWAY_SECONDS)
 
-    def set_onward(self, response: Response, onward: Onward) -> None:
+    def set_redirect_target(self, response: Response, redirect_target: RedirectTarget) -> None:
         """Send the browser to Nextcloud: keep where it goes."""
-        self._set(response, _ONWARD, self._pack("nextcloud", self.session, onward), AWAY_SECONDS)
+        self._set(
+            response, _REDIRECT_TARGET, self._pack("nextcloud", self.session, redirect_target), AWAY_SECONDS
+        )
 
-    def end_onward(self, response: Response) -> None:
+    def end_redirect_target(self, response: Response) -> None:
         """Forget where the browser was sent, once it is back."""
-        self._delete(response, _ONWARD)
+        self._delete(response, _REDIRECT_TARGET)
 
-    def where_to(self, leg: Leg) -> Onward | None:
-        """Read where the browser goes; None unless we wrote it, for this leg, in this browser.
+    def where_to(self, grant_request: Leg) -> RedirectTarget | None:
+        """Read where the browser goes; None unless we wrote it, for this flow, in this browser.
 
-        Without the MAC, a cookie set by somebody else would make our page lead anywhere.
+        Without the MAC, a cookie set by another user would make our page lead anywhere.
         """
-        payload, _, mac = self.onward.partition(".")
-        bound_to = self.flow if leg == "sign-in" else self.session
-        if not bound_to or not self._matches(mac, leg, bound_to, payload):
+        payload, _, mac = self.redirect_target.partition(".")
+        bound_to = self.flow if grant_request == "sign-in" else self.session
+        if not bound_to or not self._matches(mac, grant_request, bound_to, payload):
             return None
         stored: dict[str, Any] = json.loads(urlsafe_b64decode(payload))
-        return Onward(cast("str", stored["url"]), cast("str", stored["target"]))
+        return RedirectTarget(cast("str", stored["url"]), cast("str", stored["target"]))
 
     def tell(self, response: Response, what: str) -> None:
-        """Have the next page say a sentence once; kept out of its address, where anybody could put it."""
+        """Have the next page say a sentence once; kept out of its address, where anyone could put it."""
         self._set(response, _TOLD, what, _TOLD_SECONDS)
 
     def end_told(self, response: Response) -> None:
@@ -130,12 +132,12 @@ class Cookies:
         if self.told:
             self._delete(response, _TOLD)
 
-    def _pack(self, leg: Leg, bound_to: str, onward: Onward) -> str:
-        if not _ADDRESS.fullmatch(onward.url):
+    def _pack(self, grant_request: Leg, bound_to: str, redirect_target: RedirectTarget) -> str:
+        if not _ADDRESS.fullmatch(redirect_target.url):
             raise ConfigurationError("The address at which people sign in or confirm has an odd shape.")
-        stored = json.dumps({"url": onward.url, "target": onward.target})
+        stored = json.dumps({"url": redirect_target.url, "target": redirect_target.target})
         payload = urlsafe_b64encode(stored.encode()).decode()
-        return f"{payload}.{_mac(self.keys[0], leg, bound_to, payload)}"
+        return f"{payload}.{_mac(self.keys[0], grant_request, bound_to, payload)}"
 
     def _matches(self, given: str, *parts: str) -> bool:
         return any(hmac.compare_digest(_mac(key, *parts).encode(), given.encode()) for key in self.keys)
@@ -148,7 +150,7 @@ class Cookies:
             path="/",
             secure=self.secure,
             httponly=True,
-            # Not strict: people come back from their sign-in and from Nextcloud, which are other sites.
+            # Not strict: users come back from their sign-in and from Nextcloud, which are other sites.
             samesite="lax",
         )
 

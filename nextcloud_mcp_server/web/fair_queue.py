@@ -1,7 +1,7 @@
-"""Lets requests of many people begin one after the other, in turns by person.
+"""Lets requests of many users begin one after the other, in turns by user.
 
-One process does one thing at a time. Without turns, a hundred requests that one person sends at once come before
-the one that another person sends next.
+One process does one thing at a time. Without turns, a hundred requests that one user sends at once come before
+the one that another user sends next.
 """
 
 from collections import OrderedDict, deque
@@ -14,7 +14,7 @@ import anyio
 #: So many may be in their first moment at once; with more than a few the processor has no idle time to fill.
 MOST_FRESH = 4
 
-#: What takes longer waits for Nextcloud or for a person, and is in nobody's way.
+#: What takes longer waits for Nextcloud or for a user, and is in no one's way.
 FRESH_SECONDS = 0.05
 
 
@@ -26,7 +26,7 @@ class _Ticket:
 
 
 class FairQueue:
-    """A round robin of people; within one person the first to come is the first to go.
+    """A round robin of users; within one user the first to come is the first to go.
 
     A request counts from its turn until it ends, and for `fresh_seconds` at most.
     """
@@ -75,7 +75,7 @@ class FairQueue:
             ticket = tickets.popleft()
             ticket.begun_at = self._fresh[ticket] = now
             ticket.woken.set()
-            # The next turn of this person comes after those of all others who wait now.
+            # The next turn of this user comes after those of all others who wait now.
             del self._waiting[person]
             if tickets:
                 self._waiting[person] = tickets

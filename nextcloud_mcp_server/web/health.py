@@ -1,4 +1,4 @@
-"""Tells whoever watches the process that it serves."""
+"""Tells anyone who watches the process that it serves."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse

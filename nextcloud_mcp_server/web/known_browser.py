@@ -1,6 +1,6 @@
 """Tells browsers in which a user signed in before from those of strangers.
 
-Such a browser holds a cookie with a random value and its MAC. It says nothing about who signed in and lets nobody
+Such a browser holds a cookie with a random value and its MAC. It says nothing about who signed in and lets no one
 in: it only keeps a share of the failed code exchanges that strangers cannot use up.
 """
 

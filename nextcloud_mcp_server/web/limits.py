@@ -1,8 +1,8 @@
-"""How often somebody may ask, by address and by person.
+"""How often a user may ask, by address and by user.
 
 Counted in memory, per process, and in no row of the database: requests of strangers must cost nothing
-that stays. Many people share an address (an office, a chat service in the cloud), so an address's
-limits are generous, and whoever brings a token that worked is never turned away for the failures of others.
+that stays. Many users share an address (an office, a chat service in the cloud), so an address's
+limits are generous, and anyone who brings a token that worked is never turned away for the failures of others.
 """
 
 import hashlib
@@ -27,17 +27,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nextcloud_mcp_server.errors import NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
+from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.metadata import CORS
 from nextcloud_mcp_server.web.problem import Problem, problem_page
 from nextcloud_mcp_server.web.proxies import client_address
-from nextcloud_mcp_server.web.visitor import params_of
-from nextcloud_mcp_server.web.visits import Params
+from nextcloud_mcp_server.web.request_context import params_of
 
 logger = logging.getLogger(__name__)
 
 _MOST_WINDOWS = 65_536
 _MOST_TOKENS = 8_192
-#: Whoever has an IPv6 address has this many bits of them to choose from.
+#: Anyone who has an IPv6 address has this many bits of them to choose from.
 _IPV6_HOST_BITS = 64
 _CALLBACKS = "/oauth/callback/"
 #: Pages that a user signs in on, or is signed in on.
@@ -57,7 +57,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many a minute: pages, callbacks, refused tokens and refused clients per address, pages per person.
+    """How many a minute: pages, callbacks, refused tokens and refused clients per address, pages per user.
 
     `excess` is how many callbacks beyond `callback` have their `state` looked up, to spend the code of a known one.
     """
@@ -150,7 +150,7 @@ class Limits:
             raise await self._too_many(kind, who)
 
     async def check(self, kind: Kind, who: str) -> None:
-        """Refuse whoever has used up their minute, without counting.
+        """Refuse anyone who has used up their minute, without counting.
 
         Raises:
             TooManyRequests: They have.
@@ -159,7 +159,7 @@ class Limits:
             raise await self._too_many(kind, who)
 
     async def person(self, principal: Principal) -> None:
-        """Count what a signed-in person asks for.
+        """Count what a signed-in user asks for.
 
         Raises:
             TooManyRequests: It is one too many in this minute.
@@ -199,7 +199,7 @@ class AddressLimits:
         self._worked: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 429 to whoever asks too much, with the time to wait."""
+        """Answer 429 to anyone who asks too much, with the time to wait."""
         if scope["type"] != "http" or scope["method"] == "OPTIONS":
             await self._app(scope, receive, send)
             return

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
-#: Any page may ask: a browser adds nothing of the person's to a request with a token.
+#: Any page may ask: a browser adds nothing of the user's to a request with a token.
 CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "WWW-Authenticate, Mcp-Session-Id, MCP-Protocol-Version",

@@ -55,9 +55,9 @@ class WebConfig:
     """What `guard` lets through.
 
     `allowed_hosts` are values of the Host header, port included where there is one; `allowed_origins`
-    those of the Origin header. Without `bearer_secret` the MCP path is open to whoever reaches it.
+    those of the Origin header. Without `bearer_secret` the MCP path is open to anyone who reaches it.
     `secure_cookies` says that browsers see us under https, also where a proxy ends TLS. With
-    `refuse_forwarded` nobody may stand between; without it `proxies` may, and are believed. Pages of
+    `refuse_forwarded` no one may stand between; without it `proxies` may, and are believed. Pages of
     other origins may ask below the paths of `any_origin`, where nothing of the browser's own counts.
     """
 
@@ -103,7 +103,7 @@ _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is lar
 _TOO_SLOW = Refusal(
     Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
 )
-#: What a client without the secret of one person's server is told.
+#: What a client without the secret of one user's server is told.
 UNAUTHORIZED_MESSAGE = (
     "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
     "'nextcloud-mcp-server config claude-code --http' prints what to put into your client; it also knows "
@@ -120,7 +120,7 @@ def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
 
 
 class OneSpelling:
-    """Takes an address with a slash at its end for the one without: people and clients write both.
+    """Takes an address with a slash at its end for the one without: users and clients write both.
 
     Outside of every check, so that all of them see the same address.
     """
@@ -160,7 +160,7 @@ class KeepsOpener:
     """Lets a page stay in touch with the one that opened it, for clients that ask in a window of their own.
 
     Under `same-origin` the browser cuts the two apart for good: the client takes its window for closed
-    and gives up, and its own page, to which we lead back, finds nobody to tell. What is lost is
+    and gives up, and its own page, to which we lead back, finds no one to tell. What is lost is
     little: a page that opened a window could always send it elsewhere, and can read nothing in it.
     """
 

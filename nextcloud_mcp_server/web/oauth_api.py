@@ -96,7 +96,7 @@ def oauth_routes(
 
 
 class _Answers:
-    """The endpoints that ask the database, and nobody else."""
+    """The endpoints that ask the database, and no one else."""
 
     def __init__(
         self, api: Callable[[], Awaitable[Api]], limits: ClientLimits, scopes: frozenset[str]
@@ -136,7 +136,7 @@ class _Answers:
         return JSONResponse({})
 
     async def register(self, request: Request) -> Response:
-        """Make a client of whoever asks (RFC 7591 §3)."""
+        """Make a client of anyone who asks (RFC 7591 §3)."""
         body = await body_of(request, "application/json", error="invalid_client_metadata")
         try:
             described = strict_json.read(body)
@@ -154,7 +154,7 @@ class _Answers:
         resource = _resource(tokens, form)
         match only(form, "grant_type"):
             case "authorization_code":
-                return await tokens.redeem(
+                return await tokens.exchange_code(
                     _needed(form, "code"),
                     client_id=client.client_id,
                     redirect_uri=only(form, "redirect_uri"),
@@ -270,7 +270,7 @@ async def _safely(request: Request, answer: Endpoint) -> Response:
     except OAuthRefusal as refusal:
         return _refused(request, refusal)
     except ClientDisconnect:
-        response = _error(400, "invalid_request", "The body ended early.")  # nobody is left to read it
+        response = _error(400, "invalid_request", "The body ended early.")  # no one is left to read it
     except TooManyRequests as error:
         response = _error(429, "temporarily_unavailable", str(error))
         response.headers["Retry-After"] = str(error.retry_after_seconds)

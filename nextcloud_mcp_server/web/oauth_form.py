@@ -29,7 +29,7 @@ async def body_of(request: Request, content_type: str, *, error: str = "invalid_
         OAuthRefusal: It is of another type (400), or larger than any that is needed (413).
     """
     given = request.headers.getlist("content-type")
-    # A body in another charset would be one thing to us and another one to whoever stands before us.
+    # A body in another charset would be one thing to us and another one to anyone who stands before us.
     if len(given) != 1 or not _says(given[0], content_type):
         raise OAuthRefusal(error, f"Send the body as {content_type}, in UTF-8.")
     body = b""

@@ -6,8 +6,8 @@ from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.web.lasting import OpenStreams
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
+from nextcloud_mcp_server.web.stream_expiry import OpenStreams
 
 
 class OpenConnections:

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
-from nextcloud_mcp_server.nextcloud.visible import without_hidden
+from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _PHONE_LINE = 26
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name that an app or a person chose: cleaned, cut, and isolated from the text around it.
+    """A name that an app or a user chose: cleaned, cut, and isolated from the text around it.
 
     Without that, an app called "\u202egpj.live" or a name of ten lines could make the page say
     something else than it does.

@@ -43,7 +43,7 @@ PERSONAL: Problems = (
     (errors.NextcloudError, Problem("nextcloud", 502)),
 )
 
-#: Where people sign in, each with an account of their own.
+#: Where users sign in, each with an account of their own.
 PEOPLE: Problems = (
     (errors.NotAMember, Problem("not_member", 403)),
     (errors.OtherBrowser, Problem("other_browser", 403)),
@@ -54,7 +54,7 @@ PEOPLE: Problems = (
     (errors.WrongAccount, Problem("other_nextcloud", 403)),
     *PERSONAL,
 )
-#: Where a chat client sent somebody, and knows no link to open once more.
+#: Where a chat client sent a user, and knows no link to open once more.
 CLIENT: Problems = (
     (errors.ClientUnknown, Problem("app_unknown", 400)),
     (errors.ClientBarred, Problem("app_barred", 403)),
@@ -64,7 +64,7 @@ CLIENT: Problems = (
     (errors.DocumentUnfit, Problem("document_unfit", 400)),
     (errors.DocumentHostRefused, Problem("document_host_refused", 403)),
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
-    # No failure: what the person wanted is done, and some proxies put a page of their own before a 4xx.
+    # No failure: what the user wanted is done, and some proxies put a page of their own before a 4xx.
     (errors.AlreadyAnswered, Problem("answered", 200)),
     (errors.FormRefused, Problem("form_app", 403)),
     (errors.InvalidInput, Problem("form_app", 400)),
@@ -78,7 +78,7 @@ ACCOUNT: Problems = (
 
 
 def problem_of(error: Exception, problems: Problems = PERSONAL) -> Problem:
-    """Find the page for an error; one that nobody planned is ours."""
+    """Find the page for an error; one that no one planned is ours."""
     return next((problem for kind, problem in problems if isinstance(error, kind)), _INTERNAL)
 
 

@@ -1,6 +1,6 @@
 """Who a request comes from: the peer itself, or whom a trusted reverse proxy names.
 
-Headers are text that anybody can send. They are believed when the peer is a proxy that the operator
+Headers are text that anyone can send. They are believed when the peer is a proxy that the operator
 named, and taken off in any case, so that nothing behind this layer can believe them by mistake.
 """
 
@@ -15,7 +15,7 @@ Network = IPv4Network | IPv6Network
 
 
 class TrustedProxies:
-    """Puts the person's address, scheme and Host in the place of the proxy's.
+    """Puts the user's address, scheme and Host in the place of the proxy's.
 
     Of each list the right end counts, where our own proxies write; what stands left of the first
     address that is no proxy of ours was sent by a stranger.
@@ -66,7 +66,7 @@ class TrustedProxies:
 
 
 def names_proxy(header: str) -> bool:
-    """Tell whether a header speaks of what lies between the person and us."""
+    """Tell whether a header speaks of what lies between the user and us."""
     name = header.lower()
     return name in ("forwarded", "via") or name.startswith("x-forwarded-")
 
@@ -78,7 +78,7 @@ def client_address(scope: Scope) -> str:
 
 
 def network_of(address: str) -> str:
-    """Shorten an address to its network, which its person knows again and which names no machine."""
+    """Shorten an address to its network, which its user knows again and which names no machine."""
     parsed = _parse(address)
     if parsed is None:
         return ""

@@ -1,4 +1,4 @@
-"""What one person and one of their clients may have at the MCP endpoint: requests a minute, calls, streams.
+"""What one user and one of their clients may have at the MCP endpoint: requests a minute, calls, streams.
 
 What comes too fast waits for a while, and is refused when that would take too long. A refusal is held back for a
 moment, so that a program that tries again at once does so at the pace of this server. Counted in memory, for each
@@ -28,7 +28,7 @@ _REFUSALS_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class RequestRates:
-    """What one person may have; one client of this person gets half of each.
+    """What one user may have; one client of this user gets half of each.
 
     `burst` requests may come at once, and `per_minute` after that; what comes faster waits, `wait_seconds` at most.
     `calls` are worked on at once, and of `large_bodies` read at once; `streams` stay open.
@@ -54,7 +54,7 @@ class RequestRates:
 
 
 class _Share:
-    """What one person or one client has in use."""
+    """What one user or one client has in use."""
 
     def __init__(self, rates: RequestRates) -> None:
         self._rates = rates
@@ -90,7 +90,7 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that was let in, and what it takes from its person's share and its client's."""
+    """A request that was let in, and what it takes from its user's share and its client's."""
 
     bearer: Bearer
     person: _Share
@@ -124,7 +124,7 @@ class Admission:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Wait for the turn of this person among all."""
+        """Wait for the turn of this user among all."""
         async with self.queue.turn(self.bearer.principal):
             yield
 
@@ -133,7 +133,7 @@ class Admission:
         """Count a stream for as long as it is open.
 
         Raises:
-            TooManyRequests: This person or this client has too many open.
+            TooManyRequests: This user or this client has too many open.
         """
         if not (self.client.has_room_for_stream() and self.person.has_room_for_stream()):
             raise await self.refusal(self.rates.refusal_seconds)
@@ -172,12 +172,12 @@ class RequestLimiter:
 
     @property
     def remembered(self) -> int:
-        """How many people and clients there are shares of."""
+        """How many users and clients there are shares of."""
         return len(self._shares)
 
     @asynccontextmanager
     async def admit(self, bearer: Bearer) -> AsyncGenerator[Admission]:
-        """Let a request in when its person and its client have not asked for too much, or after a while.
+        """Let a request in when its user and its client have not asked for too much, or after a while.
 
         Raises:
             TooManyRequests: Waiting would take too long.

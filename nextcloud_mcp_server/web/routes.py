@@ -13,19 +13,19 @@ from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PA
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
 from nextcloud_mcp_server.web.callback_result import RESULT, CallbackResults, result_page
-from nextcloud_mcp_server.web.consent import VisitPages
+from nextcloud_mcp_server.web.consent_backend import ConsentBackend
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import UNAUTHORIZED_MESSAGE, KeepsOpener, PageErrors
+from nextcloud_mcp_server.web.multi_user_consent import MultiUserConsentPages
 from nextcloud_mcp_server.web.pages import page, stylesheet
 from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
 from nextcloud_mcp_server.web.problem import CLIENT, PEOPLE, PERSONAL, Problem, Problems, problem_page
-from nextcloud_mcp_server.web.provision import Consent, ConsentPages
+from nextcloud_mcp_server.web.request_context import EndpointFactory, PersonHandler
 from nextcloud_mcp_server.web.sign_in import SignInPages
-from nextcloud_mcp_server.web.visitor import Door, PersonHandler
-from nextcloud_mcp_server.web.visits import Visits
+from nextcloud_mcp_server.web.single_user_consent import ConsentPages, SingleUserConsent
 
 if TYPE_CHECKING:
-    # What stands behind them brings along the checking of signed tokens, which one person's server never needs.
+    # What stands behind them brings along the checking of signed tokens, which one user's server never needs.
     from nextcloud_mcp_server.web.authorizations import Authorizations
     from nextcloud_mcp_server.web.authorize import AuthorizePages
 
@@ -37,14 +37,14 @@ _A_YEAR = "public, max-age=31536000, immutable"
 
 
 def routes(
-    consent: Callable[[], Awaitable[Consent]],
+    consent: Callable[[], Awaitable[SingleUserConsent]],
     *,
     csrf_keys: Callable[[], Sequence[bytes]],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     sandbox: bool = False,
     secret: bool = True,
 ) -> list[BaseRoute]:
-    """List the routes of one person's server.
+    """List the routes of one user's server.
 
     `consent` is asked at the first page, and `csrf_keys` after it; `sandbox` says that the server
     works on the built-in Nextcloud, which the command that connects a client must be told. `secret` says that
@@ -79,8 +79,8 @@ def _needs_secret_routes() -> list[Route]:
     return [Route(path, refuse, methods=["POST"]) for path in ("/register", "/token")]
 
 
-def people_routes(
-    visits: Callable[[], Awaitable[Visits]],
+def multi_user_routes(
+    consent_service: Callable[[], Awaitable[ConsentBackend]],
     *,
     keys: Callable[[], Sequence[bytes]],
     nextcloud_host: str,
@@ -89,21 +89,23 @@ def people_routes(
     on_person: Callable[[Principal], Awaitable[None]] | None = None,
     authorizations: "Callable[[], Awaitable[Authorizations]] | None" = None,
 ) -> list[BaseRoute]:
-    """List the routes of a server on which people sign in, each with an account of their own.
+    """List the routes of a server on which users sign in, each with an account of their own.
 
-    `visits` is asked at the first page, and `keys` after it. `nextcloud_host` is what strangers may
-    know, `mcp_url` what people give to their assistants; `on_person` may refuse somebody who asks too often.
-    `authorizations` are there where this server itself lets clients in, and people sign in with Nextcloud.
+    `consent_service` is asked at the first page, and `keys` after it. `nextcloud_host` is what strangers may
+    know, `mcp_url` what users give to their assistants; `on_person` may refuse a user who asks too often.
+    `authorizations` are there where this server itself lets clients in, and users sign in with Nextcloud.
     """
-    door = Door(visits, keys=keys, on_person=on_person)
-    sign_in, visit = SignInPages(nextcloud_host), VisitPages(clock=clock)
-    come_back = door.open(sign_in.come_back)
-    confirmed = door.signed_in(visit.come_back, otherwise=visit.come_back_signed_out, is_callback=True)
+    endpoints = EndpointFactory(consent_service, keys=keys, on_person=on_person)
+    sign_in, consent_request = SignInPages(nextcloud_host), MultiUserConsentPages(clock=clock)
+    come_back = endpoints.open(sign_in.come_back)
+    confirmed = endpoints.signed_in(
+        consent_request.come_back, otherwise=consent_request.come_back_signed_out, is_callback=True
+    )
     if authorizations is None:
         callbacks = [
             _callback_route("/oauth/callback/sign-in", come_back, keys),
             _callback_route(_NEXTCLOUD_CALLBACK, confirmed, keys),
-            _people_route(RESULT, result_page(keys), "GET"),
+            _multi_user_route(RESULT, result_page(keys), "GET"),
         ]
     else:
         from nextcloud_mcp_server.web.authorize import AuthorizePages  # noqa: PLC0415 - MODE=builtin only
@@ -112,11 +114,11 @@ def people_routes(
         callbacks = _authorize_routes(pages, keys, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
     return _with_the_rest(
         [
-            _page_route("/", _people_home(mcp_url, signs_in_here=authorizations is not None), "GET"),
+            _page_route("/", _multi_user_home(mcp_url, signs_in_here=authorizations is not None), "GET"),
             *callbacks,
-            *_sign_in_routes(door, sign_in),
-            *_visit_routes(door, visit),
-            *_account_routes(door, AccountPages(clock=clock)),
+            *_sign_in_routes(endpoints, sign_in),
+            *_consent_routes(endpoints, consent_request),
+            *_account_routes(endpoints, AccountPages(clock=clock)),
         ]
     )
 
@@ -124,14 +126,14 @@ def people_routes(
 def _authorize_routes(
     pages: "AuthorizePages", keys: Callable[[], Sequence[bytes]], otherwise: Endpoint
 ) -> list[Route]:
-    """List the way of a client's person. Nextcloud knows one address of ours, so all come back there."""
+    """List the way of a client's user. Nextcloud knows one address of ours, so all come back there."""
     from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT  # noqa: PLC0415 - MODE=builtin only
 
     callback = by_state({CLIENT_STATE: pages.come_back}, otherwise=otherwise)
     return [
         _client_route(AUTHORIZE, pages.ask, "GET"),
         _client_route(AUTHORIZE, pages.answer, "POST"),
-        _client_route(CONFIRM_CLIENT, pages.ask_whose, "GET"),
+        _client_route(CONFIRM_CLIENT, pages.ask_whose_account, "GET"),
         _client_route(CONFIRM_CLIENT, pages.confirm, "POST"),
         _callback_route(
             _NEXTCLOUD_CALLBACK, callback, keys, problems=CLIENT, around=[Middleware(KeepsOpener)]
@@ -151,38 +153,40 @@ def by_state(handlers: Mapping[str, Endpoint], *, otherwise: Endpoint) -> Endpoi
     return endpoint
 
 
-def _sign_in_routes(door: Door, pages: SignInPages) -> list[Route]:
+def _sign_in_routes(endpoints: EndpointFactory, pages: SignInPages) -> list[Route]:
     return [
-        _page_route("/oauth/provision", door.open(pages.ask), "GET", problems=PEOPLE),
-        _people_route("/oauth/provision", door.open(pages.begin), "POST"),
-        _people_route("/oauth/sign-in", door.open(pages.go_on), "GET"),
-        _people_route("/oauth/other-account", door.open(pages.change_person), "POST"),
-        _people_route("/account/sign-in", door.open(pages.begin_for_account), "POST"),
+        _page_route("/oauth/provision", endpoints.open(pages.ask), "GET", problems=PEOPLE),
+        _multi_user_route("/oauth/provision", endpoints.open(pages.begin), "POST"),
+        _multi_user_route("/oauth/sign-in", endpoints.open(pages.go_on), "GET"),
+        _multi_user_route("/oauth/other-account", endpoints.open(pages.change_person), "POST"),
+        _multi_user_route("/account/sign-in", endpoints.open(pages.begin_for_account), "POST"),
     ]
 
 
-def _visit_routes(door: Door, pages: VisitPages) -> list[Route]:
+def _consent_routes(endpoints: EndpointFactory, pages: MultiUserConsentPages) -> list[Route]:
     first, nowhere = pages.sign_in_first, pages.nowhere
     signed_out = pages.answer_signed_out
     return [
-        _people_route("/oauth/consent", door.signed_in(pages.show, otherwise=first), "GET"),
-        _people_route("/oauth/consent", door.signed_in(pages.answer, otherwise=signed_out), "POST"),
-        _people_route("/oauth/nextcloud", door.signed_in(pages.go_on, otherwise=nowhere), "GET"),
-        _people_route("/oauth/waiting", door.signed_in(pages.wait, otherwise=first), "GET"),
-        _people_route("/oauth/cancel", door.signed_in(pages.cancel, otherwise=signed_out), "POST"),
-        _people_route("/oauth/confirm", door.signed_in(pages.ask_whose, otherwise=first), "GET"),
-        _people_route("/oauth/confirm", door.signed_in(pages.confirm, otherwise=signed_out), "POST"),
-        _people_route("/oauth/not-me", door.signed_in(pages.not_me, otherwise=first), "GET"),
-        _people_route("/oauth/done", door.signed_in(pages.done, otherwise=first), "GET"),
+        _multi_user_route("/oauth/consent", endpoints.signed_in(pages.show, otherwise=first), "GET"),
+        _multi_user_route("/oauth/consent", endpoints.signed_in(pages.answer, otherwise=signed_out), "POST"),
+        _multi_user_route("/oauth/nextcloud", endpoints.signed_in(pages.go_on, otherwise=nowhere), "GET"),
+        _multi_user_route("/oauth/waiting", endpoints.signed_in(pages.wait, otherwise=first), "GET"),
+        _multi_user_route("/oauth/cancel", endpoints.signed_in(pages.cancel, otherwise=signed_out), "POST"),
+        _multi_user_route(
+            "/oauth/confirm", endpoints.signed_in(pages.ask_whose_account, otherwise=first), "GET"
+        ),
+        _multi_user_route("/oauth/confirm", endpoints.signed_in(pages.confirm, otherwise=signed_out), "POST"),
+        _multi_user_route("/oauth/not-me", endpoints.signed_in(pages.not_me, otherwise=first), "GET"),
+        _multi_user_route("/oauth/done", endpoints.signed_in(pages.done, otherwise=first), "GET"),
     ]
 
 
-def _account_routes(door: Door, pages: AccountPages) -> list[Route]:
+def _account_routes(endpoints: EndpointFactory, pages: AccountPages) -> list[Route]:
     def route(path: str, handler: PersonHandler) -> Route:
-        endpoint = door.signed_in(handler, otherwise=pages.answer_signed_out)
+        endpoint = endpoints.signed_in(handler, otherwise=pages.answer_signed_out)
         return _page_route(path, endpoint, "POST", problems=ACCOUNT_PROBLEMS)
 
-    endpoint = door.signed_in(pages.show, otherwise=pages.ask_to_sign_in)
+    endpoint = endpoints.signed_in(pages.show, otherwise=pages.ask_to_sign_in)
     return [
         _page_route("/account", endpoint, "GET", problems=ACCOUNT_PROBLEMS),
         route("/account/app", pages.change_client),
@@ -212,7 +216,7 @@ def _page_route(
 
 
 def _client_route(path: str, handler: Endpoint, *methods: str) -> Route:
-    return _people_route(path, handler, *methods, problems=CLIENT, around=[Middleware(KeepsOpener)])
+    return _multi_user_route(path, handler, *methods, problems=CLIENT, around=[Middleware(KeepsOpener)])
 
 
 def _callback_route(
@@ -225,10 +229,10 @@ def _callback_route(
 ) -> Route:
     """Make a route whose every answer leads to an address without code and state."""
     results = Middleware(CallbackResults, keys=keys)
-    return _people_route(path, handler, "GET", problems=problems, around=[*around, results])
+    return _multi_user_route(path, handler, "GET", problems=problems, around=[*around, results])
 
 
-def _people_route(
+def _multi_user_route(
     path: str,
     handler: Endpoint,
     *methods: str,
@@ -249,7 +253,7 @@ def _home(*, sandbox: bool) -> Endpoint:
     return home
 
 
-def _people_home(mcp_url: str, *, signs_in_here: bool) -> Endpoint:
+def _multi_user_home(mcp_url: str, *, signs_in_here: bool) -> Endpoint:
     async def home(request: Request) -> Response:
         """Say what runs here and how to connect to it; holds nothing secret."""
         return page(request.headers, "people_home.html", mcp_url=mcp_url, signs_in_here=signs_in_here)

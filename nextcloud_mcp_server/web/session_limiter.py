@@ -1,7 +1,7 @@
-"""How many sessions one person and one of their clients may have: the oldest idle one ends for a new one.
+"""How many sessions one user and one of their clients may have: the oldest idle one ends for a new one.
 
 Clients (of 2025-11-25) open sessions and seldom end them. Each takes memory until it has been idle for half an hour,
-and there is room for so many only; without a limit of each person one token took all of them.
+and there is room for so many only; without a limit of each user one token took all of them.
 """
 
 from collections import OrderedDict
@@ -45,7 +45,7 @@ class _Session:
     in_use: int = 0
 
     def is_of(self, user: BearerUser, *, client: bool) -> bool:
-        """Tell whether it belongs to the same person, and with `client` to the same client."""
+        """Tell whether it belongs to the same user, and with `client` to the same client."""
         mine, other = self.user.bearer, user.bearer
         return mine.principal == other.principal and (not client or mine.client_id == other.client_id)
 

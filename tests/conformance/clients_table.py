@@ -5,7 +5,7 @@ up, give the document or the body of the registration as it was seen, and what m
 The tests beside this file run every row; a field that a row leaves out has the most common value.
 
 None of the hosted clients can be run here: the rows are what their makers document, what their source
-says, and what people who run servers recorded of them.
+says, and what users who run servers recorded of them.
 """
 
 from collections.abc import Mapping

@@ -7,31 +7,31 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from tests.conformance.foreign_install import python_of
+from tests.conformance.client_install import python_of
 from tests.conformance.mcpdo import Mcpdo
-from tests.integration.computer import ROOT, Computer, open_computer
-from tests.integration.crowd import Crowd, open_crowd
-from tests.integration.world import World, open_world
+from tests.integration.oidc_app import OidcApp, open_oidc_app
+from tests.integration.personal_app import PersonalApp, open_personal_app
+from tests.integration.stdio_app import ROOT, StdioApp, open_stdio_app
 from tests.node import find_node, missing
 
 INSPECTOR = ROOT / "node_modules" / "@modelcontextprotocol" / "inspector"
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+async def personal_app(tmp_path: Path) -> AsyncGenerator[PersonalApp]:
+    async with open_personal_app(tmp_path / "data", Sandbox.demo()) as made:
         yield made
 
 
 @pytest.fixture
-async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
-    async with open_crowd(tmp_path / "data") as made:
+async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
+    async with open_oidc_app(tmp_path / "data") as made:
         yield made
 
 
 @pytest.fixture
-async def computer(tmp_path: Path) -> AsyncGenerator[Computer]:
-    async with open_computer(tmp_path / "data") as made:
+async def stdio_app(tmp_path: Path) -> AsyncGenerator[StdioApp]:
+    async with open_stdio_app(tmp_path / "data") as made:
         yield made
 
 

@@ -13,21 +13,21 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl
 
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.integration.house import House, open_house, query_of
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app, query_of
 
 CALLBACK = "http://127.0.0.1:54321/callback"
 DOCUMENT = "https://app.example.org/oauth/client.json"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path) as opened:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path) as opened:
         yield opened
 
 
 @dataclass
 class Newcomer:
-    """A client that nobody has registered, and what it keeps: the storage of the SDK's provider."""
+    """A client that no one has registered, and what it keeps: the storage of the SDK's provider."""
 
     person: Person
     document: str | None = None
@@ -35,7 +35,7 @@ class Newcomer:
     info: OAuthClientInformationFull | None = None
     asked: list[str] = field(default_factory=list[str])
     provider: OAuthClientProvider | None = None
-    #: What the person allows at each trip; the last one holds for all after it.
+    #: What the user allows at each trip; the last one holds for all after it.
     allows: list[list[str]] = field(default_factory=lambda: [["notes:read"]])
 
     @asynccontextmanager
@@ -81,10 +81,15 @@ class Newcomer:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_sdk_registers_itself_and_reads_notes_after_one_trip(house: House, mode: str) -> None:
-    async with house.person("alice") as alice:
+async def test_the_sdk_registers_itself_and_reads_notes_after_one_trip(
+    builtin_app: BuiltinApp, mode: str
+) -> None:
+    async with builtin_app.person("alice") as alice:
         newcomer = Newcomer(alice)
-        async with newcomer.http(f"{house.url}/mcp") as http, house.client_over(http, mode=mode) as client:
+        async with (
+            newcomer.http(f"{builtin_app.url}/mcp") as http,
+            builtin_app.client_over(http, mode=mode) as client,
+        ):
             notes = await client.call_tool("nc_notes_list_notes", {})
 
     assert "Shopping list" in str(notes.structured_content)
@@ -93,16 +98,16 @@ async def test_the_sdk_registers_itself_and_reads_notes_after_one_trip(house: Ho
     assert len(newcomer.asked) == 1
 
 
-async def test_the_sdk_names_its_document_and_registers_nowhere(house: House) -> None:
-    house.documents[DOCUMENT] = {
+async def test_the_sdk_names_its_document_and_registers_nowhere(builtin_app: BuiltinApp) -> None:
+    builtin_app.documents[DOCUMENT] = {
         "client_id": DOCUMENT,
         "client_name": "SDK by document",
         "redirect_uris": ["http://127.0.0.1/callback"],
         "token_endpoint_auth_method": "none",
     }
-    async with house.person("bob") as bob:
+    async with builtin_app.person("bob") as bob:
         newcomer = Newcomer(bob, document=DOCUMENT)
-        async with newcomer.http(f"{house.url}/mcp") as http, house.client_over(http) as client:
+        async with newcomer.http(f"{builtin_app.url}/mcp") as http, builtin_app.client_over(http) as client:
             notes = await client.call_tool("nc_notes_list_notes", {})
 
     assert "Garage code" in str(notes.structured_content)
@@ -110,10 +115,10 @@ async def test_the_sdk_names_its_document_and_registers_nowhere(house: House) ->
     assert any("app.example.org" in page.text for page in bob.seen)
 
 
-async def test_more_is_allowed_by_a_second_sign_in_for_it(house: House) -> None:
-    async with house.person("alice") as alice:
+async def test_more_is_allowed_by_a_second_sign_in_for_it(builtin_app: BuiltinApp) -> None:
+    async with builtin_app.person("alice") as alice:
         newcomer = Newcomer(alice, allows=[["notes:read"], ["notes:read", "notes:write"]])
-        async with newcomer.http(f"{house.url}/mcp") as http, house.client_over(http) as client:
+        async with newcomer.http(f"{builtin_app.url}/mcp") as http, builtin_app.client_over(http) as client:
             await client.call_tool("nc_notes_list_notes", {})
             made = await client.call_tool("nc_notes_create_note", {"title": "Plans"})
 
@@ -124,13 +129,13 @@ async def test_more_is_allowed_by_a_second_sign_in_for_it(house: House) -> None:
     assert "notes:write" in (newcomer.tokens.scope or "").split()
 
 
-async def test_the_sdk_renews_its_token_and_asks_nobody(house: House) -> None:
-    async with house.person("alice") as alice:
+async def test_the_sdk_renews_its_token_and_asks_nobody(builtin_app: BuiltinApp) -> None:
+    async with builtin_app.person("alice") as alice:
         newcomer = Newcomer(alice)
-        async with newcomer.http(f"{house.url}/mcp") as http, house.client_over(http) as client:
+        async with newcomer.http(f"{builtin_app.url}/mcp") as http, builtin_app.client_over(http) as client:
             await client.call_tool("nc_notes_list_notes", {})
             first = newcomer.tokens
-            house.clock.ahead += timedelta(hours=2)
+            builtin_app.clock.ahead += timedelta(hours=2)
             assert newcomer.provider
             # It goes by the clock of the machine.
             newcomer.provider.context.token_expiry_time = 1.0
@@ -143,15 +148,15 @@ async def test_the_sdk_renews_its_token_and_asks_nobody(house: House) -> None:
     assert len(newcomer.asked) == 1
 
 
-async def test_no_identity_is_asked_of_nextcloud_per_call(house: House) -> None:
-    async with house.person("alice") as alice:
+async def test_no_identity_is_asked_of_nextcloud_per_call(builtin_app: BuiltinApp) -> None:
+    async with builtin_app.person("alice") as alice:
         newcomer = Newcomer(alice)
-        async with newcomer.http(f"{house.url}/mcp") as http, house.client_over(http) as client:
+        async with newcomer.http(f"{builtin_app.url}/mcp") as http, builtin_app.client_over(http) as client:
             await client.call_tool("nc_notes_list_notes", {})
-            house.sandbox.requests.clear()
+            builtin_app.sandbox.requests.clear()
             for _ in range(20):
                 await client.call_tool("nc_notes_list_notes", {})
 
-    paths = [record.path for record in house.sandbox.requests.records]
+    paths = [record.path for record in builtin_app.sandbox.requests.records]
     assert len(paths) == 20
     assert {path.rpartition("/")[2] for path in paths} == {"notes"}

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from tests.conformance.foreign_assistants import ASSISTANTS
-from tests.conformance.foreign_install import FOREIGN
-from tests.conformance.foreign_table import CLIENTS, Foreign
-from tests.integration.computer import ROOT
+from tests.conformance.client_install import FOREIGN
+from tests.conformance.terminal_assistants import ASSISTANTS
+from tests.conformance.third_party_clients import CLIENTS, Foreign
+from tests.integration.stdio_app import ROOT
 
 OVER = {"http": "HTTP", "stdio": "stdio"}
 ASKED_IN = {"held": "a page", "error": "-32042", "text": "text"}

@@ -12,26 +12,26 @@ import anyio
 import httpx2
 import pytest
 
-from tests.clients_stage import IN_ORDER
+from tests.clients_fixtures import IN_ORDER
 from tests.conformance.clients_table import ALL, CHALLENGED, CLIENTS, Refresh, Row, ScopeAtRefresh
-from tests.integration.house import House, code_in, open_house, query_of
-from tests.tokens_stage import VERIFIER, challenge_of
+from tests.integration.builtin_app import BuiltinApp, code_in, open_builtin_app, query_of
+from tests.tokens_fixtures import VERIFIER, challenge_of
 
 every_client = pytest.mark.parametrize("row", CLIENTS, ids=lambda row: row.name)
 PLAIN_HOSTS = ",".join(sorted({host for row in CLIENTS for host in row.plain_hosts}))
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
-    async with open_house(tmp_path_factory.mktemp("house"), plain_hosts=PLAIN_HOSTS) as opened:
+async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path_factory.mktemp("house"), plain_hosts=PLAIN_HOSTS) as opened:
         yield opened
 
 
 class Replay:
     """One client, and what it has learned so far."""
 
-    def __init__(self, house: House, http: httpx2.AsyncClient, row: Row) -> None:
-        self.house = house
+    def __init__(self, builtin_app: BuiltinApp, http: httpx2.AsyncClient, row: Row) -> None:
+        self.builtin_app = builtin_app
         self.http = http
         self.row = row
         self.challenged = ""
@@ -42,21 +42,21 @@ class Replay:
     async def discover(self) -> None:
         """Ask without a token, and look for the authorization server in this client's order."""
         refused = await self.http.post(
-            f"{self.house.url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            f"{self.builtin_app.url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}
         )
         assert refused.status_code == 401
         named = dict(re.findall(r'(\w+)="([^"]*)"', refused.headers["WWW-Authenticate"]))
         self.challenged = named["scope"]
         url = named["resource_metadata"]
         if not self.row.follows_resource_metadata:
-            url = f"{self.house.url}/.well-known/oauth-protected-resource/mcp"
+            url = f"{self.builtin_app.url}/.well-known/oauth-protected-resource/mcp"
         resource = (await self.http.get(url)).raise_for_status().json()
-        assert resource["resource"] == f"{self.house.url}/mcp"
+        assert resource["resource"] == f"{self.builtin_app.url}/mcp"
         issuer = resource["authorization_servers"][0]
         for place in self.row.discovery:
             # Our issuer has no path; clients that put the resource's there must find the same.
             for path in ("", "/mcp"):
-                found = await self.http.get(f"{self.house.url}{place.format(path=path)}")
+                found = await self.http.get(f"{self.builtin_app.url}{place.format(path=path)}")
                 assert found.status_code == 200, place
                 self.metadata = found.json()
                 assert self.metadata["issuer"] == issuer
@@ -64,7 +64,7 @@ class Replay:
     async def introduce(self) -> None:
         """Become a client, as often as this one does."""
         if self.row.document is not None:
-            self.house.documents[self.row.document["client_id"]] = dict(self.row.document)
+            self.builtin_app.documents[self.row.document["client_id"]] = dict(self.row.document)
             self.registered = {"client_id": self.row.document["client_id"]}
             return
         for _ in range(self.row.registers):
@@ -84,7 +84,7 @@ class Replay:
         }
         asked["scope"] = self.asked()
         if self.row.sends_resource:
-            asked["resource"] = f"{self.house.url}/mcp"
+            asked["resource"] = f"{self.builtin_app.url}/mcp"
         return f"{self.metadata['authorization_endpoint']}?{urlencode(asked)}"
 
     def asked(self) -> str:
@@ -104,9 +104,9 @@ class Replay:
         return asked & registered & set(IN_ORDER) or registered & set(IN_ORDER)
 
     async def sign_in(self, redirect_uri: str, name: str = "alice") -> dict[str, Any]:
-        """Have its person sign in, and take the tokens."""
+        """Have its user sign in, and take the tokens."""
         state = secrets.token_urlsafe(16)
-        async with self.house.person(name) as person:
+        async with self.builtin_app.person(name) as person:
             back = await person.sign_in(self.authorize_url(redirect_uri, state), until=redirect_uri)
         told = query_of(back)
         assert told["state"] == [state]
@@ -147,11 +147,11 @@ class Replay:
         client_id, secret = self.registered["client_id"], self.registered.get("client_secret")
         headers: dict[str, str] = {"Origin": self.row.origin} if self.row.origin else {}
         if server:
-            headers["Host"] = urlsplit(self.house.url).netloc
-            url = url.replace(self.house.url, server)
+            headers["Host"] = urlsplit(self.builtin_app.url).netloc
+            url = url.replace(self.builtin_app.url, server)
         sent, method = dict(fields), method or self.row.auth_method
         if self.row.sends_resource and (self.row.resource_at_refresh or "code" in fields):
-            sent["resource"] = f"{self.house.url}/mcp"
+            sent["resource"] = f"{self.builtin_app.url}/mcp"
         if method == "client_secret_basic":
             joined = f"{quote_plus(client_id)}:{quote_plus(secret or '')}"
             headers["Authorization"] = f"Basic {base64.b64encode(joined.encode()).decode()}"
@@ -164,7 +164,7 @@ class Replay:
     async def works(self, token: str) -> bool:
         """Tell whether the MCP endpoint takes a token."""
         answer = await self.http.post(
-            f"{self.house.url}/mcp",
+            f"{self.builtin_app.url}/mcp",
             json={"jsonrpc": "2.0", "id": 1, "method": "ping"},
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"},
         )
@@ -172,10 +172,10 @@ class Replay:
 
 
 @pytest.fixture
-async def replay(house: House, row: Row) -> AsyncGenerator[Replay]:
+async def replay(builtin_app: BuiltinApp, row: Row) -> AsyncGenerator[Replay]:
     headers = {"User-Agent": row.user_agent} if row.user_agent else {}
     async with httpx2.AsyncClient(timeout=30, headers=headers) as http:
-        replay = Replay(house, http, row)
+        replay = Replay(builtin_app, http, row)
         await replay.discover()
         await replay.introduce()
         yield replay
@@ -187,7 +187,7 @@ async def test_a_client_gets_from_our_address_to_tokens_that_work(replay: Replay
 
     assert tokens["token_type"] == "Bearer"
     assert await replay.works(tokens["access_token"])
-    # What this person ticks where nothing is ticked for them: reading, as far as it is asked for.
+    # What this user ticks where nothing is ticked for them: reading, as far as it is asked for.
     wanted = replay.possible()
     assert set(tokens["scope"].split()) == {scope for scope in wanted if scope.endswith(":read")}
 
@@ -211,7 +211,7 @@ async def test_its_person_is_asked_at_each_of_its_addresses_and_at_none_that_is_
 
 @every_client
 async def test_it_stays_connected_in_its_way_of_renewing(replay: Replay, row: Row) -> None:
-    house, first = replay.house, await replay.sign_in(row.arrives[0])
+    builtin_app, first = replay.builtin_app, await replay.sign_in(row.arrives[0])
     token = str(first["refresh_token"])
     answers: list[httpx2.Response] = []
 
@@ -230,7 +230,7 @@ async def test_it_stays_connected_in_its_way_of_renewing(replay: Replay, row: Ro
         case Refresh.SHARED:
             await again()
             # Another process of the client, within the grace of a minute.
-            house.clock.ahead += timedelta(seconds=30)
+            builtin_app.clock.ahead += timedelta(seconds=30)
             await again()
         case Refresh.STALE:
             await again()
@@ -261,8 +261,8 @@ async def test_whichever_server_of_ours_it_asks_at_once_it_has_one_successor(
     async def renew(server: str) -> None:
         answers.append(await replay.refresh(token, server=server))
 
-    async with replay.house.replica() as port, anyio.create_task_group() as group:
-        for server in (replay.house.url, f"http://127.0.0.1:{port}") * 2:
+    async with replay.builtin_app.replica() as port, anyio.create_task_group() as group:
+        for server in (replay.builtin_app.url, f"http://127.0.0.1:{port}") * 2:
             group.start_soon(renew, server)
 
     assert [answer.status_code for answer in answers] == [200] * 4
@@ -302,7 +302,7 @@ async def test_a_client_in_a_browser_may_read_every_answer_it_needs(replay: Repl
     assert row.origin
     headers = {"Origin": row.origin, "Access-Control-Request-Method": "POST"}
     places = [
-        f"{replay.house.url}/mcp",
+        f"{replay.builtin_app.url}/mcp",
         replay.metadata["token_endpoint"],
         replay.metadata["registration_endpoint"],
         replay.metadata["revocation_endpoint"],

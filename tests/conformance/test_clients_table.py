@@ -10,7 +10,7 @@ from nextcloud_mcp_server.auth.builtin import redirects
 from nextcloud_mcp_server.auth.builtin.clients import Clients, authenticate
 from nextcloud_mcp_server.auth.builtin.metadata import server_metadata
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.clients_stage import RULES, ClientStage
+from tests.clients_fixtures import RULES, ClientsFixture
 from tests.conformance.clients_table import CLIENTS, Row
 
 ISSUER = "https://mcp.example.org"
@@ -28,11 +28,11 @@ OPENID = {
 every_client = pytest.mark.parametrize("row", CLIENTS, ids=lambda row: row.name)
 
 
-def stage_for(row: Row) -> ClientStage:
-    return ClientStage(rules=replace(RULES, plain_hosts=row.plain_hosts))
+def stage_for(row: Row) -> ClientsFixture:
+    return ClientsFixture(rules=replace(RULES, plain_hosts=row.plain_hosts))
 
 
-async def known(stage: ClientStage, row: Row) -> Client:
+async def known(stage: ClientsFixture, row: Row) -> Client:
     """Go the way the client goes, up to where `/authorize` has it."""
     if row.document is not None:
         url = row.document["client_id"]

@@ -7,9 +7,9 @@ from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.integration.assistant import REGISTERED, Assistant
-from tests.integration.crowd import EVERYTHING, Crowd
-from tests.integration.world import Asked
+from tests.integration.mcp_client import REGISTERED, AuthorizingClient
+from tests.integration.oidc_app import EVERYTHING, OidcApp
+from tests.integration.personal_app import Asked
 
 LIST, CREATE = "nc_notes_list_notes", "nc_notes_create_note"
 OFFLINE = {"offline_access"}
@@ -27,68 +27,68 @@ async def call_after_consent(client: Client, person: Person, tool: str) -> CallT
     return await client.call_tool(tool, {})
 
 
-async def test_a_2026_client_gets_from_a_refusal_to_the_notes(crowd: Crowd) -> None:
-    crowd.issuer.add_client("assistant", redirect_uris=[REGISTERED])
-    async with crowd.person("alice") as alice:
-        assistant, asked = Assistant(alice), Asked(crowd).by(alice.consent)
+async def test_a_2026_client_gets_from_a_refusal_to_the_notes(oidc_app: OidcApp) -> None:
+    oidc_app.issuer.add_client("assistant", redirect_uris=[REGISTERED])
+    async with oidc_app.person("alice") as alice:
+        mcp_client, asked = AuthorizingClient(alice), Asked(oidc_app).by(alice.consent)
         async with (
-            assistant.http(f"{crowd.url}/mcp") as http,
-            crowd.client_over(http, elicitation_callback=asked) as client,
+            mcp_client.http(f"{oidc_app.url}/mcp") as http,
+            oidc_app.client_over(http, elicitation_callback=asked) as client,
         ):
             version = client.session.protocol_version
             result = await client.call_tool(LIST, {})
 
     assert version == "2026-07-28"
     assert "Shopping list" in str(result.structured_content)
-    assert assistant.scopes == [set(EVERYTHING.split()) | OFFLINE]
+    assert mcp_client.scopes == [set(EVERYTHING.split()) | OFFLINE]
     assert len(asked.urls) == 1
 
 
-async def test_a_2025_client_gets_from_a_refusal_to_the_notes(crowd: Crowd) -> None:
-    crowd.issuer.add_client("assistant", redirect_uris=[REGISTERED])
-    async with crowd.person("bob") as bob:
-        assistant = Assistant(bob)
+async def test_a_2025_client_gets_from_a_refusal_to_the_notes(oidc_app: OidcApp) -> None:
+    oidc_app.issuer.add_client("assistant", redirect_uris=[REGISTERED])
+    async with oidc_app.person("bob") as bob:
+        mcp_client = AuthorizingClient(bob)
         async with (
-            assistant.http(f"{crowd.url}/mcp") as http,
-            crowd.client_over(http, mode="legacy", elicitation_callback=unused) as client,
+            mcp_client.http(f"{oidc_app.url}/mcp") as http,
+            oidc_app.client_over(http, mode="legacy", elicitation_callback=unused) as client,
         ):
             version = client.session.protocol_version
             result = await call_after_consent(client, bob, LIST)
 
     assert version == "2025-11-25"
     assert "Garage code" in str(result.structured_content)
-    assert assistant.scopes == [set(EVERYTHING.split()) | OFFLINE]
+    assert mcp_client.scopes == [set(EVERYTHING.split()) | OFFLINE]
 
 
-async def test_a_client_with_a_token_for_reading_gets_itself_one_for_writing(crowd: Crowd) -> None:
-    crowd.issuer.add_client("assistant", redirect_uris=[REGISTERED])
-    narrow = OAuthToken(access_token=crowd.token("alice", scope="notes:read"), scope="notes:read")
-    async with crowd.person("alice") as alice:
-        assistant, asked = Assistant(alice, tokens=narrow), Asked(crowd).by(alice.consent)
+async def test_a_client_with_a_token_for_reading_gets_itself_one_for_writing(oidc_app: OidcApp) -> None:
+    oidc_app.issuer.add_client("assistant", redirect_uris=[REGISTERED])
+    narrow = OAuthToken(access_token=oidc_app.token("alice", scope="notes:read"), scope="notes:read")
+    async with oidc_app.person("alice") as alice:
+        mcp_client, asked = AuthorizingClient(alice, tokens=narrow), Asked(oidc_app).by(alice.consent)
         async with (
-            assistant.http(f"{crowd.url}/mcp") as http,
-            crowd.client_over(http, elicitation_callback=asked) as client,
+            mcp_client.http(f"{oidc_app.url}/mcp") as http,
+            oidc_app.client_over(http, elicitation_callback=asked) as client,
         ):
             await client.call_tool(LIST, {})
             made = await client.call_tool(CREATE, {"title": "Plans"})
             shown = {tool.name for tool in (await client.list_tools()).tools}
 
     assert not made.is_error, made.content
-    assert assistant.scopes == [{"notes:read", "notes:write"} | OFFLINE]
+    assert mcp_client.scopes == [{"notes:read", "notes:write"} | OFFLINE]
     assert CREATE in shown
     assert len(asked.urls) == 2
 
 
-async def test_where_tokens_need_none_of_our_scopes_a_client_asks_for_none(crowd: Crowd) -> None:
-    await crowd.restart(token_scopes="ignore")
-    crowd.issuer.add_client("assistant", redirect_uris=[REGISTERED])
-    async with crowd.person("alice") as alice:
-        assistant, asked = Assistant(alice), Asked(crowd).by(alice.consent)
+async def test_where_tokens_need_none_of_our_scopes_a_client_asks_for_none(oidc_app: OidcApp) -> None:
+    await oidc_app.restart(token_scopes="ignore")
+    oidc_app.issuer.add_client("assistant", redirect_uris=[REGISTERED])
+    async with oidc_app.person("alice") as alice:
+        mcp_client, asked = AuthorizingClient(alice), Asked(oidc_app).by(alice.consent)
         async with (
-            assistant.http(f"{crowd.url}/mcp") as http,
-            crowd.client_over(http, elicitation_callback=asked) as client,
+            mcp_client.http(f"{oidc_app.url}/mcp") as http,
+            oidc_app.client_over(http, elicitation_callback=asked) as client,
         ):
             made = await client.call_tool(CREATE, {"title": "Plans"})
 
     assert not made.is_error, made.content
-    assert assistant.scopes == [{"openid"} | OFFLINE]
+    assert mcp_client.scopes == [{"openid"} | OFFLINE]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.conformance.foreign_places import place
-from tests.conformance.foreign_players import Answer, Player, playing
-from tests.conformance.foreign_table import CLIENTS, Foreign, Transport
+from tests.conformance.client_runners import Answer, Player, playing
+from tests.conformance.client_servers import place
+from tests.conformance.third_party_clients import CLIENTS, Foreign, Transport
 
 LIST = "nc_notes_list_notes"
 
@@ -64,7 +64,7 @@ async def test_a_client_gets_through_the_whole_journey(
 
         def shows(url: str) -> None:
             pages.append(url)
-            people.visit(alice.allow, url)
+            people.consent_request(alice.allow, url)
 
         async with playing(client, server, home, shows) as player:
             try:

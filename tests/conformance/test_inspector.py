@@ -7,16 +7,16 @@ import pytest
 
 from nextcloud_mcp_server.sandbox.person import Person
 from tests.conformance.mcpdo import Mcpdo
-from tests.integration.computer import Computer
-from tests.integration.world import World, link_in
+from tests.integration.personal_app import PersonalApp, link_in
+from tests.integration.stdio_app import StdioApp
 
 LIST = "nc_notes_list_notes"
 HERE = ("--connection", "here")
 
 
-async def connect_http(mcpdo: Mcpdo, world: World, era: str) -> dict[str, Any]:
-    target = ["--transport", "http", "--server-url", f"{world.url}/mcp"]
-    secret = ["--header", f"Authorization: Bearer {world.secret}"]
+async def connect_http(mcpdo: Mcpdo, personal_app: PersonalApp, era: str) -> dict[str, Any]:
+    target = ["--transport", "http", "--server-url", f"{personal_app.url}/mcp"]
+    secret = ["--header", f"Authorization: Bearer {personal_app.secret}"]
     return await mcpdo("connect", *HERE, *target, *secret, "--era", era, "--elicit", "url")
 
 
@@ -34,36 +34,38 @@ async def answered(mcpdo: Mcpdo, pending: dict[str, Any], alice: Person) -> dict
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_inspector_goes_through_a_consent_over_http(mcpdo: Mcpdo, world: World, era: str) -> None:
-    connected = await connect_http(mcpdo, world, era)
+async def test_inspector_goes_through_a_consent_over_http(
+    mcpdo: Mcpdo, personal_app: PersonalApp, era: str
+) -> None:
+    connected = await connect_http(mcpdo, personal_app, era)
     listed = await mcpdo("tools/list", *HERE)
     asked = await mcpdo("tools/call", *HERE, LIST)
     pending = asked["elicitationPending"]
-    async with world.person() as alice:
+    async with personal_app.person() as alice:
         result = await answered(mcpdo, pending, alice)
 
     assert connected["protocolEra"] == era
     assert LIST in [tool["name"] for tool in listed["tools"]]
     assert (pending["mode"], pending["toolName"]) == ("url", LIST)
-    assert pending["url"].startswith(f"{world.url}/oauth/provision?elicitationId=")
+    assert pending["url"].startswith(f"{personal_app.url}/oauth/provision?elicitationId=")
     assert "Shopping list" in str(result)
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_inspector_goes_through_a_consent_over_stdio(
-    mcpdo: Mcpdo, computer: Computer, era: str
+    mcpdo: Mcpdo, stdio_app: StdioApp, era: str
 ) -> None:
-    environment = [f"{name}={value}" for name, value in computer.environment.items() if name in OURS]
+    environment = [f"{name}={value}" for name, value in stdio_app.environment.items() if name in OURS]
     given = [part for variable in environment for part in ("-e", variable)]
-    command = computer.command("serve", "--transport", "stdio")
+    command = stdio_app.command("serve", "--transport", "stdio")
     connected = await mcpdo("connect", *HERE, "--era", era, "--elicit", "url", *given, "--", *command)
     asked = await mcpdo("tools/call", *HERE, LIST)
     pending = asked["elicitationPending"]
-    async with computer.person() as alice:
+    async with stdio_app.person() as alice:
         result = await answered(mcpdo, pending, alice)
 
     assert connected["protocolEra"] == era
-    assert pending["url"].startswith(f"{computer.nextcloud_url}/login/v2/flow/")
+    assert pending["url"].startswith(f"{stdio_app.nextcloud_url}/login/v2/flow/")
     assert "Shopping list" in str(result)
 
 
@@ -71,12 +73,14 @@ OURS = ("DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_restart_while_inspector_waits_loses_nothing(mcpdo: Mcpdo, world: World, era: str) -> None:
-    await connect_http(mcpdo, world, era)
+async def test_a_restart_while_inspector_waits_loses_nothing(
+    mcpdo: Mcpdo, personal_app: PersonalApp, era: str
+) -> None:
+    await connect_http(mcpdo, personal_app, era)
     pending = (await mcpdo("tools/call", *HERE, LIST))["elicitationPending"]
-    await world.stop()
-    await world.start()
-    async with world.person() as alice:
+    await personal_app.stop()
+    await personal_app.start()
+    async with personal_app.person() as alice:
         await alice.allow(pending["url"])
         await mcpdo("elicitation/respond", *HERE, pending["elicitationId"], "--done")
         result = await mcpdo("tools/call", *HERE, LIST)
@@ -85,12 +89,14 @@ async def test_a_restart_while_inspector_waits_loses_nothing(mcpdo: Mcpdo, world
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_inspector_without_elicitation_is_told_in_words(mcpdo: Mcpdo, world: World, era: str) -> None:
-    target = ["--transport", "http", "--server-url", f"{world.url}/mcp"]
-    secret = ["--header", f"Authorization: Bearer {world.secret}"]
+async def test_inspector_without_elicitation_is_told_in_words(
+    mcpdo: Mcpdo, personal_app: PersonalApp, era: str
+) -> None:
+    target = ["--transport", "http", "--server-url", f"{personal_app.url}/mcp"]
+    secret = ["--header", f"Authorization: Bearer {personal_app.secret}"]
     await mcpdo("connect", *HERE, *target, *secret, "--era", era, "--elicit", "off")
     told = await mcpdo("tools/call", *HERE, LIST)
-    async with world.person() as alice:
+    async with personal_app.person() as alice:
         await alice.allow(link_in(told["content"][0]["text"]))
     result = await mcpdo("tools/call", *HERE, LIST)
 

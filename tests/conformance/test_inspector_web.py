@@ -13,23 +13,23 @@ import pytest
 from anyio.abc import Process
 from playwright.async_api import async_playwright, expect
 
-from tests.e2e.stage import DESKTOP, chromium_options, window_options
+from tests.e2e.single_user_server import DESKTOP, chromium_options, window_options
 from tests.e2e.test_two_people import grant, heading
-from tests.integration.computer import ROOT
-from tests.integration.house import House, open_house
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.integration.stdio_app import ROOT
 from tests.node import missing
 
 SCRIPT = ROOT / "node_modules" / ".bin" / "mcp-inspector"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path / "data") as opened:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path / "data") as opened:
         yield opened
 
 
 @pytest.fixture
-async def inspector(house: House, node: str, tmp_path: Path) -> AsyncGenerator[str]:
+async def inspector(builtin_app: BuiltinApp, node: str, tmp_path: Path) -> AsyncGenerator[str]:
     """Start it for our address; the address of its page."""
     if not SCRIPT.is_file():
         missing("MCP Inspector is not installed (npm ci --ignore-scripts)")
@@ -37,7 +37,7 @@ async def inspector(house: House, node: str, tmp_path: Path) -> AsyncGenerator[s
         port = str(free.getsockname()[1])
     quiet = {"HOME": str(tmp_path), "CLIENT_PORT": port, "MCP_AUTO_OPEN_ENABLED": "false"}
     quiet["MCP_INSPECTOR_SECRET_STORE"] = "memory"
-    command = [node, str(SCRIPT), "--web", "--transport", "http", "--server-url", f"{house.url}/mcp"]
+    command = [node, str(SCRIPT), "--web", "--transport", "http", "--server-url", f"{builtin_app.url}/mcp"]
     process = await anyio.open_process(
         command,
         stdin=subprocess.DEVNULL,
@@ -66,7 +66,7 @@ async def _address(process: Process) -> str:
 
 
 async def test_inspector_registers_signs_its_person_in_and_lists_the_tools(
-    house: House, inspector: str
+    builtin_app: BuiltinApp, inspector: str
 ) -> None:
     if shutil.which("chromium") is None:
         missing("Chromium is not installed (apt-get install chromium)")
@@ -86,4 +86,4 @@ async def test_inspector_registers_signs_its_person_in_and_lists_the_tools(
         await page.get_by_text("Tools", exact=True).first.click()
         await expect(page.get_by_text("nc_notes_list_notes").first).to_be_visible(timeout=20_000)
         await browser.close()
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from tests.conformance.fixture_server import add_fixtures
-from tests.integration.computer import ROOT
-from tests.integration.world import World
+from tests.integration.personal_app import PersonalApp
+from tests.integration.stdio_app import ROOT
 from tests.node import missing
 
 RUNNER = ROOT / "node_modules" / "@modelcontextprotocol" / "conformance"
@@ -43,19 +43,19 @@ async def known_scenarios(node: str, heading: str) -> dict[str, set[str]]:
     }
 
 
-async def run(world: World, node: str, folder: Path, *options: str) -> tuple[int, str]:
+async def run(personal_app: PersonalApp, node: str, folder: Path, *options: str) -> tuple[int, str]:
     """Run scenarios on our server; the answer is the runner's exit code, and what it said."""
-    await world.stop()
-    # The runner cannot send a secret, and asks nobody for consent.
-    await world.start(
+    await personal_app.stop()
+    # The runner cannot send a secret, and asks no one for consent.
+    await personal_app.start(
         no_local_auth=True,
         nextcloud_mcp_secret=None,
         nextcloud_username="alice",
         nextcloud_app_password="alice",
     )
-    assert world.parts
-    add_fixtures(world.parts)
-    command = [node, runner_script(), "server", "--url", f"{world.url}/mcp", *options]
+    assert personal_app.parts
+    add_fixtures(personal_app.parts)
+    command = [node, runner_script(), "server", "--url", f"{personal_app.url}/mcp", *options]
     with anyio.fail_after(300):
         done = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False, cwd=folder)
     return done.returncode, done.stdout.decode() + done.stderr.decode()
@@ -63,12 +63,12 @@ async def run(world: World, node: str, folder: Path, *options: str) -> tuple[int
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_every_official_scenario_passes_or_has_a_reason(
-    world: World, node: str, tmp_path: Path, revision: str
+    personal_app: PersonalApp, node: str, tmp_path: Path, revision: str
 ) -> None:
     expected = str(EXPECTED_FAILURES / f"{revision}.yml")
     options = ("--suite", "all", "--spec-version", revision, "--expected-failures", expected)
 
-    code, said = await run(world, node, tmp_path, *options)
+    code, said = await run(personal_app, node, tmp_path, *options)
 
     assert code == 0, said
     known = await known_scenarios(node, "Server")
@@ -80,13 +80,13 @@ async def test_every_official_scenario_passes_or_has_a_reason(
 
 
 async def test_an_expected_failure_that_passes_after_all_fails_the_run(
-    world: World, node: str, tmp_path: Path
+    personal_app: PersonalApp, node: str, tmp_path: Path
 ) -> None:
     outdated = tmp_path / "outdated.yml"
     outdated.write_text("server:\n  - ping\n", encoding="utf-8")
     options = ("--scenario", "ping", "--spec-version", "2025-11-25", "--expected-failures", str(outdated))
 
-    code, said = await run(world, node, tmp_path, *options)
+    code, said = await run(personal_app, node, tmp_path, *options)
 
     assert code == 1, said
     assert "tale" in said

@@ -6,37 +6,37 @@ from typing import Any
 import pytest
 
 from tests.conformance.old_client import LIST, of, played
-from tests.integration.computer import Computer
-from tests.integration.world import World
+from tests.integration.personal_app import PersonalApp
+from tests.integration.stdio_app import StdioApp
 
 
-async def over_http(world: World, python: Path, **plan: object) -> list[dict[str, Any]]:
-    headers = {"Authorization": f"Bearer {world.secret}"}
+async def over_http(personal_app: PersonalApp, python: Path, **plan: object) -> list[dict[str, Any]]:
+    headers = {"Authorization": f"Bearer {personal_app.secret}"}
     events: list[dict[str, Any]] = []
-    async with world.person() as alice:
-        async for event in played(python, {"server": f"{world.url}/mcp", "headers": headers, **plan}):
+    async with personal_app.person() as alice:
+        async for event in played(python, {"server": f"{personal_app.url}/mcp", "headers": headers, **plan}):
             if event["event"] == "asked" and not any(one["event"] == "asked" for one in events):
-                world.visit(alice.allow, event["url"])
+                personal_app.consent_request(alice.allow, event["url"])
             events.append(event)
     return events
 
 
-async def over_stdio(computer: Computer, python: Path, **plan: object) -> list[dict[str, Any]]:
+async def over_stdio(stdio_app: StdioApp, python: Path, **plan: object) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    server = computer.command("serve", "--transport", "stdio")
-    async with computer.person() as alice:
-        async for event in played(python, {"server": server, "env": computer.environment, **plan}):
+    server = stdio_app.command("serve", "--transport", "stdio")
+    async with stdio_app.person() as alice:
+        async for event in played(python, {"server": server, "env": stdio_app.environment, **plan}):
             if event["event"] == "asked" and not any(one["event"] == "asked" for one in events):
-                computer.visit(alice.allow, event["url"])
+                stdio_app.consent_request(alice.allow, event["url"])
             events.append(event)
     return events
 
 
 @pytest.mark.parametrize(("elicitation", "how"), [(True, -32042), (False, "text")])
 async def test_version_1_30_goes_through_a_consent_over_http(
-    world: World, python_1_30: Path, elicitation: object, how: object
+    personal_app: PersonalApp, python_1_30: Path, elicitation: object, how: object
 ) -> None:
-    events = await over_http(world, python_1_30, elicitation=elicitation)
+    events = await over_http(personal_app, python_1_30, elicitation=elicitation)
 
     assert events[0]["version"] == "2025-11-25"
     assert LIST in events[0]["tools"]
@@ -47,9 +47,9 @@ async def test_version_1_30_goes_through_a_consent_over_http(
 
 @pytest.mark.parametrize(("elicitation", "how"), [(True, -32042), (False, "text")])
 async def test_version_1_30_goes_through_a_consent_over_stdio(
-    computer: Computer, python_1_30: Path, elicitation: object, how: object
+    stdio_app: StdioApp, python_1_30: Path, elicitation: object, how: object
 ) -> None:
-    events = await over_stdio(computer, python_1_30, elicitation=elicitation)
+    events = await over_stdio(stdio_app, python_1_30, elicitation=elicitation)
 
     assert events[0]["version"] == "2025-11-25"
     assert of(events, "asked")[0]["how"] == how
@@ -58,9 +58,9 @@ async def test_version_1_30_goes_through_a_consent_over_stdio(
 
 
 async def test_version_1_30_is_asked_during_the_call_that_requests_access(
-    world: World, python_1_30: Path
+    personal_app: PersonalApp, python_1_30: Path
 ) -> None:
-    events = await over_http(world, python_1_30, tool="request_nextcloud_access")
+    events = await over_http(personal_app, python_1_30, tool="request_nextcloud_access")
 
     assert of(events, "asked")[0]["how"] == "request"
     assert "notifications/elicitation/complete" in [event["method"] for event in of(events, "notice")]
@@ -68,15 +68,15 @@ async def test_version_1_30_is_asked_during_the_call_that_requests_access(
 
 
 async def test_a_restart_between_two_starts_of_version_1_30_loses_nothing(
-    world: World, python_1_30: Path
+    personal_app: PersonalApp, python_1_30: Path
 ) -> None:
-    headers = {"Authorization": f"Bearer {world.secret}"}
-    plan: dict[str, object] = {"server": f"{world.url}/mcp", "headers": headers, "rounds": 1}
+    headers = {"Authorization": f"Bearer {personal_app.secret}"}
+    plan: dict[str, object] = {"server": f"{personal_app.url}/mcp", "headers": headers, "rounds": 1}
     before = [event async for event in played(python_1_30, plan)]
-    await world.stop()
-    await world.start()
-    events = await over_http(world, python_1_30)
+    await personal_app.stop()
+    await personal_app.start()
+    events = await over_http(personal_app, python_1_30)
 
     assert of(events, "asked")[0]["url"] == of(before, "asked")[0]["url"]
     assert "Shopping list" in of(events, "result")[0]["text"]
-    assert len(world.sandbox.state.app_passwords) == 1
+    assert len(personal_app.sandbox.state.app_passwords) == 1

@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conformance.foreign_assistants import ASSISTANTS, Assistant, Run, surroundings
-from tests.conformance.foreign_install import assistant_program
-from tests.conformance.foreign_places import place
-from tests.conformance.foreign_table import Transport
+from tests.conformance.client_install import assistant_program
+from tests.conformance.client_servers import place
 from tests.conformance.scripted_model import serving_model
+from tests.conformance.terminal_assistants import ASSISTANTS, AuthorizingClient, Run, surroundings
+from tests.conformance.third_party_clients import Transport
 
 #: A link to Nextcloud's own page or to ours, in whatever form an assistant passes a text on.
 LINK = re.compile(r"https?://[^\s\"\\]+/(?:login/v2/flow/\w+|oauth/provision\?elicitationId=[\w-]+)")
@@ -39,19 +39,19 @@ async def said(program: list[str], run: Run, home: Path) -> str:
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-@pytest.mark.parametrize("assistant", ASSISTANTS, ids=lambda assistant: assistant.package)
+@pytest.mark.parametrize("mcp_client", ASSISTANTS, ids=lambda mcp_client: mcp_client.package)
 async def test_an_assistant_shows_the_link_and_has_the_result_in_its_next_run(
-    assistant: Assistant, transport: Transport, tmp_path: Path
+    mcp_client: AuthorizingClient, transport: Transport, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    program = assistant_program(assistant.program)
+    program = assistant_program(mcp_client.program)
     async with (
         place(transport, tmp_path / "data") as (people, server),
         serving_model("nc_notes_list_notes") as (model, url),
         people.person() as alice,
     ):
-        run = assistant.set_up(home, server, url)
+        run = mcp_client.set_up(home, server, url)
         first = await said(program, run, home)
         assert model.offered, "the tools were not offered to the model"
         link = LINK.search(first)

@@ -1,4 +1,4 @@
-"""How the recordings of logins, people, capabilities and maintenance mode are replayed."""
+"""How the recordings of logins, users, capabilities and maintenance mode are replayed."""
 
 from tests.contract.login_steps import (
     app_password,
@@ -28,8 +28,8 @@ _DISABLED = case(disabled("bob"), sandbox_only="accounts are disabled by the adm
 _OCS_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True)
 _DAV_COOKIE = cookies_of("/remote.php/dav/files/alice/", method="PROPFIND")
 _NOTES_COOKIE = cookies_of("/index.php/apps/notes/api/v1/notes")
-_PASSWORD_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True, visits=1)
-_VISIT: tuple[Step, ...] = (flow_started, flow_landed, flow_picked)
+_PASSWORD_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True, consent_service=1)
+_CONSENT_REQUEST: tuple[Step, ...] = (flow_started, flow_landed, flow_picked)
 
 
 def _blocked_with_app_password() -> Case:
@@ -98,11 +98,11 @@ ACCOUNTS: Table = {
     "login_flow_v2/02d_poll_json_body": case(flow_started),
     "login_flow_v2/03_browser_flow_landing": case(flow_started, at_login_address),
     "login_flow_v2/04_browser_auth_picker": case(flow_started, flow_landed),
-    "login_flow_v2/05_browser_grant_needs_login": case(*_VISIT),
-    "login_flow_v2/06_browser_grant_page": case(*_VISIT, signed_in("alice")),
-    "login_flow_v2/07_browser_grant_post": case(*_VISIT, signed_in("alice")),
-    "login_flow_v2/08_poll_success": case(*_VISIT, signed_in("alice"), flow_granted),
-    "login_flow_v2/09_poll_again_404": case(*_VISIT, signed_in("alice"), flow_granted, flow_polled),
+    "login_flow_v2/05_browser_grant_needs_login": case(*_CONSENT_REQUEST),
+    "login_flow_v2/06_browser_grant_page": case(*_CONSENT_REQUEST, signed_in("alice")),
+    "login_flow_v2/07_browser_grant_post": case(*_CONSENT_REQUEST, signed_in("alice")),
+    "login_flow_v2/08_poll_success": case(*_CONSENT_REQUEST, signed_in("alice"), flow_granted),
+    "login_flow_v2/09_poll_again_404": case(*_CONSENT_REQUEST, signed_in("alice"), flow_granted, flow_polled),
     "misc/preview_404": case(),
     "misc/user_status_put": case(),
     "user/autocomplete": case(),

@@ -44,7 +44,7 @@ def app_password_deleted(person: str = "bob") -> Step:
 
 
 def wrong_password(person: str = "alice") -> Step:
-    """Use a password that is not this person's."""
+    """Use a password that is not this user's."""
 
     async def step(session: Session) -> None:
         session.passwords[person] = "wrong"
@@ -52,7 +52,7 @@ def wrong_password(person: str = "alice") -> Step:
     return step
 
 
-def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", visits: int = 2) -> Step:
+def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", consent_service: int = 2) -> Step:
     """Take the cookies that alice has after this request, sent as often by a client that keeps cookies.
 
     With a password the first answer only finds out whether cookies come back; the second opens the session.
@@ -62,7 +62,7 @@ def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", visits: int
         headers = {"OCS-APIRequest": "true"} if ocs else {}
         if method == "PROPFIND":
             headers["Depth"] = "0"
-        for _ in range(visits):
+        for _ in range(consent_service):
             sent = {**headers, "Cookie": session.cookies} if session.cookies else headers
             answer = await session.server.send(
                 method, path, password=session.passwords.get("alice"), headers=sent
@@ -129,7 +129,7 @@ async def _request_token(session: Session) -> str:
 
 
 def signed_in(person: str) -> Step:
-    """Log a person in with this browser."""
+    """Log a user in with this browser."""
 
     async def step(session: Session) -> None:
         form = {

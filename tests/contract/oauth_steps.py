@@ -30,7 +30,7 @@ async def client_registered(session: Session) -> None:
     session.bind("client_secret=<secret:64 chars>", f"client_secret={client['clientSecret']}")
 
 
-async def _visit(session: Session, path: str, status: int) -> str:
+async def _consent_request(session: Session, path: str, status: int) -> str:
     headers = {**_HTML, "Cookie": session.cookies}
     answer = await session.server.send("GET", session.translate(path), person=None, headers=headers)
     take_cookies(session, expect(answer, status))
@@ -40,13 +40,13 @@ async def _visit(session: Session, path: str, status: int) -> str:
 async def authorized(session: Session) -> None:
     """Open the authorization address."""
     path = "/index.php/apps/oauth2/authorize?response_type=code&client_id=<secret:64 chars>&state=s1"
-    await _visit(session, path, 303)
+    await _consent_request(session, path, 303)
 
 
 async def picked(session: Session) -> None:
     """Open the page before the login; its state token stands for the recorded one."""
     path = "/login/flow?providedRedirectUri=&clientIdentifier=<secret:64 chars>"
-    found = re.search(r"stateToken=([A-Za-z0-9]+)", unescape(await _visit(session, path, 200)))
+    found = re.search(r"stateToken=([A-Za-z0-9]+)", unescape(await _consent_request(session, path, 200)))
     assert found is not None
     session.bind("stateToken=<secret:64 chars>", f"stateToken={found[1]}")
 
@@ -73,7 +73,7 @@ async def _asked(session: Session, form: str) -> None:
     session.bind("refresh_token=<secret:128 chars>", f"refresh_token={tokens['refresh_token']}")
 
 
-async def redeemed(session: Session) -> None:
+async def exchanged(session: Session) -> None:
     """Exchange the code; the access token is used from here on."""
     await _asked(session, "grant_type=authorization_code&code=<secret:128 chars>")
 

@@ -4,9 +4,9 @@ from tests.contract.login_steps import signed_in
 from tests.contract.oauth_steps import (
     authorized,
     client_registered,
+    exchanged,
     granted,
     picked,
-    redeemed,
     refreshed,
     token_as_password,
     trusted,
@@ -36,19 +36,19 @@ OAUTH: Table = {
     "oauth2_builtin/03_grant_page": _walked(*_ASKED, authorized, picked),
     "oauth2_builtin/04_grant_post": _walked(*_ASKED, authorized, picked),
     "oauth2_builtin/05_token": _walked(*_GRANTED),
-    "oauth2_builtin/06_bearer_dav": _walked(*_GRANTED, redeemed),
-    "oauth2_builtin/06_bearer_notes_ocs_header": _walked(notes_as_in(_LIST), *_GRANTED, redeemed),
-    "oauth2_builtin/06_bearer_notes_plain": _walked(*_GRANTED, redeemed),
-    "oauth2_builtin/06_bearer_ocs": _walked(*_GRANTED, redeemed),
+    "oauth2_builtin/06_bearer_dav": _walked(*_GRANTED, exchanged),
+    "oauth2_builtin/06_bearer_notes_ocs_header": _walked(notes_as_in(_LIST), *_GRANTED, exchanged),
+    "oauth2_builtin/06_bearer_notes_plain": _walked(*_GRANTED, exchanged),
+    "oauth2_builtin/06_bearer_ocs": _walked(*_GRANTED, exchanged),
     "oauth2_builtin/06_token_as_basic_password_notes": _walked(
-        notes_as_in(_LIST), *_GRANTED, redeemed, token_as_password
+        notes_as_in(_LIST), *_GRANTED, exchanged, token_as_password
     ),
-    "oauth2_builtin/07_refresh": _walked(*_GRANTED, redeemed),
+    "oauth2_builtin/07_refresh": _walked(*_GRANTED, exchanged),
     "oauth2_builtin/08_old_access_token_after_refresh": case(
-        *_GRANTED, redeemed, refreshed, sandbox_only=_CACHE
+        *_GRANTED, exchanged, refreshed, sandbox_only=_CACHE
     ),
-    "oauth2_builtin/09_refresh_reuse_old": _walked(*_GRANTED, redeemed, refreshed),
-    "oauth2_builtin/10_code_reuse": _walked(*_GRANTED, redeemed),
+    "oauth2_builtin/09_refresh_reuse_old": _walked(*_GRANTED, exchanged, refreshed),
+    "oauth2_builtin/10_code_reuse": _walked(*_GRANTED, exchanged),
     "oauth2_builtin/client_create": _walked(signed_in("admin")),
     "oidc/bearer_notes_create_with_ocs_header": _trusted(),
     "oidc/bearer_notes_delete_with_ocs_header": _trusted(note(id=349, title="via bearer", content="y")),

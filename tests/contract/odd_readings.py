@@ -74,7 +74,7 @@ class Answering:
 
 @dataclass(frozen=True)
 class Made:
-    """An answer that nobody recorded, made out of a recorded one."""
+    """An answer that no one recorded, made out of a recorded one."""
 
     method: str
     path: str
@@ -198,8 +198,8 @@ async def _introspected(person: Person) -> object:
     )
 
 
-async def _redeemed(person: Person) -> object:
-    return await oauth_client.redeem(
+async def _exchanged(person: Person) -> object:
+    return await oauth_client.exchange_code(
         _outgoing(person),
         f"{HOST}/apps/oidc/token",
         _CLIENT,
@@ -221,8 +221,8 @@ async def _refreshed(person: Person) -> object:
     )
 
 
-async def _nextcloud_redeemed(person: Person) -> object:
-    return await person.nextcloud.oauth2.redeem(client_id="c", client_secret=_SECRET, code=_CODE)
+async def _nextcloud_exchanged(person: Person) -> object:
+    return await person.nextcloud.oauth2.exchange_code(client_id="c", client_secret=_SECRET, code=_CODE)
 
 
 async def _nextcloud_refreshed(person: Person) -> object:
@@ -240,8 +240,8 @@ async def _whoami(person: Person) -> object:
     return await person.nextcloud.whoami(BearerCredential(_SECRET))
 
 
-async def _home_id(person: Person) -> object:
-    return await person.nextcloud.home_id(BasicCredential("alice", _SECRET), uid="alice")
+async def _storage_id(person: Person) -> object:
+    return await person.nextcloud.storage_id(BasicCredential("alice", _SECRET), uid="alice")
 
 
 async def _ended(person: Person) -> object:
@@ -553,13 +553,13 @@ _PEOPLE: Final = (
 _SIGN_IN: Final = (
     Reading("login_flow_v2/01* auth/*_login_v2", _flow_started),
     Reading("login_flow_v2/02* login_flow_v2/08* login_flow_v2/09*", _flow_polled),
-    Reading("oauth2_builtin/05* oauth2_builtin/1*", _nextcloud_redeemed),
+    Reading("oauth2_builtin/05* oauth2_builtin/1*", _nextcloud_exchanged),
     Reading("oauth2_builtin/07* oauth2_builtin/09*", _nextcloud_refreshed),
     Reading("oauth2_builtin/client_create", _registered),
     Reading("oidc/discovery* oidc/wellknown_*", _discovered),
     Reading("oidc/jwks oidc/discovery", _key, ("oidc/discovery", "oidc/jwks")),
     Reading("oidc/introspect_*", _introspected, ("oidc/discovery",)),
-    Reading("oidc/token_* oidc/jwt_token_*", _redeemed),
+    Reading("oidc/token_* oidc/jwt_token_*", _exchanged),
     Reading("oidc/refresh_*", _refreshed),
 )
 _TRASHED: Final = unquote(re.findall(r"trash/([^/<]+)</d:href>", load("trashbin/list").text)[0])
@@ -571,7 +571,7 @@ _FILES: Final = (
     ),
     Reading(
         "webdav/propfind_* auth/*_dav_* auth/*_dav oidc/*_webdav oauth2_builtin/*_dav maintenance/dav",
-        _home_id,
+        _storage_id,
     ),
     Reading(_FILE, _etag),
     Reading("webdav/get_*", tool("nc_files_read_file", path="/Rec/plain.txt"), (_FILE,)),

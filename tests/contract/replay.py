@@ -80,7 +80,7 @@ class Case:
 
     `admin` needs the administrator's password beside those of alice and bob.
     `sandbox_only` gives the reason why a real server cannot be brought into this state over HTTP.
-    `person` sends the request as somebody although the recording lost the header.
+    `person` sends the request as a user although the recording lost the header.
     `loose` compares a multistatus by the kinds of resources in it, not one by one.
     """
 

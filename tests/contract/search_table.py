@@ -1,8 +1,8 @@
 """How the recordings of the unified search are replayed."""
 
-from tests.contract.labels_steps import versioned_file
 from tests.contract.replay import Step, Table, case
 from tests.contract.steps import file
+from tests.contract.tags_steps import versioned_file
 
 _FILE = versioned_file("271", ("v1", 1795813521))
 

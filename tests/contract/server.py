@@ -19,7 +19,7 @@ _USER_AGENT = "nextcloud-mcp-server contract suite"
 
 @dataclass(slots=True)
 class Server:
-    """One Nextcloud, with the passwords of the people on it. `sandbox` is None for a real one.
+    """One Nextcloud, with the passwords of the users on it. `sandbox` is None for a real one.
 
     `version` is the profile that it answers like, for a real one the nearest.
     """
@@ -53,7 +53,7 @@ class Server:
 
 
 def account(nextcloud: Nextcloud, server: Server, uid: str) -> Account:
-    """Give somebody's account, by the password."""
+    """Give a user's account, by the password."""
     return nextcloud.account(BasicCredential(uid, SecretStr(server.passwords[uid])), uid=uid)
 
 

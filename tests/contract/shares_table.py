@@ -1,9 +1,9 @@
 """How the recordings of shares are replayed."""
 
-from tests.contract.labels_steps import versioned_file
 from tests.contract.replay import Case, Step, Table, case
 from tests.contract.shares_steps import ended, no_shares, shared, team
 from tests.contract.steps import folder
+from tests.contract.tags_steps import versioned_file
 
 _FILE = versioned_file("271", ("v3 longest", 1795813523))
 _BOB = shared("1", path="/Rec/versioned.txt", shareType=0, shareWith="bob", permissions=1)

@@ -108,7 +108,7 @@ _OF_AREA = {
 
 
 async def _delete_each(server: Server, person: str, path: str, *where: str, query: str = "") -> None:
-    """Delete all that somebody has of an app; nothing where it is not installed."""
+    """Delete all that a user has of an app; nothing where it is not installed."""
     headers = {**JSON, "OCS-APIRequest": "true"}
     answer = await server.send("GET", path, person=person, headers=headers)
     if answer.status_code == 404:
@@ -124,7 +124,7 @@ async def _delete_each(server: Server, person: str, path: str, *where: str, quer
 
 
 async def learn_names(session: Session) -> None:
-    """Bind what a real server's people are called, and give them the recorded addresses once."""
+    """Bind what a real server's users are called, and give them the recorded addresses once."""
     if session.server.sandbox is not None:
         return
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder")):
@@ -351,7 +351,7 @@ def locked(path: str) -> Step:
 
 
 def full(uid: str) -> Step:
-    """Leave a person no room."""
+    """Leave a user no room."""
 
     def change(sandbox: Sandbox) -> None:
         files = sandbox.state.users[uid].files

@@ -6,7 +6,7 @@ from httpx2 import AsyncClient
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import moments
+from nextcloud_mcp_server.nextcloud import ical_time
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.agenda import Event
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
@@ -58,7 +58,7 @@ async def test_an_event_moved_alone_keeps_the_series(alice: Account) -> None:
         await calendar.delete(id_, if_match=etag(changed))
     gone = await calendar.delete(id_, if_match=etag(left))
 
-    assert sorted(moments.shown(event.at.start) for event in found) == [
+    assert sorted(ical_time.shown(event.at.start) for event in found) == [
         "2026-10-21T14:10:00-04:00",
         "2026-10-29T14:10:00-04:00",
         "2026-11-04T14:10:00-05:00",
@@ -69,7 +69,7 @@ async def test_an_event_moved_alone_keeps_the_series(alice: Account) -> None:
 
 async def test_a_task_is_made_completed_and_deleted(alice: Account) -> None:
     made = await alice.tasks.create(
-        "rec-cal", TaskChanges(title="Buy milk", due=moments.given("due", "2026-08-08", UTC))
+        "rec-cal", TaskChanges(title="Buy milk", due=ical_time.given("due", "2026-08-08", UTC))
     )
 
     async def done(_: object) -> TaskChanges:

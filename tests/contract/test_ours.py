@@ -77,8 +77,8 @@ async def test_a_wrong_password_is_a_rejected_credential(nextcloud: Nextcloud) -
 async def test_a_home_folder_has_an_id_that_stays(server: Server, nextcloud: Nextcloud) -> None:
     secret = SecretStr(server.passwords["alice"])
 
-    first = await nextcloud.home_id(BasicCredential("alice", secret), uid="alice")
-    again = await nextcloud.home_id(BasicCredential("alice", secret), uid="alice")
+    first = await nextcloud.storage_id(BasicCredential("alice", secret), uid="alice")
+    again = await nextcloud.storage_id(BasicCredential("alice", secret), uid="alice")
 
     assert first
     assert first == again

@@ -18,7 +18,6 @@ from tests.contract.contacts_table import CONTACTS
 from tests.contract.cookbook_table import COOKBOOK
 from tests.contract.deck_table import DECK
 from tests.contract.forms_table import FORMS
-from tests.contract.labels_table import LABELS
 from tests.contract.newer_apps_table import NEWER_APPS, profiles_of
 from tests.contract.notes_table import NOTES
 from tests.contract.oauth_table import OAUTH
@@ -29,6 +28,7 @@ from tests.contract.server import Server
 from tests.contract.shares_table import SHARES
 from tests.contract.steps import clean, learn_names
 from tests.contract.tables_table import TABLES
+from tests.contract.tags_table import LABELS
 from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {

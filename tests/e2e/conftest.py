@@ -10,7 +10,7 @@ import pytest
 from playwright import async_api, sync_api
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.e2e.stage import Stage, chromium_options, raised
+from tests.e2e.single_user_server import Stage, chromium_options, raised
 
 # Five seconds by default, which a computer with much to do may need for a page.
 async_api.expect.set_options(timeout=60_000)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.e2e.client_scenes import PICTURED_SCENES
-from tests.e2e.people_scenes import PEOPLE_SCENES
-from tests.e2e.people_stage import raised_people
-from tests.e2e.scenes import SCENES
-from tests.e2e.stage import PHONE, WindowOptions, chromium_options, raised, window_options
+from tests.e2e.client_page_cases import PICTURED_SCENES
+from tests.e2e.multi_user_page_cases import PEOPLE_SCENES
+from tests.e2e.multi_user_server import raised_multi_user
+from tests.e2e.page_cases import SCENES
+from tests.e2e.single_user_server import PHONE, WindowOptions, chromium_options, raised, window_options
 
 # Narrower than a real desktop: the card is what matters, not the empty space around it.
 _PAPER = (640, 700)
@@ -50,19 +50,19 @@ def take(folder: Path) -> None:
     with (
         sync_playwright() as playwright,
         raised() as stage,
-        raised_people() as people,
-        raised_people(lets_clients_in=True) as clients,
+        raised_multi_user() as people,
+        raised_multi_user(lets_clients_in=True) as clients,
     ):
         browser = playwright.chromium.launch(**chromium_options())
         for name, (scene, options) in SHOTS.items():
             with _shot(browser, options, folder / f"{name}.png") as page:
                 SCENES[scene](stage, page)
         for name, (scene, options) in PEOPLE_SHOTS.items():
-            people.visits.forget()
+            people.consent_service.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
                 PEOPLE_SCENES[scene](people, page)
         for name, (scene, options) in CLIENT_SHOTS.items():
-            clients.visits.forget()
+            clients.consent_service.forget()
             clients.clients.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
                 PICTURED_SCENES[scene](clients, page)

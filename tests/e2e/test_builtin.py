@@ -1,4 +1,4 @@
-"""People who have nothing but Nextcloud, in a real browser before the real server."""
+"""Users who have nothing but Nextcloud, in a real browser before the real server."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -7,10 +7,10 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
-from tests.e2e.eyes import Eyes
-from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
+from tests.e2e.accessibility import AccessibilityCheck
+from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
 from tests.e2e.test_two_people import grant, heading
-from tests.integration.house import CALLBACK, House, code_in, open_house, query_of
+from tests.integration.builtin_app import CALLBACK, BuiltinApp, code_in, open_builtin_app, query_of
 
 LOOKS = [
     pytest.param(window_options(size=PHONE, scheme="light", language="de"), id="phone-light-de"),
@@ -21,8 +21,8 @@ HOSTED = "https://claude.ai/api/mcp/auth_callback"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path / "data") as made:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path / "data") as made:
         yield made
 
 
@@ -35,8 +35,8 @@ async def browser(installed: None) -> AsyncGenerator[Browser]:
 
 
 @pytest.fixture
-def eyes(axe: str) -> Eyes:
-    return Eyes(axe)
+def accessibility(axe: str) -> AccessibilityCheck:
+    return AccessibilityCheck(axe)
 
 
 @pytest.fixture
@@ -48,48 +48,54 @@ async def http() -> AsyncGenerator[httpx2.AsyncClient]:
 async def opened(browser: Browser, look: WindowOptions | None = None) -> tuple[Page, list[str]]:
     """Open a window in which chat clients answer; the addresses that they are sent to."""
     page = await (await browser.new_context(**(look or window_options()))).new_page()
-    arrived: list[str] = []
+    completed: list[str] = []
 
     async def answer(route: Route) -> None:
-        arrived.append(route.request.url)
+        completed.append(route.request.url)
         await route.fulfill(body=_APP, content_type="text/html")
 
     for pattern in ("http://127.0.0.1:9/**", "https://claude.ai/**"):
         await page.route(pattern, answer)
-    return page, arrived
+    return page, completed
 
 
 @pytest.mark.parametrize("look", LOOKS)
 async def test_a_person_connects_a_chat_client_and_ends_up_there(
-    house: House, browser: Browser, eyes: Eyes, http: httpx2.AsyncClient, look: WindowOptions
+    builtin_app: BuiltinApp,
+    browser: Browser,
+    accessibility: AccessibilityCheck,
+    http: httpx2.AsyncClient,
+    look: WindowOptions,
 ) -> None:
-    client_id = str((await house.register(http, redirect_uris=[HOSTED]))["client_id"])
-    page, arrived = await opened(browser, look)
+    client_id = str((await builtin_app.register(http, redirect_uris=[HOSTED]))["client_id"])
+    page, completed = await opened(browser, look)
 
-    await page.goto(house.authorize_url(client_id, redirect_uri=HOSTED))
-    await eyes.on(page)
+    await page.goto(builtin_app.authorize_url(client_id, redirect_uri=HOSTED))
+    await accessibility.on(page)
     await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await expect(page.locator("button[value=mine]")).to_be_visible()
-    await eyes.on(page)
+    await accessibility.on(page)
     await page.locator("button[value=mine]").click()
     await heading(page, "The app")
 
-    assert len(arrived) == 1
-    answer = await house.redeem(http, client_id, code_in(arrived[0]), redirect_uri=HOSTED)
+    assert len(completed) == 1
+    answer = await builtin_app.exchange_code(http, client_id, code_in(completed[0]), redirect_uri=HOSTED)
     assert answer.status_code == 200
 
 
 async def test_the_last_page_works_without_going_on_by_itself_and_shows_the_code(
-    house: House, browser: Browser, eyes: Eyes, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, browser: Browser, accessibility: AccessibilityCheck, http: httpx2.AsyncClient
 ) -> None:
     uri = "cursor://anysphere.cursor-mcp/oauth/callback"
-    client_id = str((await house.register(http, client_name="Cursor", redirect_uris=[uri]))["client_id"])
+    client_id = str(
+        (await builtin_app.register(http, client_name="Cursor", redirect_uris=[uri]))["client_id"]
+    )
     page, _ = await opened(browser)
 
-    await page.goto(house.authorize_url(client_id, redirect_uri=uri))
-    await eyes.on(page)
+    await page.goto(builtin_app.authorize_url(client_id, redirect_uri=uri))
+    await accessibility.on(page)
     await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
@@ -97,87 +103,95 @@ async def test_the_last_page_works_without_going_on_by_itself_and_shows_the_code
 
     await heading(page, "Connected. On to Cursor")
     await page.locator("summary").click()
-    await eyes.on(page)
+    await accessibility.on(page)
     link = str(await page.locator("a.button.main").get_attribute("href"))
     assert link.startswith(f"{uri}?code=")
     await expect(page.locator("details code").first).to_have_text(code_in(link))
 
 
 async def test_no_takes_the_person_back_with_the_clients_own_words(
-    house: House, browser: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, browser: Browser, http: httpx2.AsyncClient
 ) -> None:
-    client_id = str((await house.register(http))["client_id"])
-    page, arrived = await opened(browser)
+    client_id = str((await builtin_app.register(http))["client_id"])
+    page, completed = await opened(browser)
 
-    await page.goto(house.authorize_url(client_id, state="of the client"))
+    await page.goto(builtin_app.authorize_url(client_id, state="of the client"))
     await page.locator("button[value=deny]").click()
     await heading(page, "The app")
 
-    assert query_of(arrived[0]) == {
+    assert query_of(completed[0]) == {
         "error": ["access_denied"],
         "state": ["of the client"],
-        "iss": [house.url],
+        "iss": [builtin_app.url],
     }
 
 
 async def test_not_me_says_how_to_be_somebody_else_and_tries_again(
-    house: House, browser: Browser, eyes: Eyes, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, browser: Browser, accessibility: AccessibilityCheck, http: httpx2.AsyncClient
 ) -> None:
-    client_id = str((await house.register(http))["client_id"])
-    page, arrived = await opened(browser)
-    await page.goto(house.authorize_url(client_id))
+    client_id = str((await builtin_app.register(http))["client_id"])
+    page, completed = await opened(browser)
+    await page.goto(builtin_app.authorize_url(client_id))
     await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=not-mine]").click()
 
     await heading(page, "Nothing was connected.")
-    await eyes.on(page)
+    await accessibility.on(page)
     await page.get_by_role("link", name="Try again").click()
-    await heading(page, "Claude wants to use " + house.nextcloud_url.removeprefix("http://"))
+    await heading(page, "Claude wants to use " + builtin_app.nextcloud_url.removeprefix("http://"))
 
-    assert arrived == []
+    assert completed == []
 
 
 @pytest.mark.parametrize("look", LOOKS)
 async def test_the_pages_that_explain_what_went_wrong_are_readable_by_everybody(
-    house: House, browser: Browser, eyes: Eyes, http: httpx2.AsyncClient, look: WindowOptions
+    builtin_app: BuiltinApp,
+    browser: Browser,
+    accessibility: AccessibilityCheck,
+    http: httpx2.AsyncClient,
+    look: WindowOptions,
 ) -> None:
     long_name = "The remarkably long-winded research assistant for archives"
-    client_id = str((await house.register(http, client_name=long_name))["client_id"])
+    client_id = str((await builtin_app.register(http, client_name=long_name))["client_id"])
     page, _ = await opened(browser, look)
 
     for url in (
-        house.authorize_url("mcp-unknown"),
-        house.authorize_url(client_id, redirect_uri="https://evil.example/"),
-        house.authorize_url(client_id, code_challenge_method="plain"),
-        house.authorize_url(client_id),
-        f"{house.url}/authorize/confirm?arrival={'a' * 32}",
+        builtin_app.authorize_url("mcp-unknown"),
+        builtin_app.authorize_url(client_id, redirect_uri="https://evil.example/"),
+        builtin_app.authorize_url(client_id, code_challenge_method="plain"),
+        builtin_app.authorize_url(client_id),
+        f"{builtin_app.url}/authorize/confirm?arrival={'a' * 32}",
     ):
         await page.goto(url)
-        await eyes.on(page)
+        await accessibility.on(page)
 
 
 @pytest.mark.parametrize("look", LOOKS)
 async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
-    house: House, browser: Browser, eyes: Eyes, http: httpx2.AsyncClient, look: WindowOptions
+    builtin_app: BuiltinApp,
+    browser: Browser,
+    accessibility: AccessibilityCheck,
+    http: httpx2.AsyncClient,
+    look: WindowOptions,
 ) -> None:
-    client_id = str((await house.register(http))["client_id"])
-    page, arrived = await opened(browser, look)
-    await page.goto(house.authorize_url(client_id))
+    client_id = str((await builtin_app.register(http))["client_id"])
+    page, completed = await opened(browser, look)
+    await page.goto(builtin_app.authorize_url(client_id))
     await page.locator("input[value='notes:read']").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=mine]").click()
     await heading(page, "The app")
-    await house.redeem(http, client_id, code_in(arrived[0]))
+    await builtin_app.exchange_code(http, client_id, code_in(completed[0]))
 
-    await page.goto(f"{house.url}/account")
+    await page.goto(f"{builtin_app.url}/account")
     await page.locator("main form button").click()
     await page.get_by_role("link", name="Log in").click()
     await page.get_by_role("button", name="Grant access").click()
     await expect(page.locator("form[action='/account/sign-out-app']")).to_have_count(1)
-    await eyes.on(page)
+    await accessibility.on(page)
     await page.locator("form[action='/account/sign-out-app'] button").click()
 
     await expect(page.locator("form[action='/account/sign-out-app']")).to_have_count(0)
@@ -185,23 +199,23 @@ async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
 
 
 async def test_who_came_with_the_wrong_account_is_told_to_sign_out_of_nextcloud_first(
-    house: House, browser: Browser, eyes: Eyes, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, browser: Browser, accessibility: AccessibilityCheck, http: httpx2.AsyncClient
 ) -> None:
-    async with house.person("alice") as alice:
-        tokens = await house.sign_in(alice, http)
-    async with house.client(tokens["access_token"]) as client:
+    async with builtin_app.person("alice") as alice:
+        tokens = await builtin_app.sign_in(alice, http)
+    async with builtin_app.client(tokens["access_token"]) as client:
         # As in Nextcloud's settings, under "Devices & sessions".
-        house.sandbox.state.app_passwords.clear()
+        builtin_app.sandbox.state.app_passwords.clear()
         asked = await client.call_tool("nc_notes_list_notes", {})
-    link = str(asked.content).partition(f"{house.url}/oauth/provision?elicitationId=")[2][:36]
+    link = str(asked.content).partition(f"{builtin_app.url}/oauth/provision?elicitationId=")[2][:36]
     page, _ = await opened(browser)
 
-    await page.goto(f"{house.url}/oauth/provision?elicitationId={link}")
+    await page.goto(f"{builtin_app.url}/oauth/provision?elicitationId={link}")
     await page.locator("main form button").click()
     await grant(page, "bob")
     await heading(page, "This request belongs to another account")
     await page.locator("main form button").click()
 
     await heading(page, "Sign out of Nextcloud first")
-    await eyes.on(page)
+    await accessibility.on(page)
     assert CALLBACK not in await page.content()

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
-from tests.e2e.client_scenes import CLIENT_SCENES
-from tests.e2e.people_stage import PeopleStage, grant_as, raised_people
-from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, window_options
+from tests.e2e.client_page_cases import CLIENT_SCENES
+from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user
+from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
 from tests.memory_authorizations import CURSOR, HOSTED, ask_url
 
 # German is the longer language, so it gets the narrow screen.
@@ -28,8 +28,8 @@ window.opener.postMessage(location.search, location.origin);
 
 
 @pytest.fixture
-def people() -> Iterator[PeopleStage]:
-    with raised_people(lets_clients_in=True) as built:
+def people() -> Iterator[MultiUserServers]:
+    with raised_multi_user(lets_clients_in=True) as built:
         built.clients.client()
         yield built
 
@@ -45,14 +45,14 @@ def heading(page: Page, text: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(text)
 
 
-def asked(people: PeopleStage, window: BrowserContext, **fields: str) -> Page:
+def asked(people: MultiUserServers, window: BrowserContext, **fields: str) -> Page:
     page = window.new_page()
     page.goto(f"{people.origin}{ask_url(**fields)}")
     return page
 
 
 def test_a_client_that_asks_in_a_window_of_its_own_hears_from_it(
-    people: PeopleStage, window: BrowserContext
+    people: MultiUserServers, window: BrowserContext
 ) -> None:
     client = window.new_page()
     for url, body in (("https://claude.ai/", OPENER), (f"{HOSTED}**", CALLBACK)):
@@ -76,7 +76,7 @@ def test_a_client_that_asks_in_a_window_of_its_own_hears_from_it(
 
 
 def test_the_browser_offers_to_open_the_program_that_asked(
-    people: PeopleStage, window: BrowserContext
+    people: MultiUserServers, window: BrowserContext
 ) -> None:
     page = asked(people, window, redirect_uri=CURSOR)
 
@@ -91,7 +91,7 @@ def test_the_browser_offers_to_open_the_program_that_asked(
 
 
 def test_the_back_button_neither_asks_nor_sends_anybody_again(
-    people: PeopleStage, window: BrowserContext
+    people: MultiUserServers, window: BrowserContext
 ) -> None:
     window.route(f"{HOSTED}**", lambda route: route.fulfill(body="<h1>Back</h1>", content_type="text/html"))
     page = asked(people, window)
@@ -110,7 +110,7 @@ def test_the_back_button_neither_asks_nor_sends_anybody_again(
 
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_keyboard_alone_is_enough_with_and_without_scripts(
-    people: PeopleStage, chromium: Browser, *, scripts: bool
+    people: MultiUserServers, chromium: Browser, *, scripts: bool
 ) -> None:
     window = chromium.new_context(**window_options(), java_script_enabled=scripts)
     page = asked(people, window)
@@ -132,11 +132,13 @@ def test_the_keyboard_alone_is_enough_with_and_without_scripts(
     heading(page, "Grant access")
     window.close()
 
-    assert [arrival.scopes for arrival, _ in people.clients.away.values()] == [{"notes:write"}]
+    assert [auth_transaction.scopes for auth_transaction, _ in people.clients.away.values()] == [
+        {"notes:write"}
+    ]
 
 
 def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
-    people: PeopleStage, window: BrowserContext
+    people: MultiUserServers, window: BrowserContext
 ) -> None:
     page = asked(people, window)
     hidden = {
@@ -161,12 +163,12 @@ def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
 def test_every_page_is_readable_by_everybody_and_fits_the_screen(
-    people: PeopleStage, chromium: Browser, axe: str, as_seen: WindowOptions
+    people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     refused: list[str] = []
 
     for name, show in CLIENT_SCENES.items():
-        people.visits.forget()
+        people.consent_service.forget()
         people.clients.forget()
         window = chromium.new_context(**as_seen)
         page = window.new_page()

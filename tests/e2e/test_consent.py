@@ -1,4 +1,4 @@
-"""What a person sees and does, in a real browser."""
+"""What a user sees and does, in a real browser."""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.e2e.scenes import SCENES
-from tests.e2e.stage import DESKTOP, PHONE, Stage, WindowOptions, window_options
+from tests.e2e.page_cases import SCENES
+from tests.e2e.single_user_server import DESKTOP, PHONE, Stage, WindowOptions, window_options
 
 # German is the longer language, so it gets the narrow screen. Between them: every page on a phone and on
 # a desktop, in light and in dark, in both languages.
@@ -36,10 +36,10 @@ def complaints(page: Page, axe: str) -> list[str]:
 def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
     stage: Stage, window: BrowserContext
 ) -> None:
-    visit_id = stage.consent.open()
+    elicitation_id = stage.consent.open()
     page = window.new_page()
 
-    page.goto(stage.provision(visit_id))
+    page.goto(stage.provision(elicitation_id))
     page.get_by_label("Change your notes").check()
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(page).to_have_title("Waiting for you to confirm in Nextcloud")
@@ -50,25 +50,25 @@ def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
     # The page follows along by itself: nothing is clicked here.
     expect(page.get_by_role("heading", level=1)).to_have_text("Connected as alice.")
     assert opened.value.evaluate("window.opener") is None
-    assert stage.consent.ticked[visit_id] == {"notes:read", "notes:write"}
+    assert stage.consent.ticked[elicitation_id] == {"notes:read", "notes:write"}
 
 
 def test_a_person_declines(stage: Stage, window: BrowserContext) -> None:
-    visit_id = stage.consent.open()
+    elicitation_id = stage.consent.open()
     page = window.new_page()
 
-    page.goto(stage.provision(visit_id))
+    page.goto(stage.provision(elicitation_id))
     page.get_by_role("button", name=re.compile("Don.t allow")).click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing was connected.")
-    assert stage.consent.visits[visit_id].state is ElicitationState.DECLINED
+    assert stage.consent.consent_service[elicitation_id].state is ElicitationState.DECLINED
 
 
 def test_a_person_cancels_while_waiting(stage: Stage, window: BrowserContext) -> None:
-    visit_id = stage.consent.open()
+    elicitation_id = stage.consent.open()
     page = window.new_page()
 
-    page.goto(stage.provision(visit_id))
+    page.goto(stage.provision(elicitation_id))
     page.get_by_role("button", name="Allow", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
 
@@ -76,16 +76,16 @@ def test_a_person_cancels_while_waiting(stage: Stage, window: BrowserContext) ->
 
 
 def test_enter_in_a_checkbox_allows_nothing(stage: Stage, window: BrowserContext) -> None:
-    visit_id = stage.consent.open()
+    elicitation_id = stage.consent.open()
     page = window.new_page()
-    page.goto(stage.provision(visit_id))
+    page.goto(stage.provision(elicitation_id))
 
     page.get_by_label("Read your files").check()
     page.get_by_label("Read your files").press("Enter")
 
     expect(page.get_by_label("Read your files")).to_be_checked()
     expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
-    assert stage.consent.visits[visit_id].state is ElicitationState.PENDING
+    assert stage.consent.consent_service[elicitation_id].state is ElicitationState.PENDING
 
 
 def test_nothing_ticked_is_said_on_the_same_page(stage: Stage, window: BrowserContext) -> None:
@@ -99,9 +99,9 @@ def test_nothing_ticked_is_said_on_the_same_page(stage: Stage, window: BrowserCo
 
 
 def test_the_keyboard_alone_is_enough(stage: Stage, window: BrowserContext) -> None:
-    visit_id = stage.consent.open()
+    elicitation_id = stage.consent.open()
     page = window.new_page()
-    page.goto(stage.provision(visit_id))
+    page.goto(stage.provision(elicitation_id))
 
     for _ in range(4):
         page.keyboard.press("Tab")
@@ -110,20 +110,20 @@ def test_the_keyboard_alone_is_enough(stage: Stage, window: BrowserContext) -> N
     page.keyboard.press("Enter")
 
     expect(page).to_have_title("Waiting for you to confirm in Nextcloud")
-    assert stage.consent.ticked[visit_id] == {"notes:read", "files:write"}
+    assert stage.consent.ticked[elicitation_id] == {"notes:read", "files:write"}
 
 
 def test_another_site_can_neither_send_the_form_nor_frame_the_page(
     stage: Stage, window: BrowserContext, chromium: Browser
 ) -> None:
-    visit_id = stage.consent.open()
+    elicitation_id = stage.consent.open()
     page = window.new_page()
-    page.goto(stage.provision(visit_id))
+    page.goto(stage.provision(elicitation_id))
     check = page.locator("input[name=csrf]").get_attribute("value")
     evil = (
-        f"<iframe src='{stage.provision(visit_id)}'></iframe>"
+        f"<iframe src='{stage.provision(elicitation_id)}'></iframe>"
         f"<form method='post' action='{stage.origin}/oauth/provision'>"
-        f"<input name='elicitationId' value='{visit_id}'><input name='csrf' value='{check}'>"
+        f"<input name='elicitationId' value='{elicitation_id}'><input name='csrf' value='{check}'>"
         "<input name='answer' value='allow'><input name='allow' value='notes:read'>"
         "<button>Win</button></form>"
     )
@@ -135,7 +135,7 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Another page sent you here")
     assert framed == "chrome-error://chromewebdata/"
-    assert stage.consent.visits[visit_id].state is ElicitationState.PENDING
+    assert stage.consent.consent_service[elicitation_id].state is ElicitationState.PENDING
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])

@@ -1,4 +1,4 @@
-"""What many people see and do, each in a browser of their own."""
+"""What many users see and do, each in a browser of their own."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.e2e.people_scenes import PEOPLE_SCENES
-from tests.e2e.people_stage import PeopleStage, grant_as, raised_people, sign_in_as
-from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, window_options
+from tests.e2e.multi_user_page_cases import PEOPLE_SCENES
+from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user, sign_in_as
+from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
 
 # German is the longer language, so it gets the narrow screen.
 LOOKS = [
@@ -19,8 +19,8 @@ LOOKS = [
 
 
 @pytest.fixture
-def people() -> Iterator[PeopleStage]:
-    with raised_people() as built:
+def people() -> Iterator[MultiUserServers]:
+    with raised_multi_user() as built:
         yield built
 
 
@@ -42,19 +42,19 @@ def heading(page: Page, text: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(text)
 
 
-def signed_in_page(people: PeopleStage, window: BrowserContext, path: str = "") -> Page:
+def signed_in_page(people: MultiUserServers, window: BrowserContext, path: str = "") -> Page:
     people.sign_in(window)
     page = window.new_page()
-    page.goto(f"{people.origin}/account" if not path else people.page(path, people.visits.open()))
+    page.goto(f"{people.origin}/account" if not path else people.page(path, people.consent_service.open()))
     return page
 
 
 @pytest.mark.parametrize("scripts", [True, False])
 def test_a_person_signs_in_chooses_confirms_and_is_told_that_it_is_done(
-    people: PeopleStage, chromium: Browser, *, scripts: bool
+    people: MultiUserServers, chromium: Browser, *, scripts: bool
 ) -> None:
     window = chromium.new_context(**window_options(), java_script_enabled=scripts)
-    elicitation_id = people.visits.open("alice")
+    elicitation_id = people.consent_service.open("alice")
     page = window.new_page()
 
     page.goto(people.page("provision", elicitation_id))
@@ -72,14 +72,14 @@ def test_a_person_signs_in_chooses_confirms_and_is_told_that_it_is_done(
     heading(page, "Connected as alice.")
     assert page.url == people.page("done", elicitation_id)
     assert "code=" not in address
-    assert people.visits.clients["alice", "claude"].scopes == {"notes:read", "notes:write"}
+    assert people.consent_service.clients["alice", "claude"].scopes == {"notes:read", "notes:write"}
     window.close()
 
 
 def test_the_back_button_does_not_send_a_person_away_again(
-    people: PeopleStage, alice: BrowserContext
+    people: MultiUserServers, alice: BrowserContext
 ) -> None:
-    people.visits.maps = True
+    people.consent_service.maps = True
     page = signed_in_page(people, alice, "consent")
     page.get_by_role("button", name="Allow", exact=True).click()
     grant_as(page, "alice")
@@ -93,9 +93,9 @@ def test_the_back_button_does_not_send_a_person_away_again(
 
 
 def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
-    people: PeopleStage, alice: BrowserContext, bob: BrowserContext
+    people: MultiUserServers, alice: BrowserContext, bob: BrowserContext
 ) -> None:
-    elicitation_id = people.visits.open("alice")
+    elicitation_id = people.consent_service.open("alice")
     hers, his = alice.new_page(), bob.new_page()
 
     his.goto(people.page("provision", elicitation_id))
@@ -114,7 +114,7 @@ def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
     grant_as(his, "bob")
 
     heading(his, "This began in another browser")
-    assert people.visits.connected == {}
+    assert people.consent_service.connected == {}
     grant_as(hers, "alice")
     # The other browser has ended it for both; the request itself is still hers.
     heading(hers, "The sign-in did not work")
@@ -125,11 +125,11 @@ def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
 
 
 def test_who_used_the_wrong_account_changes_it_and_goes_on(
-    people: PeopleStage, alice: BrowserContext
+    people: MultiUserServers, alice: BrowserContext
 ) -> None:
     people.sign_in(alice, "bob")
     page = alice.new_page()
-    page.goto(people.page("consent", people.visits.open("alice")))
+    page.goto(people.page("consent", people.consent_service.open("alice")))
 
     page.get_by_role("button", name="Use another account").click()
     sign_in_as(page, "alice")
@@ -139,7 +139,7 @@ def test_who_used_the_wrong_account_changes_it_and_goes_on(
 
 
 def test_who_notices_on_the_consent_page_can_still_change_the_account(
-    people: PeopleStage, alice: BrowserContext
+    people: MultiUserServers, alice: BrowserContext
 ) -> None:
     page = signed_in_page(people, alice, "consent")
 
@@ -149,7 +149,7 @@ def test_who_notices_on_the_consent_page_can_still_change_the_account(
     heading(page, "This request belongs to another account")
 
 
-def test_an_account_that_is_not_theirs_is_given_back(people: PeopleStage, alice: BrowserContext) -> None:
+def test_an_account_that_is_not_theirs_is_given_back(people: MultiUserServers, alice: BrowserContext) -> None:
     page = signed_in_page(people, alice, "consent")
     page.get_by_role("button", name="Allow", exact=True).click()
     grant_as(page, "bob")
@@ -162,11 +162,13 @@ def test_an_account_that_is_not_theirs_is_given_back(people: PeopleStage, alice:
     page.get_by_role("button", name="Continue").click()
 
     heading(page, "Connected as alice.")
-    assert people.visits.connected == {"alice": "alice"}
+    assert people.consent_service.connected == {"alice": "alice"}
 
 
-def test_enter_in_a_checkbox_or_a_switch_changes_nothing(people: PeopleStage, alice: BrowserContext) -> None:
-    people.visits.client()
+def test_enter_in_a_checkbox_or_a_switch_changes_nothing(
+    people: MultiUserServers, alice: BrowserContext
+) -> None:
+    people.consent_service.client()
     consent, account = signed_in_page(people, alice, "consent"), alice.new_page()
     account.goto(f"{people.origin}/account")
 
@@ -177,13 +179,13 @@ def test_enter_in_a_checkbox_or_a_switch_changes_nothing(people: PeopleStage, al
 
     expect(consent.get_by_label("Read your files")).to_be_checked()
     expect(account.get_by_label("Change your files")).not_to_be_checked()
-    assert {"allow", "set_scopes", "pause", "remove"}.isdisjoint(people.visits.calls)
+    assert {"allow", "set_scopes", "pause", "remove"}.isdisjoint(people.consent_service.calls)
 
 
 def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
-    people: PeopleStage, alice: BrowserContext
+    people: MultiUserServers, alice: BrowserContext
 ) -> None:
-    people.visits.client()
+    people.consent_service.client()
     page = signed_in_page(people, alice)
 
     page.get_by_role("switch", name="Change your notes").uncheck()
@@ -191,7 +193,7 @@ def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
     expect(page.get_by_role("status")).to_have_text("Saved. It counts from now on.")
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_text("While it is paused, it can do nothing.")).to_be_visible()
-    client = people.visits.clients["alice", "claude"]
+    client = people.consent_service.clients["alice", "claude"]
     page.get_by_text("Disconnect everything…").click()
     page.get_by_role("button", name="Yes, disconnect everything").click()
     expect(page.get_by_role("heading", level=2).first).to_have_text("No app is connected")
@@ -199,11 +201,11 @@ def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
 
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     assert (client.scopes, client.paused) == ({"notes:read", "files:read"}, True)
-    assert people.visits.connected == people.visits.sessions == {}
+    assert people.consent_service.connected == people.consent_service.sessions == {}
 
 
-def test_the_keyboard_alone_is_enough(people: PeopleStage, alice: BrowserContext) -> None:
-    people.visits.maps = True
+def test_the_keyboard_alone_is_enough(people: MultiUserServers, alice: BrowserContext) -> None:
+    people.consent_service.maps = True
     page = signed_in_page(people, alice, "consent")
 
     # Past "Not you?", to the first checkbox, over the others and the link to the buttons.
@@ -218,13 +220,13 @@ def test_the_keyboard_alone_is_enough(people: PeopleStage, alice: BrowserContext
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Grant access")
 
-    assert [scopes for _, _, scopes in people.visits.legs.values()] == [{"notes:write"}]
+    assert [scopes for _, _, scopes in people.consent_service.legs.values()] == [{"notes:write"}]
 
 
 def test_another_site_can_neither_send_our_forms_nor_frame_our_pages(
-    people: PeopleStage, alice: BrowserContext
+    people: MultiUserServers, alice: BrowserContext
 ) -> None:
-    people.visits.client()
+    people.consent_service.client()
     page = signed_in_page(people, alice)
     check = page.locator("input[name=csrf]").first.get_attribute("value")
     evil = (
@@ -240,28 +242,30 @@ def test_another_site_can_neither_send_our_forms_nor_frame_our_pages(
 
     heading(page, "Another page sent you here")
     assert framed == "chrome-error://chromewebdata/"
-    assert people.visits.connected == {"alice": "alice"}
+    assert people.consent_service.connected == {"alice": "alice"}
 
 
 def test_a_person_who_declines_is_told_that_nothing_was_connected(
-    people: PeopleStage, alice: BrowserContext
+    people: MultiUserServers, alice: BrowserContext
 ) -> None:
     page = signed_in_page(people, alice, "consent")
 
     page.locator("button[value=deny]").click()
 
     heading(page, "Nothing was connected.")
-    assert [visit.state for visit in people.visits.visits.values()] == [ElicitationState.DECLINED]
+    assert [consent_request.state for consent_request in people.consent_service.consent_service.values()] == [
+        ElicitationState.DECLINED
+    ]
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
 def test_every_page_is_readable_by_everybody_and_fits_the_screen(
-    people: PeopleStage, chromium: Browser, axe: str, as_seen: WindowOptions
+    people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     refused: list[str] = []
 
     for name, show in PEOPLE_SCENES.items():
-        people.visits.forget()
+        people.consent_service.forget()
         window = chromium.new_context(**as_seen)
         page = window.new_page()
         page.on(

@@ -1,4 +1,4 @@
-"""Two people before the real server: an identity provider, a Nextcloud, and a browser for each."""
+"""Two users before the real server: an identity provider, a Nextcloud, and a browser for each."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -9,20 +9,20 @@ import anyio
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from tests.e2e.accessibility import AccessibilityCheck
 from tests.e2e.calls import Call, calling
-from tests.e2e.eyes import Eyes
-from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
-from tests.integration.crowd import Crowd, open_crowd
+from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
+from tests.integration.oidc_app import OidcApp, open_oidc_app
 
 
-def calling_for(crowd: Crowd, name: str) -> AbstractAsyncContextManager[Call]:
-    """Let a person's assistant call a tool."""
-    return calling(lambda call: crowd.client(crowd.token(name), elicitation_callback=call.open))
+def calling_for(oidc_app: OidcApp, name: str) -> AbstractAsyncContextManager[Call]:
+    """Let a user's assistant call a tool."""
+    return calling(lambda call: oidc_app.client(oidc_app.token(name), elicitation_callback=call.open))
 
 
 @pytest.fixture
-async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
-    async with open_crowd(tmp_path / "data") as made:
+async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
+    async with open_oidc_app(tmp_path / "data") as made:
         yield made
 
 
@@ -35,8 +35,8 @@ async def browser(installed: None) -> AsyncGenerator[Browser]:
 
 
 @pytest.fixture
-def eyes(axe: str) -> Eyes:
-    return Eyes(axe)
+def accessibility(axe: str) -> AccessibilityCheck:
+    return AccessibilityCheck(axe)
 
 
 async def heading(page: Page, text: str | re.Pattern[str]) -> None:
@@ -76,23 +76,27 @@ async def grant(page: Page, name: str) -> None:
     ids=["phone-light-de", "desktop-dark-en"],
 )
 async def test_a_person_consents_and_the_call_that_waited_goes_through(
-    crowd: Crowd, browser: Browser, eyes: Eyes, as_seen: WindowOptions, connected: str
+    oidc_app: OidcApp,
+    browser: Browser,
+    accessibility: AccessibilityCheck,
+    as_seen: WindowOptions,
+    connected: str,
 ) -> None:
     page = await (await browser.new_context(**as_seen)).new_page()
 
-    async with calling_for(crowd, "alice") as call:
+    async with calling_for(oidc_app, "alice") as call:
         await page.goto(call.url)
-        await eyes.on(page)
+        await accessibility.on(page)
         await sign_in(page, "alice")
         await page.locator("input[value='notes:write']").check()
-        await eyes.on(page)
+        await accessibility.on(page)
         await page.locator("button[value=allow]").click()
         await grant(page, "alice")
         await expect(page.locator("button[value=mine]")).to_be_visible()
-        await eyes.on(page)
+        await accessibility.on(page)
         await page.locator("button[value=mine]").click()
         await heading(page, connected)
-        await eyes.on(page)
+        await accessibility.on(page)
         answer = await call.text()
     await page.locator("a[href='/account']").click()
     # What was only read is written down a little later.
@@ -100,23 +104,23 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
         while not await page.locator("ol.log li").count():
             await page.reload()
     await page.locator("summary").first.click()
-    await eyes.on(page)
+    await accessibility.on(page)
 
     assert "Shopping list" in answer
     assert await page.locator("input[role=switch]:checked").count() == 2
 
 
 async def test_the_link_of_one_person_is_answered_by_nobody_else(
-    crowd: Crowd, browser: Browser, eyes: Eyes
+    oidc_app: OidcApp, browser: Browser, accessibility: AccessibilityCheck
 ) -> None:
     alice, bob = [await (await browser.new_context(**window_options())).new_page() for _ in range(2)]
 
-    async with calling_for(crowd, "alice") as call:
+    async with calling_for(oidc_app, "alice") as call:
         await bob.goto(call.url)
         await sign_in(bob, "bob")
         await heading(bob, "This request belongs to another account")
-        await eyes.on(bob)
-        refused = dict(crowd.sandbox.state.app_passwords)
+        await accessibility.on(bob)
+        refused = dict(oidc_app.sandbox.state.app_passwords)
         await alice.goto(call.url)
         await sign_in(alice, "alice")
         # The page after it names no state: what leads another browser astray is the address before.
@@ -126,7 +130,7 @@ async def test_the_link_of_one_person_is_answered_by_nobody_else(
         await bob.goto((await sent.value).url)
         await grant(bob, "bob")
         await heading(bob, "This began in another browser")
-        await eyes.on(bob)
+        await accessibility.on(bob)
         await grant(alice, "alice")
         # The other browser has ended it for both; the request itself is still hers.
         await heading(alice, "The sign-in did not work")
@@ -147,11 +151,11 @@ async def test_the_link_of_one_person_is_answered_by_nobody_else(
 
 
 async def test_who_came_with_the_wrong_account_is_asked_again_who_they_are(
-    crowd: Crowd, browser: Browser
+    oidc_app: OidcApp, browser: Browser
 ) -> None:
     page = await (await browser.new_context(**window_options())).new_page()
 
-    async with calling_for(crowd, "alice") as call:
+    async with calling_for(oidc_app, "alice") as call:
         await page.goto(call.url)
         await sign_in(page, "bob")
         await heading(page, "This request belongs to another account")
@@ -166,11 +170,11 @@ async def test_who_came_with_the_wrong_account_is_asked_again_who_they_are(
 
 
 async def test_bobs_nextcloud_in_alices_browser_is_not_hers_unless_she_says_so(
-    crowd: Crowd, browser: Browser, eyes: Eyes
+    oidc_app: OidcApp, browser: Browser, accessibility: AccessibilityCheck
 ) -> None:
     page = await (await browser.new_context(**window_options())).new_page()
 
-    async with calling_for(crowd, "alice") as call:
+    async with calling_for(oidc_app, "alice") as call:
         await page.goto(call.url)
         await sign_in(page, "alice")
         await page.locator("button[value=allow]").click()
@@ -178,11 +182,11 @@ async def test_bobs_nextcloud_in_alices_browser_is_not_hers_unless_she_says_so(
         await heading(page, re.compile("Connected as Bob"))
         await page.get_by_role("button", name="Not me").click()
         await heading(page, "Nothing was connected.")
-        await eyes.on(page)
+        await accessibility.on(page)
         answered = call.answered.is_set()
         await page.get_by_role("link", name="Try again").click()
         await page.locator("button[value=deny]").click()
         await call.text()
 
     assert not answered
-    assert crowd.sandbox.state.app_passwords == {}
+    assert oidc_app.sandbox.state.app_passwords == {}

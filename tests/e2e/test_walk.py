@@ -7,17 +7,17 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from tests.e2e.accessibility import AccessibilityCheck
 from tests.e2e.calls import calling
-from tests.e2e.eyes import Eyes
-from tests.e2e.stage import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
-from tests.integration.world import World, open_world
+from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
+from tests.integration.personal_app import PersonalApp, open_personal_app
 
 PATHS = ("/oauth/provision", "/oauth/waiting")
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+async def personal_app(tmp_path: Path) -> AsyncGenerator[PersonalApp]:
+    async with open_personal_app(tmp_path / "data", Sandbox.demo()) as made:
         yield made
 
 
@@ -30,24 +30,24 @@ async def browser(installed: None) -> AsyncGenerator[Browser]:
 
 
 @pytest.fixture
-def eyes(axe: str) -> Eyes:
-    return Eyes(axe)
+def accessibility(axe: str) -> AccessibilityCheck:
+    return AccessibilityCheck(axe)
 
 
-async def confirm_in_nextcloud(page: Page, name: str, eyes: Eyes) -> None:
+async def confirm_in_nextcloud(page: Page, name: str, accessibility: AccessibilityCheck) -> None:
     """Sign in at the sandbox and grant, in the tab that our page opened."""
     await expect(page.get_by_role("heading")).to_have_text("Connect to your account")
-    await eyes.on(page)
+    await accessibility.on(page)
     await page.get_by_role("link", name="Log in").click()
-    await eyes.on(page)
+    await accessibility.on(page)
     await page.get_by_label("Account name or email").fill(name)
     await page.get_by_label("Password").fill(name)
     await page.get_by_role("button", name="Log in").click()
     await expect(page.get_by_role("heading")).to_have_text("Account access")
-    await eyes.on(page)
+    await accessibility.on(page)
     await page.get_by_role("button", name="Grant access").click()
     await expect(page.get_by_role("heading")).to_have_text("Account connected")
-    await eyes.on(page)
+    await accessibility.on(page)
 
 
 @pytest.mark.parametrize(
@@ -59,54 +59,58 @@ async def confirm_in_nextcloud(page: Page, name: str, eyes: Eyes) -> None:
     ids=["phone-light-de", "desktop-dark-en"],
 )
 async def test_a_person_consents_and_the_call_that_waited_goes_through(
-    world: World, browser: Browser, eyes: Eyes, as_seen: WindowOptions, connected: str
+    personal_app: PersonalApp,
+    browser: Browser,
+    accessibility: AccessibilityCheck,
+    as_seen: WindowOptions,
+    connected: str,
 ) -> None:
     window = await browser.new_context(**as_seen)
     page = await window.new_page()
 
-    async with calling(lambda call: world.client(elicitation_callback=call.open)) as call:
+    async with calling(lambda call: personal_app.client(elicitation_callback=call.open)) as call:
         await page.goto(call.url)
-        await eyes.on(page)
+        await accessibility.on(page)
         await page.locator("input[value='notes:write']").check()
         await page.locator("input[value='files:read']").check()
         await page.locator("input[value='files:read']").uncheck()
         await page.locator("button[value=allow]").click()
         async with window.expect_page() as tab:
-            await page.locator(f"a[href^='{world.nextcloud_url}']").click()
-        await confirm_in_nextcloud(await tab.value, "alice", eyes)
+            await page.locator(f"a[href^='{personal_app.nextcloud_url}']").click()
+        await confirm_in_nextcloud(await tab.value, "alice", accessibility)
         # Our page follows along by itself: nothing is clicked here.
         await expect(page.get_by_role("heading", level=1)).to_have_text(connected)
-        await eyes.on(page)
+        await accessibility.on(page)
         answer = await call.text()
 
     assert "Shopping list" in answer
-    assert [one.uid for one in world.sandbox.state.app_passwords.values()] == ["alice"]
+    assert [one.uid for one in personal_app.sandbox.state.app_passwords.values()] == ["alice"]
     assert await page.locator("ul.rows li").count() == 2
 
 
 async def test_a_person_declines_and_the_call_that_waited_says_so(
-    world: World, browser: Browser, eyes: Eyes
+    personal_app: PersonalApp, browser: Browser, accessibility: AccessibilityCheck
 ) -> None:
     page = await browser.new_page(**window_options(language="de"))
 
-    async with calling(lambda call: world.client(elicitation_callback=call.open)) as call:
+    async with calling(lambda call: personal_app.client(elicitation_callback=call.open)) as call:
         await page.goto(call.url)
         await page.locator("button[value=deny]").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Es wurde nichts verbunden.")
-        await eyes.on(page)
+        await accessibility.on(page)
         answer = await call.text()
 
     assert answer.startswith("Not connected: the user declined, and the link no longer works.")
-    assert not world.sandbox.state.app_passwords
+    assert not personal_app.sandbox.state.app_passwords
 
 
 async def test_another_browser_learns_nothing_from_a_link_that_was_used(
-    world: World, browser: Browser, eyes: Eyes
+    personal_app: PersonalApp, browser: Browser, accessibility: AccessibilityCheck
 ) -> None:
-    unknown = f"{world.url}/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000"
+    unknown = f"{personal_app.url}/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000"
     async with (
-        calling(lambda call: world.client(elicitation_callback=call.open)) as call,
-        world.person("alice") as alice,
+        calling(lambda call: personal_app.client(elicitation_callback=call.open)) as call,
+        personal_app.person("alice") as alice,
     ):
         await alice.allow(call.url)
         await call.text()
@@ -114,7 +118,7 @@ async def test_another_browser_learns_nothing_from_a_link_that_was_used(
 
     answers = [await bob.goto(call.url.replace("/oauth/provision", path)) for path in PATHS]
     seen = await bob.content()
-    await eyes.on(bob)
+    await accessibility.on(bob)
     await bob.goto(unknown)
 
     assert [answer.status for answer in answers if answer] == [404, 404]

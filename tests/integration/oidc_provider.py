@@ -11,7 +11,7 @@ import anyio
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from jwt.algorithms import RSAAlgorithm
 
-from tests.integration.computer import ROOT
+from tests.integration.stdio_app import ROOT
 from tests.node import find_node, missing
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
@@ -33,7 +33,7 @@ def login_client(client_id: str, secret: str, redirect_uris: Collection[str]) ->
 
 
 def mcp_client(client_id: str, redirect_uri: str = "http://127.0.0.1/callback") -> dict[str, Any]:
-    """Describe a public client on the person's computer; its port is not compared."""
+    """Describe a public client on the user's computer; its port is not compared."""
     return {
         "client_id": client_id,
         "redirect_uris": [redirect_uri],

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from tests.integration.crowd import open_crowd
-from tests.integration.house import open_house
-from tests.integration.world import open_world
-from tests.town import move_in
+from tests.integration.builtin_app import open_builtin_app
+from tests.integration.oidc_app import open_oidc_app
+from tests.integration.personal_app import open_personal_app
+from tests.load_cluster import move_in
 
 INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -75,16 +75,20 @@ class Served:
 @asynccontextmanager
 async def open_server(mode: str, folder: Path) -> AsyncGenerator[Served]:
     if mode == "personal":
-        async with open_world(folder, Sandbox.demo()) as world:
-            yield Served(world.url, {"Authorization": f"Bearer {world.secret}"})
+        async with open_personal_app(folder, Sandbox.demo()) as personal_app:
+            yield Served(personal_app.url, {"Authorization": f"Bearer {personal_app.secret}"})
     elif mode == "oidc":
-        async with open_crowd(folder) as crowd:
-            move_in(crowd.sandbox, crowd.issuer, "carol")
-            yield Served(crowd.url, {"Authorization": f"Bearer {crowd.token('carol')}"})
+        async with open_oidc_app(folder) as oidc_app:
+            move_in(oidc_app.sandbox, oidc_app.issuer, "carol")
+            yield Served(oidc_app.url, {"Authorization": f"Bearer {oidc_app.token('carol')}"})
     else:
-        async with open_house(folder) as house, house.person("alice") as alice, httpx2.AsyncClient() as http:
-            token = (await house.sign_in(alice, http))["access_token"]
-            yield Served(house.url, {"Authorization": f"Bearer {token}"})
+        async with (
+            open_builtin_app(folder) as builtin_app,
+            builtin_app.person("alice") as alice,
+            httpx2.AsyncClient() as http,
+        ):
+            token = (await builtin_app.sign_in(alice, http))["access_token"]
+            yield Served(builtin_app.url, {"Authorization": f"Bearer {token}"})
 
 
 @pytest.fixture(scope="module", params=["personal", "oidc", "builtin"])
@@ -156,7 +160,7 @@ async def test_a_client_without_the_secret_of_one_persons_server_hears_which_hea
     metadata = await http.get("/.well-known/oauth-protected-resource")
 
     if metadata.status_code == 404:
-        # One person's server: clients that do not have its secret look for a way to register.
+        # One user's server: clients that do not have its secret look for a way to register.
         error = answer.json()
         assert (answer.status_code, error["error"]) == (403, "access_denied")
         assert "'Authorization: Bearer <secret>'" in error["error_description"]

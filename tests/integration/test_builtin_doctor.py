@@ -11,15 +11,15 @@ from nextcloud_mcp_server.commands.doctor.builtin import look_at_discovery
 from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
 from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address
 from nextcloud_mcp_server.settings.environment import Settings, load
-from tests.integration.house import House, open_house
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
 
 URL = "https://1.1.1.1"
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path / "data") as opened:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path / "data") as opened:
         yield opened
 
 
@@ -64,23 +64,23 @@ async def findings(handler: Handler, url: str = URL) -> dict[str, Finding]:
         return {found.topic: found for found in await look_at_discovery(settings(url), pool)}
 
 
-async def test_a_running_server_is_found_by_clients_and_known_to_nextcloud(house: House) -> None:
-    assert house.config
+async def test_a_running_server_is_found_by_clients_and_known_to_nextcloud(builtin_app: BuiltinApp) -> None:
+    assert builtin_app.config
     async with httpx2.AsyncClient() as pool:
-        (client,) = await look_at_grants(house.config, pool)
-        own = await look_at_own_address(house.config, pool)
-        hosted, discovery, first = await look_at_discovery(house.config, pool)
+        (client,) = await look_at_grants(builtin_app.config, pool)
+        own = await look_at_own_address(builtin_app.config, pool)
+        hosted, discovery, first = await look_at_discovery(builtin_app.config, pool)
 
     assert [one.verdict for one in (client, own, discovery, first)] == [Verdict.OK] * 4
     assert hosted.verdict is Verdict.WARN
     assert "is not https on port 443" in hosted.text
 
 
-async def test_a_server_that_was_not_started_is_said_to_be_silent(house: House) -> None:
-    assert house.config
-    await house.stop()
+async def test_a_server_that_was_not_started_is_said_to_be_silent(builtin_app: BuiltinApp) -> None:
+    assert builtin_app.config
+    await builtin_app.stop()
     async with httpx2.AsyncClient() as pool:
-        _, discovery, first = await look_at_discovery(house.config, pool)
+        _, discovery, first = await look_at_discovery(builtin_app.config, pool)
 
     assert (discovery.verdict, first.verdict) == (Verdict.WARN, Verdict.WARN)
     assert "start the server, and have the reverse proxy send every path" in discovery.text

@@ -10,13 +10,13 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from nextcloud_mcp_server.commands import accounts, clients, connection, restored
+from nextcloud_mcp_server.commands import accounts, clients, connection, post_restore
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import services
 from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
-from tests.integration.house import CALLBACK, House, open_house
-from tests.integration.world import until
+from tests.integration.builtin_app import CALLBACK, BuiltinApp, open_builtin_app
+from tests.integration.personal_app import until
 
 Capture = pytest.CaptureFixture[str]
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -24,8 +24,8 @@ DOCUMENT = "https://app.example.org/oauth/client.json"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path / "data") as opened:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path / "data") as opened:
         yield opened
 
 
@@ -35,47 +35,49 @@ async def http() -> AsyncGenerator[httpx2.AsyncClient]:
         yield client
 
 
-def settings_of(house: House) -> Settings:
-    assert house.config
-    return house.config
+def settings_of(builtin_app: BuiltinApp) -> Settings:
+    assert builtin_app.config
+    return builtin_app.config
 
 
 async def run(command: Callable[..., object], *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the command's own
     await to_thread.run_sync(partial(command, *arguments, **options))
 
 
-async def grants_of(house: House) -> list[Grant]:
-    async with services.open_database(settings_of(house)) as database:
+async def grants_of(builtin_app: BuiltinApp) -> list[Grant]:
+    async with services.open_database(settings_of(builtin_app)) as database:
         return await database.grants.all()
 
 
-async def many(house: House, http: httpx2.AsyncClient, number: int) -> None:
-    """Sign so many people in, each with a client."""
+async def many(builtin_app: BuiltinApp, http: httpx2.AsyncClient, number: int) -> None:
+    """Sign so many users in, each with a client."""
     for name in [f"person{one}" for one in range(number)]:
-        house.sandbox.state.add_user(house.sandbox.state.users["alice"].__class__(name, name, name))
-        async with house.person(name) as person:
-            await house.sign_in(person, http)
+        builtin_app.sandbox.state.add_user(
+            builtin_app.sandbox.state.users["alice"].__class__(name, name, name)
+        )
+        async with builtin_app.person(name) as person:
+            await builtin_app.sign_in(person, http)
 
 
-async def works(house: House, http: httpx2.AsyncClient, tokens: dict[str, Any]) -> bool:
+async def works(builtin_app: BuiltinApp, http: httpx2.AsyncClient, tokens: dict[str, Any]) -> bool:
     headers = {"Authorization": f"Bearer {tokens['access_token']}"}
-    return (await http.post(f"{house.url}/mcp", json=PING, headers=headers)).status_code != 401
+    return (await http.post(f"{builtin_app.url}/mcp", json=PING, headers=headers)).status_code != 401
 
 
 async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    await run(clients.list_clients, settings_of(house))
+    await run(clients.list_clients, settings_of(builtin_app))
     nobody = capsys.readouterr()
-    house.documents[DOCUMENT] = {"client_id": DOCUMENT, "redirect_uris": [CALLBACK, "cursor://app/cb"]}
-    async with house.person("alice") as alice, house.person("bob") as bob:
-        hers, his = await house.sign_in(alice, http), await house.sign_in(bob, http)
-    await http.get(house.authorize_url(DOCUMENT), headers={"Accept": "text/html"})
+    builtin_app.documents[DOCUMENT] = {"client_id": DOCUMENT, "redirect_uris": [CALLBACK, "cursor://app/cb"]}
+    async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
+        hers, his = await builtin_app.sign_in(alice, http), await builtin_app.sign_in(bob, http)
+    await http.get(builtin_app.authorize_url(DOCUMENT), headers={"Accept": "text/html"})
 
-    await run(clients.list_clients, settings_of(house))
+    await run(clients.list_clients, settings_of(builtin_app))
 
     listed = capsys.readouterr().out.splitlines()
-    assert f"People add {house.url}/mcp to theirs." in nobody.err
+    assert f"People add {builtin_app.url}/mcp to theirs." in nobody.err
     assert len(listed) == 3
     for tokens in (hers, his):
         (line,) = [one for one in listed if one.startswith(tokens["client_id"])]
@@ -88,24 +90,24 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
 
 
 async def test_a_client_is_ended_for_everybody_and_asks_anew_when_it_comes_back(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice:
-        tokens = await house.sign_in(alice, http)
+    async with builtin_app.person("alice") as alice:
+        tokens = await builtin_app.sign_in(alice, http)
 
-        await run(clients.revoke_client, settings_of(house), tokens["client_id"])
+        await run(clients.revoke_client, settings_of(builtin_app), tokens["client_id"])
 
         assert "signed out for everybody" in capsys.readouterr().out
-        assert not await works(house, http, tokens)
-        assert house.connected() == ["alice"]
-        again = await house.sign_in(alice, http, only=("files:read",))
-    await run(connection.list_grants, settings_of(house))
+        assert not await works(builtin_app, http, tokens)
+        assert builtin_app.connected() == ["alice"]
+        again = await builtin_app.sign_in(alice, http, only=("files:read",))
+    await run(connection.list_grants, settings_of(builtin_app))
     # It registers anew, so it inherits nothing.
     assert again["client_id"] != tokens["client_id"]
     assert " · Claude · files:read · " in capsys.readouterr().out
-    await run(clients.revoke_client, settings_of(house), again["client_id"])
+    await run(clients.revoke_client, settings_of(builtin_app), again["client_id"])
     with pytest.raises(ConfigurationError, match="No client has the id"):
-        await run(clients.revoke_client, settings_of(house), tokens["client_id"])
+        await run(clients.revoke_client, settings_of(builtin_app), tokens["client_id"])
 
 
 async def test_clients_belong_to_this_mode() -> None:
@@ -114,52 +116,52 @@ async def test_clients_belong_to_this_mode() -> None:
 
 
 async def test_one_person_is_disconnected_and_the_other_stays(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice, house.person("bob") as bob:
-        hers, his = await house.sign_in(alice, http), await house.sign_in(bob, http)
+    async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
+        hers, his = await builtin_app.sign_in(alice, http), await builtin_app.sign_in(bob, http)
 
-    await run(connection.revoke_grants, settings_of(house), "alice")
+    await run(connection.revoke_grants, settings_of(builtin_app), "alice")
 
     assert "alice is disconnected and signed out" in capsys.readouterr().out
-    assert not await works(house, http, hers)
-    assert await works(house, http, his)
-    await house.restart()
-    await until(lambda: house.connected() == ["bob"], seconds=20)
+    assert not await works(builtin_app, http, hers)
+    assert await works(builtin_app, http, his)
+    await builtin_app.restart()
+    await until(lambda: builtin_app.connected() == ["bob"], seconds=20)
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'alice'"):
-        await run(connection.revoke_grants, settings_of(house), "alice")
+        await run(connection.revoke_grants, settings_of(builtin_app), "alice")
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'nobody'"):
-        await run(connection.revoke_grants, settings_of(house), "nobody")
+        await run(connection.revoke_grants, settings_of(builtin_app), "nobody")
     with pytest.raises(ConfigurationError, match="add --person"):
-        await run(connection.revoke_grants, settings_of(house), None)
+        await run(connection.revoke_grants, settings_of(builtin_app), None)
     with pytest.raises(ConfigurationError, match="leave it out"):
         await run(connection.revoke_grants, load(nextcloud_host="https://cloud.example.org"), "alice")
 
 
 async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_too(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice:
-        tokens = await house.sign_in(alice, http)
-    async with services.open_database(settings_of(house)) as database:
-        ended = AuditEntry(services.now(), Principal(house.url, "alice"), "", "disconnect", "done")
+    async with builtin_app.person("alice") as alice:
+        tokens = await builtin_app.sign_in(alice, http)
+    async with services.open_database(settings_of(builtin_app)) as database:
+        ended = AuditEntry(services.now(), Principal(builtin_app.url, "alice"), "", "disconnect", "done")
         await database.grants.disconnect(ended.principal, audit=ended)
-    assert await works(house, http, tokens)
+    assert await works(builtin_app, http, tokens)
 
-    await run(connection.revoke_grants, settings_of(house), "alice")
+    await run(connection.revoke_grants, settings_of(builtin_app), "alice")
 
     assert "alice is disconnected and signed out" in capsys.readouterr().out
-    assert not await works(house, http, tokens)
+    assert not await works(builtin_app, http, tokens)
 
 
 async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_kept(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice, house.person("bob") as bob:
-        hers, his = await house.sign_in(alice, http), await house.sign_in(bob, http)
-        await alice.consent(f"{house.url}/account")
-        await house.stop()
-        state = house.sandbox.state
+    async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
+        hers, his = await builtin_app.sign_in(alice, http), await builtin_app.sign_in(bob, http)
+        await alice.consent(f"{builtin_app.url}/account")
+        await builtin_app.stop()
+        state = builtin_app.sandbox.state
         ended = {one.grant_id for one in state.app_passwords.values() if one.uid == "bob"}
         state.oauth_grants[:] = [grant for grant in state.oauth_grants if grant.id not in ended]
         paused: list[float] = []
@@ -167,60 +169,60 @@ async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_k
         async def sleep(seconds: float) -> None:
             paused.append(seconds)
 
-        await run(restored.restored, settings_of(house), allow_listed=False, sleep=sleep)
-        await house.start()
-        page = await alice.consent(f"{house.url}/account")
+        await run(post_restore.restored, settings_of(builtin_app), allow_listed=False, sleep=sleep)
+        await builtin_app.start()
+        page = await alice.consent(f"{builtin_app.url}/account")
 
     told = capsys.readouterr()
     assert "Sign-ins that were ended: 2 of apps, 1 of browsers." in told.out
     assert "Accesses that work and were kept: 1 of 2. People who are asked again: 1.\n" in told.out
-    assert not await works(house, http, hers)
-    assert not await works(house, http, his)
+    assert not await works(builtin_app, http, hers)
+    assert not await works(builtin_app, http, his)
     assert "Read your notes" in page.text
     assert paused == []
 
 
 async def test_dead_accesses_are_looked_at_so_slowly_that_nextcloud_goes_on_answering(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    await many(house, http, 6)
-    await house.stop()
-    house.sandbox.state.oauth_grants.clear()
+    await many(builtin_app, http, 6)
+    await builtin_app.stop()
+    builtin_app.sandbox.state.oauth_grants.clear()
     paused: list[float] = []
 
     async def sleep(seconds: float) -> None:
         paused.append(seconds)
 
-    await run(restored.restored, settings_of(house), allow_listed=False, sleep=sleep)
+    await run(post_restore.restored, settings_of(builtin_app), allow_listed=False, sleep=sleep)
 
     assert "People who are asked again: 6." in capsys.readouterr().out
     assert paused == [1_800]
 
 
 async def test_a_nextcloud_that_is_down_ends_nothing(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice:
-        await house.sign_in(alice, http)
-    await house.stop()
-    house.sandbox.faults.status(503, area="oauth2")
+    async with builtin_app.person("alice") as alice:
+        await builtin_app.sign_in(alice, http)
+    await builtin_app.stop()
+    builtin_app.sandbox.faults.status(503, area="oauth2")
 
-    await run(restored.restored, settings_of(house), allow_listed=True)
+    await run(post_restore.restored, settings_of(builtin_app), allow_listed=True)
 
     told = capsys.readouterr()
     assert "kept: 0 of 1. People who are asked again: 0. Looked at only when they are used" in told.out
     assert "alice: " in told.err
-    assert [grant.credential.needs_reauth for grant in await grants_of(house)] == [False]
+    assert [grant.credential.needs_reauth for grant in await grants_of(builtin_app)] == [False]
 
 
 async def test_a_nextcloud_that_is_down_is_not_asked_about_everybody(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    await many(house, http, 5)
-    await house.stop()
-    house.sandbox.faults.status(503, area="oauth2")
+    await many(builtin_app, http, 5)
+    await builtin_app.stop()
+    builtin_app.sandbox.faults.status(503, area="oauth2")
 
-    await run(restored.restored, settings_of(house), allow_listed=True)
+    await run(post_restore.restored, settings_of(builtin_app), allow_listed=True)
 
     told = capsys.readouterr()
     assert "Looked at only when they are used, because that was not possible now: 5." in told.out
@@ -228,19 +230,19 @@ async def test_a_nextcloud_that_is_down_is_not_asked_about_everybody(
 
 
 async def test_an_access_that_was_refused_before_is_not_sent_again(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice:
-        await house.sign_in(alice, http)
-    await house.stop()
-    house.sandbox.state.oauth_grants.clear()
-    await run(restored.restored, settings_of(house), allow_listed=True)
-    failures = house.sandbox.token_throttle.delay_ms("127.0.0.1")
+    async with builtin_app.person("alice") as alice:
+        await builtin_app.sign_in(alice, http)
+    await builtin_app.stop()
+    builtin_app.sandbox.state.oauth_grants.clear()
+    await run(post_restore.restored, settings_of(builtin_app), allow_listed=True)
+    failures = builtin_app.sandbox.token_throttle.delay_ms("127.0.0.1")
 
-    await run(restored.restored, settings_of(house), allow_listed=True)
+    await run(post_restore.restored, settings_of(builtin_app), allow_listed=True)
 
     assert capsys.readouterr().out.count("People who are asked again") == 1
-    assert house.sandbox.token_throttle.delay_ms("127.0.0.1") == failures > 0
+    assert builtin_app.sandbox.token_throttle.delay_ms("127.0.0.1") == failures > 0
 
 
 async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operator_of_another(
@@ -248,7 +250,7 @@ async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operato
 ) -> None:
     settings = load(nextcloud_host="https://cloud.example.org", data_dir=tmp_path / "one")
 
-    await run(restored.restored, settings, allow_listed=False)
+    await run(post_restore.restored, settings, allow_listed=False)
 
     told = capsys.readouterr()
     assert "Sign-ins that were ended: 0 of apps, 0 of browsers." in told.out
@@ -256,20 +258,20 @@ async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operato
 
 
 async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    await run(accounts.list_accounts, settings_of(house), as_json=False)
+    await run(accounts.list_accounts, settings_of(builtin_app), as_json=False)
     nobody = capsys.readouterr()
-    async with house.person("alice") as alice, house.person("bob") as bob:
-        await house.sign_in(alice, http)
-        await house.sign_in(bob, http)
-    async with services.open_database(settings_of(house)) as database:
-        ended = AuditEntry(services.now(), Principal(house.url, "bob"), "", "disconnect", "done")
-        await database.grants.disconnect(Principal(house.url, "bob"), audit=ended)
+    async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
+        await builtin_app.sign_in(alice, http)
+        await builtin_app.sign_in(bob, http)
+    async with services.open_database(settings_of(builtin_app)) as database:
+        ended = AuditEntry(services.now(), Principal(builtin_app.url, "bob"), "", "disconnect", "done")
+        await database.grants.disconnect(Principal(builtin_app.url, "bob"), audit=ended)
 
-    await run(accounts.list_accounts, settings_of(house), as_json=False)
+    await run(accounts.list_accounts, settings_of(builtin_app), as_json=False)
     table = capsys.readouterr().out.splitlines()
-    await run(accounts.list_accounts, settings_of(house), as_json=True)
+    await run(accounts.list_accounts, settings_of(builtin_app), as_json=True)
     read = json.loads(capsys.readouterr().out)
 
     assert "Nobody has connected" in nobody.err
@@ -286,18 +288,18 @@ async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
 
 
 async def test_an_account_is_released_with_everything_that_its_holder_had(
-    house: House, http: httpx2.AsyncClient, capsys: Capture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
-    async with house.person("alice") as alice:
-        tokens = await house.sign_in(alice, http)
+    async with builtin_app.person("alice") as alice:
+        tokens = await builtin_app.sign_in(alice, http)
 
     with pytest.raises(ConfigurationError, match="--yes"):
-        await run(accounts.release_account, settings_of(house), "alice", issuer=None, yes=False)
-    assert await works(house, http, tokens)
-    await run(accounts.release_account, settings_of(house), "alice", issuer=house.url, yes=True)
+        await run(accounts.release_account, settings_of(builtin_app), "alice", issuer=None, yes=False)
+    assert await works(builtin_app, http, tokens)
+    await run(accounts.release_account, settings_of(builtin_app), "alice", issuer=builtin_app.url, yes=True)
 
     assert "alice is released" in capsys.readouterr().out
-    assert not await works(house, http, tokens)
-    assert await grants_of(house) == []
+    assert not await works(builtin_app, http, tokens)
+    assert await grants_of(builtin_app) == []
     with pytest.raises(ConfigurationError, match="Nobody holds the account 'alice'"):
-        await run(accounts.release_account, settings_of(house), "alice", issuer=None, yes=True)
+        await run(accounts.release_account, settings_of(builtin_app), "alice", issuer=None, yes=True)

@@ -1,4 +1,4 @@
-"""The commands, from end to end against the sandbox, with a person in the browser."""
+"""The commands, from end to end against the sandbox, with a user in the browser."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ class Browser(webbrowser.BaseBrowser):
 
     def __init__(self) -> None:
         super().__init__("alice")
-        self.visits: list[threading.Thread] = []
+        self.consent_service: list[threading.Thread] = []
 
     def open(
         self,
@@ -36,12 +36,12 @@ class Browser(webbrowser.BaseBrowser):
         new: int = 0,  # noqa: ARG002 - the base class has it
         autoraise: bool = True,  # noqa: ARG002, FBT001, FBT002 - the same
     ) -> bool:
-        visit = threading.Thread(target=anyio.run, args=(partial(self._visit, url),))
-        self.visits.append(visit)
-        visit.start()
+        consent_request = threading.Thread(target=anyio.run, args=(partial(self._consent_request, url),))
+        self.consent_service.append(consent_request)
+        consent_request.start()
         return True
 
-    async def _visit(self, url: str) -> None:
+    async def _consent_request(self, url: str) -> None:
         async with httpx2.AsyncClient(timeout=60) as browser:
             await Person("alice", "alice", browser=browser).allow(url)
 
@@ -64,8 +64,8 @@ def browser(monkeypatch: Patch) -> Iterator[Browser]:
     monkeypatch.setattr(webbrowser, "_tryorder", [])
     webbrowser.register("alice", None, browser, preferred=True)
     yield browser
-    for visit in browser.visits:
-        visit.join()
+    for consent_request in browser.consent_service:
+        consent_request.join()
 
 
 def run(arguments: str, monkeypatch: Patch) -> int:

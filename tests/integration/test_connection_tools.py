@@ -18,7 +18,7 @@ from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
-from tests.integration.world import Asked, World, link_in
+from tests.integration.personal_app import Asked, PersonalApp, link_in
 
 STATUS = "check_provisioning_status"
 REQUEST = "request_nextcloud_access"
@@ -33,8 +33,8 @@ async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
     raise NotImplementedError
 
 
-async def test_before_any_consent_the_status_says_how_to_get_it(world: World) -> None:
-    async with world.client() as client:
+async def test_before_any_consent_the_status_says_how_to_get_it(personal_app: PersonalApp) -> None:
+    async with personal_app.client() as client:
         status = await client.call_tool(STATUS, {})
         revoked = await client.call_tool(REVOKE, {})
 
@@ -43,8 +43,13 @@ async def test_before_any_consent_the_status_says_how_to_get_it(world: World) ->
     assert revoked.structured_content["message"] == "Nothing was connected."
 
 
-async def test_the_status_names_account_permissions_version_and_apps(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_the_status_names_account_permissions_version_and_apps(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {"permissions": ["read", "write"]})
         status = (await client.call_tool(STATUS, {})).structured_content
 
@@ -57,21 +62,29 @@ async def test_the_status_names_account_permissions_version_and_apps(world: Worl
 
 
 async def test_a_request_that_names_nothing_asks_for_reading_and_ticks_no_writing(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     """A user who presses Allow without looking has permitted no change."""
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
         status = (await client.call_tool(STATUS, {})).structured_content
 
     assert status["permissions"] == ["files:read", "notes:read"]
 
 
-async def test_the_status_says_which_permissions_would_be_asked_for(world: World, asked: Asked) -> None:
+async def test_the_status_says_which_permissions_would_be_asked_for(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     async def only_reading(url: str) -> None:
         await alice.allow(url, only=["notes:read"])
 
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(only_reading)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(only_reading)) as client,
+    ):
         await client.call_tool(REQUEST, {"permissions": ["notes:read"]})
         status = (await client.call_tool(STATUS, {})).structured_content
 
@@ -79,20 +92,28 @@ async def test_the_status_says_which_permissions_would_be_asked_for(world: World
     assert status["next_step"].startswith("Use the tools; what needs files:read, files:write, notes:write")
 
 
-async def test_the_status_survives_a_nextcloud_that_is_down(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_the_status_survives_a_nextcloud_that_is_down(personal_app: PersonalApp, asked: Asked) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
-        world.sandbox.faults.status(503, area="all")
+        personal_app.sandbox.faults.status(503, area="all")
         status = (await client.call_tool(STATUS, {})).structured_content
 
     assert status["connected"] is True
     assert status["next_step"] == "Nextcloud does not answer right now; try again in a minute."
 
 
-async def test_the_status_notices_an_access_that_was_ended_at_nextcloud(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_the_status_notices_an_access_that_was_ended_at_nextcloud(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
-        world.sandbox.state.app_passwords.clear()
+        personal_app.sandbox.state.app_passwords.clear()
         status = (await client.call_tool(STATUS, {})).structured_content
 
     assert status["connected"] is False
@@ -100,20 +121,25 @@ async def test_the_status_notices_an_access_that_was_ended_at_nextcloud(world: W
 
 
 async def test_a_disconnect_while_nextcloud_is_down_says_that_it_goes_on_trying(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
-        world.sandbox.faults.status(503, area="all")
+        personal_app.sandbox.faults.status(503, area="all")
         ended = await client.call_tool(REVOKE, {})
-        world.sandbox.faults.clear()
+        personal_app.sandbox.faults.clear()
 
     assert "deleting the access there is tried until it succeeds" in text(ended)
 
 
-async def test_an_explicit_request_can_be_declined_in_a_2025_client(world: World, asked: Asked) -> None:
+async def test_an_explicit_request_can_be_declined_in_a_2025_client(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     declining = asked.by(None, action="decline", after=3)
-    async with world.client(mode="legacy", elicitation_callback=declining) as client:
+    async with personal_app.client(mode="legacy", elicitation_callback=declining) as client:
         result = await client.call_tool(REQUEST, {})
 
     assert text(result) == (
@@ -122,35 +148,40 @@ async def test_an_explicit_request_can_be_declined_in_a_2025_client(world: World
     )
 
 
-async def test_an_explicit_request_without_any_toolset_says_so(world: World) -> None:
-    await world.stop()
-    await world.start(toolsets="")
-    async with world.client() as client:
+async def test_an_explicit_request_without_any_toolset_says_so(personal_app: PersonalApp) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="")
+    async with personal_app.client() as client:
         refused = await client.call_tool(REQUEST, {})
 
     assert text(refused) == "This server offers no permissions; tell the operator to enable toolsets."
 
 
-async def test_asking_for_what_the_operator_does_not_allow_says_so(world: World) -> None:
-    await world.stop()
-    await world.start(toolsets="notes")
-    async with world.client() as client:
+async def test_asking_for_what_the_operator_does_not_allow_says_so(personal_app: PersonalApp) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="notes")
+    async with personal_app.client() as client:
         refused = await client.call_tool(REQUEST, {"permissions": ["files:read"]})
 
     assert text(refused) == "This server's settings do not allow files:read; tell the operator."
 
 
-async def test_asking_for_a_permission_that_there_is_not_lists_those_there_are(world: World) -> None:
-    await world.stop()
-    await world.start(toolsets="notes")
-    async with world.client() as client:
+async def test_asking_for_a_permission_that_there_is_not_lists_those_there_are(
+    personal_app: PersonalApp,
+) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="notes")
+    async with personal_app.client() as client:
         refused = await client.call_tool(REQUEST, {"permissions": ["note:read"]})
 
     assert text(refused) == "There is no permission 'note:read'. This server offers: notes:read, notes:write."
 
 
-async def test_a_removed_link_cannot_be_written_back(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_a_removed_link_cannot_be_written_back(personal_app: PersonalApp, asked: Asked) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
         made = await client.call_tool(
             "nc_notes_create_note",
@@ -170,19 +201,22 @@ async def test_a_removed_link_cannot_be_written_back(world: World, asked: Asked)
 
 
 async def nc_notes_search_notes(nc: object) -> Result:
-    """Fail in a way nobody foresaw."""
+    """Fail in a way no one foresaw."""
     raise ZeroDivisionError("a detail for the log alone")
 
 
 async def test_a_fault_inside_the_server_becomes_one_sentence_with_a_reference(
-    world: World, asked: Asked, caplog: pytest.LogCaptureFixture
+    personal_app: PersonalApp, asked: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Toolset("notes")
     broken.tool("Break")(require_provisioning("notes:read")(nc_notes_search_notes))
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
-    assert world.parts is not None
-    server = MCPServer("broken", tools=[GuardedTool.build(broken.tools[0], world.parts.state)])
+    assert personal_app.parts is not None
+    server = MCPServer("broken", tools=[GuardedTool.build(broken.tools[0], personal_app.parts.state)])
 
     async with Client(server) as client:
         result = await client.call_tool("nc_notes_search_notes", {})
@@ -200,13 +234,18 @@ async def nc_notes_list_notes(nc: object, *, steps: int, progress: Progress) -> 
     return Result()
 
 
-async def test_long_work_says_how_far_it_is_and_no_model_fills_that_in(world: World, asked: Asked) -> None:
+async def test_long_work_says_how_far_it_is_and_no_model_fills_that_in(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     slow = Toolset("notes")
     slow.tool("Take time")(require_provisioning("notes:read")(nc_notes_list_notes))
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
-    assert world.parts is not None
-    server = MCPServer("slow", tools=[GuardedTool.build(slow.tools[0], world.parts.state)])
+    assert personal_app.parts is not None
+    server = MCPServer("slow", tools=[GuardedTool.build(slow.tools[0], personal_app.parts.state)])
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def see(progress: float, total: float | None, message: str | None) -> None:
@@ -224,16 +263,21 @@ async def test_long_work_says_how_far_it_is_and_no_model_fills_that_in(world: Wo
 @pytest.mark.parametrize(
     "state", ["not json", '{"e": 1}', "[]", '{"e": "550e8400-e29b-41d4-a716-446655440000", "r": 0}']
 )
-async def test_a_forged_request_state_is_refused(world: World, state: str) -> None:
-    async with world.client() as client:
+async def test_a_forged_request_state_is_refused(personal_app: PersonalApp, state: str) -> None:
+    async with personal_app.client() as client:
         with pytest.raises(MCPError) as refused:
             await client.call_tool("nc_notes_list_notes", {}, request_state=state)
 
     assert refused.value.error.code == -32602
 
 
-async def test_what_is_not_there_is_said_and_does_not_end_the_connection(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_what_is_not_there_is_said_and_does_not_end_the_connection(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(REQUEST, {})
         missing = await client.call_tool("nc_files_get_info", {"path": "nowhere.md"})
         status = await client.call_tool(STATUS, {})
@@ -245,14 +289,14 @@ async def test_what_is_not_there_is_said_and_does_not_end_the_connection(world: 
 
 
 async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the_rest(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     async def first_files_then_notes(url: str) -> None:
         await alice.allow(url, only=["files:read"] if len(asked.urls) == 1 else ["notes:read"])
 
     async with (
-        world.person() as alice,
-        world.client(elicitation_callback=asked.by(first_files_then_notes)) as client,
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(first_files_then_notes)) as client,
     ):
         result = await client.call_tool("nc_notes_list_notes", {})
 
@@ -260,11 +304,13 @@ async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the
     assert len(set(asked.urls)) == 2
 
 
-async def test_the_connection_is_told_and_ended_also_after_a_consent_request_has_ended(world: World) -> None:
-    async with world.client(mode="legacy", elicitation_callback=_never_answers) as client:
+async def test_the_connection_is_told_and_ended_also_after_a_consent_request_has_ended(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.client(mode="legacy", elicitation_callback=_never_answers) as client:
         with pytest.raises(MCPError):
             await client.call_tool("nc_notes_list_notes", {})
-        world.clock.ahead += world.lifetime
+        personal_app.clock.ahead += personal_app.lifetime
         status = await client.call_tool(STATUS, {})
         ended = await client.call_tool("revoke_nextcloud_access", {})
         other = await client.call_tool("nc_notes_list_notes", {})
@@ -303,7 +349,7 @@ async def _answers_nonsense(context: object, params: ElicitRequestParams) -> Eli
     ],
 )
 async def test_a_question_that_a_client_does_not_show_is_answered_in_time_with_the_link(
-    world: World,
+    personal_app: PersonalApp,
     client_answer: Callable[[object, ElicitRequestParams], Awaitable[Any]],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -320,9 +366,9 @@ async def test_a_question_that_a_client_does_not_show_is_answered_in_time_with_t
 
     for place, name in ((webbrowser, "open"), (webbrowser, "get"), (subprocess, "Popen"), (os, "system")):
         monkeypatch.setattr(place, name, refuse)
-    await world.stop()
-    await world.start(hold_seconds=1)
-    async with world.client(mode="legacy", elicitation_callback=answer) as client:
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=1)
+    async with personal_app.client(mode="legacy", elicitation_callback=answer) as client:
         with anyio.fail_after(20):
             told = await client.call_tool(REQUEST, {})
 

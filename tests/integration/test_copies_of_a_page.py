@@ -1,4 +1,4 @@
-"""A consent page that is fetched more than once, as browsers and their extensions do, for many people."""
+"""A consent page that is fetched more than once, as browsers and their extensions do, for many users."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,9 +11,9 @@ import pytest
 
 from nextcloud_mcp_server.sandbox.document import Document
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.integration.crowd import Crowd, open_crowd
-from tests.integration.house import House, open_house
-from tests.integration.world import Asked
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.integration.oidc_app import OidcApp, open_oidc_app
+from tests.integration.personal_app import Asked
 
 LIST = "nc_notes_list_notes"
 HTML = {"Accept": "text/html"}
@@ -21,8 +21,8 @@ OURS = {**HTML, "Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture(params=["oidc", "builtin"])
-async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Crowd]:
-    opened = open_crowd(tmp_path) if request.param == "oidc" else open_house(tmp_path)
+async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[OidcApp]:
+    opened = open_oidc_app(tmp_path) if request.param == "oidc" else open_builtin_app(tmp_path)
     async with opened as made:
         yield made
 
@@ -54,9 +54,9 @@ class Tab:
             await self.alice.consent(page.headers["Refresh"].partition("url=")[2])
 
 
-async def token_of(server: Crowd, tab: Tab, http: httpx2.AsyncClient) -> str:
+async def token_of(server: OidcApp, tab: Tab, http: httpx2.AsyncClient) -> str:
     """Get alice's client a token, and have it need her consent."""
-    if not isinstance(server, House):
+    if not isinstance(server, BuiltinApp):
         return server.token("alice")
     token = str((await server.sign_in(tab.alice, http))["access_token"])
     # As in Nextcloud's settings, under "Devices & sessions".
@@ -66,9 +66,9 @@ async def token_of(server: Crowd, tab: Tab, http: httpx2.AsyncClient) -> str:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_each_copy_of_a_page_can_be_sent_and_the_other_says_that_it_is_done(
-    server: Crowd, order: tuple[int, int]
+    server: OidcApp, order: tuple[int, int]
 ) -> None:
-    """N01: for the person who is signed in, in each mode with many people."""
+    """N01: for the user who is signed in, in each mode with many users."""
     pages: list[httpx2.Response] = []
     async with (
         httpx2.AsyncClient(timeout=30) as browser,
@@ -79,7 +79,7 @@ async def test_each_copy_of_a_page_can_be_sent_and_the_other_says_that_it_is_don
         tab = Tab(browser)
         token = await token_of(server, tab, http)
 
-        async def visit(link: str) -> None:
+        async def consent_request(link: str) -> None:
             # Fetched once beforehand, too.
             await tab.open(link)
             page = await tab.alice.sign_in(link, until=f"{server.url}/oauth/consent")
@@ -88,7 +88,7 @@ async def test_each_copy_of_a_page_can_be_sent_and_the_other_says_that_it_is_don
             await tab.go_on(pages[0])
             pages.append(await tab.send(copies[order[1]]))
 
-        asked = Asked(server).by(visit, once=True)
+        asked = Asked(server).by(consent_request, once=True)
         async with server.client(token, elicitation_callback=asked) as client:
             with anyio.fail_after(50):
                 result = await client.call_tool(LIST, {})

@@ -7,23 +7,23 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, StatelessClient, WireClient
-from tests.integration.world import World, until
+from tests.integration.personal_app import PersonalApp, until
 
 CALL: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
 
 
 @pytest.mark.parametrize("client_of", [HandshakeClient, StatelessClient])
 async def test_a_call_that_the_stop_cuts_off_ends_with_an_error_that_says_to_send_it_again(
-    world: World, client_of: type[WireClient]
+    personal_app: PersonalApp, client_of: type[WireClient]
 ) -> None:
-    await world.stop()
-    await world.start(nextcloud_username="alice", nextcloud_app_password="alice")
-    world.sandbox.faults.slow(600, area="notes", times=1)
-    (slow,) = world.sandbox.faults.active
+    await personal_app.stop()
+    await personal_app.start(nextcloud_username="alice", nextcloud_app_password="alice")
+    personal_app.sandbox.faults.slow(600, area="notes", times=1)
+    (slow,) = personal_app.sandbox.faults.active
     answers: list[dict[str, Any]] = []
-    headers = {"Authorization": f"Bearer {world.secret}"}
+    headers = {"Authorization": f"Bearer {personal_app.secret}"}
     async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-        client = client_of(http, f"{world.url}/mcp", capabilities={})
+        client = client_of(http, f"{personal_app.url}/mcp", capabilities={})
         await client.open()
 
         async def call() -> None:
@@ -32,10 +32,10 @@ async def test_a_call_that_the_stop_cuts_off_ends_with_an_error_that_says_to_sen
         async with anyio.create_task_group() as group:
             group.start_soon(call)
             await until(lambda: slow.times == 0)
-            await world.stop()
-        world.sandbox.faults.clear()
-        await world.start()
-        again = client_of(http, f"{world.url}/mcp", capabilities={})
+            await personal_app.stop()
+        personal_app.sandbox.faults.clear()
+        await personal_app.start()
+        again = client_of(http, f"{personal_app.url}/mcp", capabilities={})
         await again.open()
         result = await again.request("tools/call", CALL)
 

@@ -12,9 +12,9 @@ from anyio import from_thread
 
 from nextcloud_mcp_server.demo import dialect as dialects
 from nextcloud_mcp_server.demo.journey import play
+from nextcloud_mcp_server.demo.multi_user import play_multi_user
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.demo.people import play_people
-from nextcloud_mcp_server.demo.stage import run_server
+from nextcloud_mcp_server.demo.servers import run_server
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 
@@ -106,7 +106,7 @@ async def test_the_journey_of_two_people_ends_well_in_this_process(
 ) -> None:
     out = io.StringIO()
 
-    await play_people(dialect, out, mode=mode)
+    await play_multi_user(dialect, out, mode=mode)
 
     assert [key for key in (*keys, *ON_THE_WIRE[dialect]) if key not in out.getvalue()] == []
 

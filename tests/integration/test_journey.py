@@ -14,7 +14,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from nextcloud_mcp_server.sandbox.document import Document
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.profile import NAMES
-from tests.integration.world import Asked, World, link_in, until
+from tests.integration.personal_app import Asked, PersonalApp, link_in, until
 
 LIST = "nc_notes_list_notes"
 OPENS = "The user opens this link in a browser:"
@@ -39,11 +39,14 @@ async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
     raise NotImplementedError
 
 
-@pytest.mark.parametrize("world", [{"version": name} for name in NAMES], indirect=True)
+@pytest.mark.parametrize("personal_app", [{"version": name} for name in NAMES], indirect=True)
 async def test_a_2026_client_opens_one_page_and_its_waiting_call_goes_through(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         result = await client.call_tool(LIST, {})
 
     assert "Shopping list" in titles(result)
@@ -51,9 +54,12 @@ async def test_a_2026_client_opens_one_page_and_its_waiting_call_goes_through(
     assert "Connected" in alice.seen[-1].text
 
 
-async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(world: World) -> None:
+async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(personal_app: PersonalApp) -> None:
     """N07: the id is in the error, and in the link."""
-    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=unused) as client,
+    ):
         with pytest.raises(MCPError) as caught:
             await client.call_tool(LIST, {})
         wanted = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
@@ -66,15 +72,15 @@ async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(world: 
     assert "Shopping list" in titles(result)
 
 
-async def test_a_2025_client_is_notified_when_the_visit_is_finished(world: World) -> None:
+async def test_a_2025_client_is_notified_when_the_visit_is_finished(personal_app: PersonalApp) -> None:
     heard: list[Any] = []
 
     async def listen(message: object) -> None:
         heard.append(message)
 
     async with (
-        world.person() as alice,
-        world.client(mode="legacy", elicitation_callback=unused, message_handler=listen) as client,
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=unused, message_handler=listen) as client,
     ):
         with pytest.raises(MCPError) as caught:
             await client.call_tool(LIST, {})
@@ -88,12 +94,17 @@ async def test_a_2025_client_is_notified_when_the_visit_is_finished(world: World
     assert [one.params.elicitation_id for one in complete] == [wanted.elicitation_id]
 
 
-async def test_a_2025_clients_immediate_retry_is_held_until_the_visit_is_finished(world: World) -> None:
-    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+async def test_a_2025_clients_immediate_retry_is_held_until_the_visit_is_finished(
+    personal_app: PersonalApp,
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=unused) as client,
+    ):
         with pytest.raises(MCPError) as caught:
             await client.call_tool(LIST, {})
         wanted = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
-        world.visit(alice.allow, wanted.url)
+        personal_app.consent_request(alice.allow, wanted.url)
         result = await client.call_tool(LIST, {})
 
     assert "Shopping list" in titles(result)
@@ -101,9 +112,9 @@ async def test_a_2025_clients_immediate_retry_is_held_until_the_visit_is_finishe
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
-    world: World, mode: str
+    personal_app: PersonalApp, mode: str
 ) -> None:
-    async with world.person() as alice, world.client(mode=mode) as client:
+    async with personal_app.person() as alice, personal_app.client(mode=mode) as client:
         told = await client.call_tool(LIST, {})
         url = link_in(text(told))
         await alice.allow(url)
@@ -115,8 +126,13 @@ async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
 
 
 @pytest.mark.parametrize("elicitation", [{}, {"form": {}}])
-async def test_a_client_with_forms_only_is_told_in_words(world: World, elicitation: dict[str, Any]) -> None:
-    async with world.person() as alice, world.raw(capabilities={"elicitation": elicitation}) as client:
+async def test_a_client_with_forms_only_is_told_in_words(
+    personal_app: PersonalApp, elicitation: dict[str, Any]
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.raw(capabilities={"elicitation": elicitation}) as client,
+    ):
         told = await client.request("tools/call", {"name": LIST, "arguments": {}})
         await alice.allow(link_in(told["result"]["content"][0]["text"]))
         result = await client.request("tools/call", {"name": LIST, "arguments": {}})
@@ -125,21 +141,25 @@ async def test_a_client_with_forms_only_is_told_in_words(world: World, elicitati
     assert "Shopping list" in str(result["result"]["structuredContent"])
 
 
-async def test_a_2026_client_that_is_told_in_words_is_held_when_it_calls_again(world: World) -> None:
-    async with world.person() as alice, world.client() as client:
+async def test_a_2026_client_that_is_told_in_words_is_held_when_it_calls_again(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.person() as alice, personal_app.client() as client:
         told = await client.call_tool(LIST, {})
-        world.visit(alice.allow, link_in(text(told)))
+        personal_app.consent_request(alice.allow, link_in(text(told)))
         result = await client.call_tool(LIST, {})
 
     assert "Shopping list" in titles(result)
 
 
-async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(world: World) -> None:
+async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(
+    personal_app: PersonalApp,
+) -> None:
     """N07: the id is in the error, and in the link."""
-    async with world.person() as alice, world.raw(draft=True) as client:
+    async with personal_app.person() as alice, personal_app.raw(draft=True) as client:
         refused = await client.request("tools/call", {"name": LIST, "arguments": {}})
         wanted = refused["error"]["data"]["elicitations"][0]
-        world.visit(alice.allow, wanted["url"])
+        personal_app.consent_request(alice.allow, wanted["url"])
         tracked = await client.request(
             "elicitation/track", {"elicitationId": wanted["elicitationId"], "_meta": {"progressToken": "p"}}
         )
@@ -150,7 +170,7 @@ async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(w
     assert wanted == {
         "mode": "url",
         "elicitationId": wanted["elicitationId"],
-        "url": f"{world.url}/oauth/provision?elicitationId={wanted['elicitationId']}",
+        "url": f"{personal_app.url}/oauth/provision?elicitationId={wanted['elicitationId']}",
         "message": ASK,
     }
     assert tracked["result"] == {"status": "complete"}
@@ -167,23 +187,23 @@ async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(w
     ["550e8400-e29b-41d4-a716-446655440000", "nonsense", "550E8400-E29B-41D4-A716-446655440000"],
 )
 async def test_tracking_an_unknown_or_malformed_id_is_refused_alike(
-    world: World, elicitation_id: str
+    personal_app: PersonalApp, elicitation_id: str
 ) -> None:
-    async with world.raw(draft=True) as client:
+    async with personal_app.raw(draft=True) as client:
         answer = await client.request("elicitation/track", {"elicitationId": elicitation_id})
 
     assert answer["error"] == {"code": -32602, "message": "No such elicitation"}
 
 
-async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> None:
+async def test_parallel_calls_share_one_visit(personal_app: PersonalApp, asked: Asked) -> None:
     results: list[CallToolResult] = []
 
     async def call(client: Client) -> None:
         results.append(await client.call_tool(LIST, {}))
 
     async with (
-        world.person() as alice,
-        world.client(elicitation_callback=asked.by(alice.allow, once=True)) as client,
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow, once=True)) as client,
         anyio.create_task_group() as group,
     ):
         for _ in range(5):
@@ -194,12 +214,15 @@ async def test_parallel_calls_share_one_visit(world: World, asked: Asked) -> Non
 
 
 async def test_calls_that_were_told_the_same_link_all_go_through_and_a_later_question_is_new(
-    world: World,
+    personal_app: PersonalApp,
 ) -> None:
     """N09: a client that meets the same link again after it was used takes it for a loop."""
-    await world.stop()
-    await world.start(hold_seconds=0)
-    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=0)
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=unused) as client,
+    ):
         first = await asked_of(client)
         again = [await client.call_tool(LIST, {}) for _ in range(2)]
         await alice.allow(first.url)
@@ -219,10 +242,12 @@ async def asked_of(client: Client) -> ElicitRequestURLParams:
     return UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0]
 
 
-async def test_each_copy_of_a_page_can_be_sent_and_the_second_says_that_it_is_done(world: World) -> None:
+async def test_each_copy_of_a_page_can_be_sent_and_the_second_says_that_it_is_done(
+    personal_app: PersonalApp,
+) -> None:
     """N01: browsers fetch a page in advance, and what the user sees may be the first copy or the second."""
     async with (
-        world.client(mode="legacy", elicitation_callback=unused) as client,
+        personal_app.client(mode="legacy", elicitation_callback=unused) as client,
         httpx2.AsyncClient(follow_redirects=True, timeout=30) as browser,
     ):
         link = (await asked_of(client)).url
@@ -237,7 +262,7 @@ async def test_each_copy_of_a_page_can_be_sent_and_the_second_says_that_it_is_do
 
     assert [page.status_code for page in pages] == [200, 200]
     assert "Connected" in pages[1].text
-    assert len(world.sandbox.state.app_passwords) == 1
+    assert len(personal_app.sandbox.state.app_passwords) == 1
     assert "Shopping list" in titles(result)
 
 
@@ -253,9 +278,9 @@ async def sent(browser: httpx2.AsyncClient, link: str, page: str) -> httpx2.Resp
 
 
 async def test_declining_in_the_client_ends_the_call_and_the_consent_request(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.client(elicitation_callback=asked.by(None, action="decline", after=3)) as client:
+    async with personal_app.client(elicitation_callback=asked.by(None, action="decline", after=3)) as client:
         result = await client.call_tool(LIST, {})
 
     assert result.is_error
@@ -264,11 +289,14 @@ async def test_declining_in_the_client_ends_the_call_and_the_consent_request(
         assert (await browser.get(asked.urls[0])).status_code == 404
 
 
-async def test_declining_on_the_page_ends_the_waiting_call(world: World, asked: Asked) -> None:
+async def test_declining_on_the_page_ends_the_waiting_call(personal_app: PersonalApp, asked: Asked) -> None:
     """N03: in a tab without a history; what is asked later is asked anew."""
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.decline)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.decline)) as client,
+    ):
         result = await client.call_tool(LIST, {})
-        nothing_left = not world.sandbox.state.app_passwords
+        nothing_left = not personal_app.sandbox.state.app_passwords
         await client.call_tool(LIST, {})
 
     assert nothing_left
@@ -277,10 +305,12 @@ async def test_declining_on_the_page_ends_the_waiting_call(world: World, asked: 
     assert "Nothing was connected" in alice.seen[-1].text
 
 
-async def test_saying_accept_without_visiting_gives_no_access(world: World, asked: Asked) -> None:
-    await world.stop()
-    await world.start(hold_seconds=0)
-    async with world.client(elicitation_callback=asked.by(None)) as client:
+async def test_saying_accept_without_visiting_gives_no_access(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=0)
+    async with personal_app.client(elicitation_callback=asked.by(None)) as client:
         result = await client.call_tool(LIST, {})
 
     assert result.is_error
@@ -288,8 +318,13 @@ async def test_saying_accept_without_visiting_gives_no_access(world: World, aske
     assert OPENS in text(result)
 
 
-async def test_a_missing_permission_is_asked_for_without_another_sign_in(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(None)) as client:
+async def test_a_missing_permission_is_asked_for_without_another_sign_in(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(None)) as client,
+    ):
         asked.go = partial(alice.allow, only=["notes:read"])
         first = await client.call_tool(LIST, {})
         pages = len(alice.seen)
@@ -301,8 +336,11 @@ async def test_a_missing_permission_is_asked_for_without_another_sign_in(world: 
     assert not any("/login/" in page.url for page in alice.seen[pages:])
 
 
-async def test_after_a_disconnect_the_next_call_asks_again(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_after_a_disconnect_the_next_call_asks_again(personal_app: PersonalApp, asked: Asked) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(LIST, {})
         ended = await client.call_tool("revoke_nextcloud_access", {})
         result = await client.call_tool(LIST, {})
@@ -313,12 +351,12 @@ async def test_after_a_disconnect_the_next_call_asks_again(world: World, asked: 
 
 
 async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     async with (
-        world.person("alice") as alice,
-        world.person("bob") as bob,
-        world.client(elicitation_callback=asked.by(alice.allow)) as client,
+        personal_app.person("alice") as alice,
+        personal_app.person("bob") as bob,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
     ):
         await client.call_tool(LIST, {})
         await client.call_tool("revoke_nextcloud_access", {})
@@ -327,13 +365,15 @@ async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
 
     assert result.is_error
     assert "'alice' is connected here" in text(result)
-    await until(lambda: not world.sandbox.state.app_passwords)
+    await until(lambda: not personal_app.sandbox.state.app_passwords)
 
 
-async def test_an_explicit_request_waits_for_the_visit_in_a_2025_client(world: World, asked: Asked) -> None:
+async def test_an_explicit_request_waits_for_the_visit_in_a_2025_client(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     async with (
-        world.person() as alice,
-        world.client(mode="legacy", elicitation_callback=asked.by(alice.allow)) as client,
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=asked.by(alice.allow)) as client,
     ):
         result = await client.call_tool("request_nextcloud_access", {})
 
@@ -342,12 +382,15 @@ async def test_an_explicit_request_waits_for_the_visit_in_a_2025_client(world: W
 
 
 async def test_an_app_password_that_nextcloud_refuses_is_asked_for_again_after_one_request(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool(LIST, {})
-        world.sandbox.state.app_passwords.clear()
-        before = len(world.sandbox.requests.records)
+        personal_app.sandbox.state.app_passwords.clear()
+        before = len(personal_app.sandbox.requests.records)
         asked.go = None
         async with anyio.create_task_group() as group:
             for _ in range(3):
@@ -355,17 +398,17 @@ async def test_an_app_password_that_nextcloud_refuses_is_asked_for_again_after_o
             await until(lambda: len(asked.urls) == 4)
             await alice.allow(asked.urls[-1])
 
-    refused = [one for one in list(world.sandbox.requests.records)[before:] if one.status == 401]
+    refused = [one for one in list(personal_app.sandbox.requests.records)[before:] if one.status == 401]
     assert 1 <= len(refused) <= 3
 
 
 async def test_a_2026_client_that_asks_again_and_again_is_told_in_words_before_it_gives_up(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    await world.stop()
-    await world.start(hold_seconds=0)
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=0)
 
-    async with world.client(elicitation_callback=asked) as client:
+    async with personal_app.client(elicitation_callback=asked) as client:
         result = await client.call_tool(LIST, {})
 
     assert result.is_error

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from nextcloud_mcp_server.protocol import availability
-from tests.integration.computer import Computer
-from tests.integration.world import World, until
+from tests.integration.personal_app import PersonalApp, until
+from tests.integration.stdio_app import StdioApp
 
 STATUS = "check_provisioning_status"
 WITHOUT_NOTES = frozenset({"notes"})
@@ -20,8 +20,8 @@ TOLD = {
 }
 
 
-def operator(computer: Computer) -> None:
-    computer.settings |= {"NEXTCLOUD_USERNAME": "alice", "NEXTCLOUD_APP_PASSWORD": "alice"}
+def operator(stdio_app: StdioApp) -> None:
+    stdio_app.settings |= {"NEXTCLOUD_USERNAME": "alice", "NEXTCLOUD_APP_PASSWORD": "alice"}
 
 
 def changes(notices: list[dict[str, Any]]) -> list[str]:
@@ -30,14 +30,14 @@ def changes(notices: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize("asked_for", TOLD)
 async def test_over_stdio_a_session_hears_of_the_list_it_asked_for_alone(
-    computer: Computer, asked_for: str
+    stdio_app: StdioApp, asked_for: str
 ) -> None:
-    operator(computer)
-    async with computer.lines() as client:
+    operator(stdio_app)
+    async with stdio_app.lines() as client:
         if asked_for:
             await client.request(asked_for, {})
         await client.call(STATUS)
-        computer.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
+        stdio_app.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
         await client.call(STATUS)
         await client.request("ping", {})
 
@@ -45,13 +45,13 @@ async def test_over_stdio_a_session_hears_of_the_list_it_asked_for_alone(
     assert set(changes(client.notices)) == set(TOLD[asked_for])
 
 
-async def test_over_stdio_a_2026_client_that_does_not_listen_hears_nothing(computer: Computer) -> None:
-    operator(computer)
-    async with computer.lines(modern=True) as client:
+async def test_over_stdio_a_2026_client_that_does_not_listen_hears_nothing(stdio_app: StdioApp) -> None:
+    operator(stdio_app)
+    async with stdio_app.lines(modern=True) as client:
         for method in ("tools/list", "prompts/list", "resources/list"):
             await client.request(method, {})
         await client.call(STATUS)
-        computer.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
+        stdio_app.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
         await client.call(STATUS)
         listed = await client.request("tools/list", {})
 
@@ -60,19 +60,25 @@ async def test_over_stdio_a_2026_client_that_does_not_listen_hears_nothing(compu
 
 
 @pytest.mark.parametrize("asked_for", TOLD)
-async def test_over_http_a_session_hears_of_the_list_it_asked_for_alone(world: World, asked_for: str) -> None:
-    await world.stop()
-    await world.start(nextcloud_username="alice", nextcloud_app_password="alice")
-    async with world.raw() as client, world.raw() as witness, anyio.create_task_group() as group:
+async def test_over_http_a_session_hears_of_the_list_it_asked_for_alone(
+    personal_app: PersonalApp, asked_for: str
+) -> None:
+    await personal_app.stop()
+    await personal_app.start(nextcloud_username="alice", nextcloud_app_password="alice")
+    async with (
+        personal_app.raw() as client,
+        personal_app.raw() as witness,
+        anyio.create_task_group() as group,
+    ):
         for each in (client, witness):
             await group.start(each.listen)
         await witness.request("tools/list", {})
         if asked_for:
             await client.request(asked_for, {})
         await client.request("tools/call", {"name": STATUS, "arguments": {}})
-        world.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
+        personal_app.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
         await client.request("tools/call", {"name": STATUS, "arguments": {}})
-        # All of a person's sessions are told together.
+        # All of a user's sessions are told together.
         await until(
             lambda: bool(changes(witness.notices)) and len(changes(client.notices)) >= bool(asked_for)
         )
@@ -84,20 +90,20 @@ async def test_over_http_a_session_hears_of_the_list_it_asked_for_alone(world: W
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_call_changes_no_list_of_the_connection_it_came_on(
-    world: World, monkeypatch: pytest.MonkeyPatch, mode: str
+    personal_app: PersonalApp, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """The set of tools must not vary as a side effect of other requests on the connection (2026-07-28)."""
     monkeypatch.setattr(availability, "LIST_SECONDS", 60)
-    await world.stop()
-    await world.start(nextcloud_username="alice", nextcloud_app_password="alice")
-    world.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
+    await personal_app.stop()
+    await personal_app.start(nextcloud_username="alice", nextcloud_app_password="alice")
+    personal_app.sandbox.state.users["alice"].denied_apps = WITHOUT_NOTES
     lists: list[list[str]] = []
     heard: list[object] = []
 
     async def listen(message: object) -> None:
         heard.append(message)
 
-    async with world.client(mode=mode, message_handler=listen) as client:
+    async with personal_app.client(mode=mode, message_handler=listen) as client:
         for _ in range(2):
             # The SDK's client keeps lists for as long as they say; one by one they are asked for again.
             lists.append([tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools])
@@ -108,8 +114,8 @@ async def test_a_call_changes_no_list_of_the_connection_it_came_on(
     assert heard == []
 
 
-async def hints(world: World) -> list[tuple[int | None, str | None]]:
-    async with world.client() as client:
+async def hints(personal_app: PersonalApp) -> list[tuple[int | None, str | None]]:
+    async with personal_app.client() as client:
         lists = [
             await client.list_tools(),
             await client.list_prompts(),
@@ -120,15 +126,15 @@ async def hints(world: World) -> list[tuple[int | None, str | None]]:
 
 
 async def test_lists_say_how_long_they_may_be_kept_and_for_whom(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    personal_app: PersonalApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(availability, "LIST_SECONDS", 60)
-    before_access = await hints(world)
-    await world.stop()
-    await world.start(nextcloud_username="alice", nextcloud_app_password="alice")
+    before_access = await hints(personal_app)
+    await personal_app.stop()
+    await personal_app.start(nextcloud_username="alice", nextcloud_app_password="alice")
 
     assert before_access == [(0, "private")] * 4
-    assert await hints(world) == [
+    assert await hints(personal_app) == [
         (300_000, "private"),
         (300_000, "private"),
         (300_000, "private"),

@@ -11,8 +11,8 @@ from mcp.client.client import Client
 from nextcloud_mcp_server.nextcloud.upload import CHUNK_BYTES
 from nextcloud_mcp_server.sandbox.files import FileTree
 from tests.document_files import pdf
-from tests.integration.computer import Computer
-from tests.integration.world import People, World, until
+from tests.integration.personal_app import People, PersonalApp, until
+from tests.integration.stdio_app import StdioApp
 
 ALICE = {"nextcloud_username": "alice", "nextcloud_app_password": "alice"}
 READ = "nc_files_read_file"
@@ -20,7 +20,7 @@ READ = "nc_files_read_file"
 FOREVER_SECONDS = 600
 
 
-class Told:
+class ProgressLog:
     """Remembers what a client is told of how far its call is."""
 
     def __init__(self) -> None:
@@ -43,22 +43,22 @@ async def cancelled(client: Client, tool: str, arguments: dict[str, Any], begun:
 
 
 @pytest.fixture
-def exchange(computer: Computer, tmp_path: Path) -> Path:
+def exchange(stdio_app: StdioApp, tmp_path: Path) -> Path:
     """The folder of this computer that is open to a server over stdio."""
     folder = tmp_path / "exchange"
     folder.mkdir()
-    computer.settings |= {name.upper(): value for name, value in ALICE.items()}
-    computer.settings |= {"LOCAL_FOLDER": str(folder), "TOOLSETS": "files,upload"}
+    stdio_app.settings |= {name.upper(): value for name, value in ALICE.items()}
+    stdio_app.settings |= {"LOCAL_FOLDER": str(folder), "TOOLSETS": "files,upload"}
     return folder
 
 
-async def test_reading_a_document_says_how_many_of_its_parts_are_read(world: World) -> None:
-    await world.stop()
-    await world.start(**ALICE)
-    files(world).put("/Plan.pdf", pdf(["one", "two", "three"]))
-    told = Told()
+async def test_reading_a_document_says_how_many_of_its_parts_are_read(personal_app: PersonalApp) -> None:
+    await personal_app.stop()
+    await personal_app.start(**ALICE)
+    files(personal_app).put("/Plan.pdf", pdf(["one", "two", "three"]))
+    told = ProgressLog()
 
-    async with world.client() as client:
+    async with personal_app.client() as client:
         result = await client.call_tool(READ, {"path": "Plan.pdf"}, progress_callback=told)
 
     assert all(word in result.structured_content["content"] for word in ("one", "two", "three"))
@@ -71,27 +71,27 @@ async def test_reading_a_document_says_how_many_of_its_parts_are_read(world: Wor
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_reading_that_is_cancelled_makes_the_next_one_wait_for_nothing(
-    world: World, mode: str
+    personal_app: PersonalApp, mode: str
 ) -> None:
-    await world.stop()
-    await world.start(**ALICE)
-    files(world).put("/Plan.pdf", pdf(["one"]))
-    async with world.client(mode=mode) as client:
+    await personal_app.stop()
+    await personal_app.start(**ALICE)
+    files(personal_app).put("/Plan.pdf", pdf(["one"]))
+    async with personal_app.client(mode=mode) as client:
         # One look at what it is, then the file itself.
-        world.sandbox.faults.slow(FOREVER_SECONDS, area="dav", after=1, times=1)
-        await cancelled(client, READ, {"path": "Plan.pdf"}, lambda: not world.sandbox.faults.active)
+        personal_app.sandbox.faults.slow(FOREVER_SECONDS, area="dav", after=1, times=1)
+        await cancelled(client, READ, {"path": "Plan.pdf"}, lambda: not personal_app.sandbox.faults.active)
         with anyio.fail_after(120):
             result = await client.call_tool(READ, {"path": "Plan.pdf"})
 
     assert "one" in result.structured_content["content"]
 
 
-async def test_a_large_file_goes_up_and_down_with_progress(computer: Computer, exchange: Path) -> None:
+async def test_a_large_file_goes_up_and_down_with_progress(stdio_app: StdioApp, exchange: Path) -> None:
     data = bytes(range(256)) * (CHUNK_BYTES // 256) + b"the rest"
     (exchange / "big.bin").write_bytes(data)
-    up, down = Told(), Told()
+    up, down = ProgressLog(), ProgressLog()
 
-    async with computer.client() as client:
+    async with stdio_app.client() as client:
         sent = await client.call_tool(
             "nc_files_upload_file", {"path": "big.bin", "local_file": "big.bin"}, progress_callback=up
         )
@@ -101,7 +101,7 @@ async def test_a_large_file_goes_up_and_down_with_progress(computer: Computer, e
 
     assert not sent.is_error, sent.content
     assert not saved.is_error, saved.content
-    assert (exchange / "copy.bin").read_bytes() == data == files(computer).get("/big.bin").read()
+    assert (exchange / "copy.bin").read_bytes() == data == files(stdio_app).get("/big.bin").read()
     assert up.reports[0][0] == CHUNK_BYTES
     assert {message for _, _, message in up.reports} == {"Uploading big.bin"}
     assert {report[1:] for report in down.reports} == {(len(data), "Downloading copy.bin")}
@@ -109,11 +109,11 @@ async def test_a_large_file_goes_up_and_down_with_progress(computer: Computer, e
 
 
 async def test_a_download_or_upload_that_is_cancelled_leaves_nothing_behind(
-    computer: Computer, exchange: Path
+    stdio_app: StdioApp, exchange: Path
 ) -> None:
-    files(computer).put("/here.bin", b"1")
-    faults, user = computer.sandbox.faults, computer.sandbox.state.users["alice"]
-    async with computer.client() as client:
+    files(stdio_app).put("/here.bin", b"1")
+    faults, user = stdio_app.sandbox.faults, stdio_app.sandbox.state.users["alice"]
+    async with stdio_app.client() as client:
         # One look at what it is, then the file itself.
         faults.slow(FOREVER_SECONDS, area="dav", after=1, times=1)
         downloading = {"path": "here.bin"}
@@ -129,4 +129,4 @@ async def test_a_download_or_upload_that_is_cancelled_leaves_nothing_behind(
         await until(lambda: not user.uploads)
 
     assert begun
-    assert files(computer).find("/big.bin") is None
+    assert files(stdio_app).find("/big.bin") is None

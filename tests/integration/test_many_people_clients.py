@@ -11,8 +11,8 @@ from nextcloud_mcp_server.demo.wire_client import (
     StatelessClient,
     WireClient,
 )
-from tests.integration.crowd import Crowd
-from tests.integration.world import link_in
+from tests.integration.oidc_app import OidcApp
+from tests.integration.personal_app import link_in
 
 LIST: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
 DRAFT: dict[str, Any] = {"extensions": {DRAFT_EXTENSION: {}}}
@@ -21,11 +21,11 @@ DRAFT: dict[str, Any] = {"extensions": {DRAFT_EXTENSION: {}}}
 @pytest.mark.parametrize("kind", [HandshakeClient, StatelessClient])
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {"form": {}}}], ids=["nothing", "forms"])
 async def test_a_client_that_shows_no_links_is_told_in_words(
-    crowd: Crowd, kind: type[WireClient], capabilities: dict[str, Any]
+    oidc_app: OidcApp, kind: type[WireClient], capabilities: dict[str, Any]
 ) -> None:
-    headers = {"Authorization": f"Bearer {crowd.token('alice')}"}
-    async with crowd.person("alice") as alice, httpx2.AsyncClient(headers=headers, timeout=60) as http:
-        client = kind(http, f"{crowd.url}/mcp", capabilities=capabilities)
+    headers = {"Authorization": f"Bearer {oidc_app.token('alice')}"}
+    async with oidc_app.person("alice") as alice, httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        client = kind(http, f"{oidc_app.url}/mcp", capabilities=capabilities)
         await client.open()
         told = (await client.request("tools/call", LIST))["result"]
         link = link_in(told["content"][0]["text"])
@@ -33,22 +33,22 @@ async def test_a_client_that_shows_no_links_is_told_in_words(
         result = (await client.request("tools/call", LIST))["result"]
 
     assert told["isError"] is True
-    assert link.startswith(f"{crowd.url}/oauth/provision?elicitationId=")
+    assert link.startswith(f"{oidc_app.url}/oauth/provision?elicitationId=")
     assert page.status == 200
     assert "Shopping list" in str(result["structuredContent"])
 
 
-async def test_a_draft_client_tracks_its_own_persons_visit_and_no_other(crowd: Crowd) -> None:
+async def test_a_draft_client_tracks_its_own_persons_visit_and_no_other(oidc_app: OidcApp) -> None:
     async with (
-        crowd.person("alice") as alice,
-        crowd.raw(crowd.token("alice"), capabilities=DRAFT) as hers,
-        crowd.raw(crowd.token("bob"), capabilities=DRAFT) as his,
+        oidc_app.person("alice") as alice,
+        oidc_app.raw(oidc_app.token("alice"), capabilities=DRAFT) as hers,
+        oidc_app.raw(oidc_app.token("bob"), capabilities=DRAFT) as his,
     ):
         refused = (await hers.request("tools/call", LIST))["error"]
-        visit = refused["data"]["elicitations"][0]
-        track = {"elicitationId": visit["elicitationId"]}
+        consent_request = refused["data"]["elicitations"][0]
+        track = {"elicitationId": consent_request["elicitationId"]}
         before = (await his.request("elicitation/track", track))["error"]
-        crowd.visit(alice.consent, visit["url"])
+        oidc_app.consent_request(alice.consent, consent_request["url"])
         tracked = (await hers.request("elicitation/track", track))["result"]
         after = (await his.request("elicitation/track", track))["error"]
         result = (await hers.request("tools/call", LIST))["result"]

@@ -8,36 +8,36 @@ from typing import Any
 
 import pytest
 
+from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, personal
-from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import load
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.integration.computer import LIST, URL, Computer, link, shows_notes
-from tests.integration.world import link_in
+from tests.integration.personal_app import link_in
+from tests.integration.stdio_app import LIST, URL, StdioApp, link, shows_notes
 
 OLD = ["2025-06-18", "2025-03-26", "2024-11-05"]
 
 
-async def call(computer: Computer, *, kill: bool = False, **client: Any) -> dict[str, Any]:  # noqa: ANN401 - of `lines`
+async def call(stdio_app: StdioApp, *, kill: bool = False, **client: Any) -> dict[str, Any]:  # noqa: ANN401 - of `lines`
     """Start a server, call once, and end it: as clients do, or as a crash does."""
-    async with computer.lines(**client) as lines:
+    async with stdio_app.lines(**client) as lines:
         answer = await lines.call(LIST)
         await (lines.kill() if kill else lines.leave())
     return answer
 
 
-async def end(computer: Computer, state: ElicitationState) -> None:
+async def end(stdio_app: StdioApp, state: ElicitationState) -> None:
     """End the open consent request, as another process does."""
     ahead = LIFETIME if state is ElicitationState.EXPIRED else timedelta()
-    settings = load(nextcloud_host=computer.nextcloud_url, data_dir=computer.data_dir)
+    settings = load(nextcloud_host=stdio_app.nextcloud_url, data_dir=stdio_app.data_dir)
     async with open_database(settings, clock=lambda: datetime.now(UTC) + ahead) as database:
         if ahead:
             assert await database.elicitations.expire_due()
             return
         found = await database.elicitations.find_active(
-            principal=personal(str(NextcloudUrl.parse(computer.nextcloud_url))),
+            principal=personal(str(NextcloudUrl.parse(stdio_app.nextcloud_url))),
             client_id=PERSONAL_CLIENT_ID,
             kind="direct",
         )
@@ -51,58 +51,60 @@ async def end(computer: Computer, state: ElicitationState) -> None:
     ids=["text", "killed", "2026-07-28", "2025-11-25"],
 )
 async def test_the_process_after_the_approval_gives_the_result(
-    computer: Computer, client: dict[str, Any]
+    stdio_app: StdioApp, client: dict[str, Any]
 ) -> None:
-    async with computer.person() as alice:
-        asked = await call(computer, **client)
+    async with stdio_app.person() as alice:
+        asked = await call(stdio_app, **client)
         await alice.allow(link(asked))
-        result = await call(computer, **client)
+        result = await call(stdio_app, **client)
 
     assert shows_notes(result)
-    assert computer.polls.count(200) == 1
-    assert len(computer.sandbox.state.app_passwords) == 1
+    assert stdio_app.polls.count(200) == 1
+    assert len(stdio_app.sandbox.state.app_passwords) == 1
 
 
-async def test_the_same_link_is_given_while_it_works(computer: Computer) -> None:
-    links = {link(await call(computer)) for _ in range(3)}
+async def test_the_same_link_is_given_while_it_works(stdio_app: StdioApp) -> None:
+    links = {link(await call(stdio_app)) for _ in range(3)}
 
     assert len(links) == 1
-    assert len(computer.sandbox.state.login_flows) == 1
+    assert len(stdio_app.sandbox.state.login_flows) == 1
 
 
 @pytest.mark.parametrize("state", [ElicitationState.DECLINED, ElicitationState.EXPIRED])
 async def test_after_a_request_has_ended_the_next_process_gives_a_new_link_that_works(
-    computer: Computer, state: ElicitationState
+    stdio_app: StdioApp, state: ElicitationState
 ) -> None:
-    before = link(await call(computer))
-    await end(computer, state)
-    async with computer.person() as alice:
-        after = link(await call(computer))
+    before = link(await call(stdio_app))
+    await end(stdio_app, state)
+    async with stdio_app.person() as alice:
+        after = link(await call(stdio_app))
         await alice.allow(after)
-        result = await call(computer)
+        result = await call(stdio_app)
 
     assert after != before
     assert shows_notes(result)
 
 
-async def test_a_link_that_was_granted_after_its_request_ended_is_not_given_again(computer: Computer) -> None:
-    before = link(await call(computer))
-    async with computer.person() as alice:
+async def test_a_link_that_was_granted_after_its_request_ended_is_not_given_again(
+    stdio_app: StdioApp,
+) -> None:
+    before = link(await call(stdio_app))
+    async with stdio_app.person() as alice:
         await alice.allow(before)
-        await end(computer, ElicitationState.DECLINED)
-        after = link(await call(computer))
+        await end(stdio_app, ElicitationState.DECLINED)
+        after = link(await call(stdio_app))
 
     assert after != before
 
 
 @pytest.mark.parametrize("version", OLD)
 async def test_a_version_before_2025_11_25_gets_text_though_it_declares_elicitation(
-    computer: Computer, version: str
+    stdio_app: StdioApp, version: str
 ) -> None:
-    async with computer.person() as alice:
-        asked = await call(computer, capabilities=URL, version=version)
+    async with stdio_app.person() as alice:
+        asked = await call(stdio_app, capabilities=URL, version=version)
         await alice.allow(link_in(asked["result"]["content"][0]["text"]))
-        result = await call(computer, capabilities=URL, version=version)
+        result = await call(stdio_app, capabilities=URL, version=version)
 
     assert asked["result"]["isError"] is True
     assert "error" not in asked

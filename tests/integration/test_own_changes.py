@@ -1,11 +1,11 @@
-"""What a person changes through our tools is heard at once by their clients, not with the next look."""
+"""What a user changes through our tools is heard at once by their clients, not with the next look."""
 
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.integration.world import World, until
+from tests.integration.personal_app import PersonalApp, until
 
 HEARD = "notifications/resources/updated"
 
@@ -22,12 +22,12 @@ def called(name: str, **arguments: object) -> dict[str, Any]:
     ],
 )
 async def test_a_session_hears_what_another_client_of_its_person_changed(
-    world: World, uri: str, name: str, arguments: dict[str, Any]
+    personal_app: PersonalApp, uri: str, name: str, arguments: dict[str, Any]
 ) -> None:
-    await world.stop()
+    await personal_app.stop()
     # The next look of its own comes in an hour.
-    await world.start(nextcloud_username="alice", nextcloud_app_password="alice", update_seconds=3600)
-    async with world.raw() as hears, world.raw() as writes, anyio.create_task_group() as group:
+    await personal_app.start(nextcloud_username="alice", nextcloud_app_password="alice", update_seconds=3600)
+    async with personal_app.raw() as hears, personal_app.raw() as writes, anyio.create_task_group() as group:
         await group.start(hears.listen)
         await hears.request("resources/subscribe", {"uri": uri})
         read = await writes.request("tools/call", called("nc_files_get_info", path="Readme.md"))

@@ -1,4 +1,4 @@
-"""A person who presses "Don't allow": the call that waits ends at once, and nothing is left (case N03)."""
+"""A user who presses "Don't allow": the call that waits ends at once, and nothing is left (case N03)."""
 
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -10,17 +10,17 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.document import Document
-from tests.integration.crowd import Crowd, open_crowd
-from tests.integration.house import open_house, query_of
+from tests.integration.builtin_app import open_builtin_app, query_of
+from tests.integration.oidc_app import OidcApp, open_oidc_app
+from tests.integration.personal_app import Asked, People, PersonalApp
 from tests.integration.test_copies_of_a_page import Tab, token_of
-from tests.integration.world import Asked, People, World
 
 LIST = "nc_notes_list_notes"
 
 
 @pytest.fixture(params=["oidc", "builtin"])
-async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Crowd]:
-    opened = open_crowd if request.param == "oidc" else open_house
+async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[OidcApp]:
+    opened = open_oidc_app if request.param == "oidc" else open_builtin_app
     async with opened(tmp_path, hold_seconds=50) as made:
         yield made
 
@@ -52,15 +52,15 @@ class Counted(httpx2.AsyncBaseTransport):
 
 
 async def test_refusing_in_a_fresh_tab_ends_the_held_call_in_its_first_round_and_leaves_nothing(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     """N03: the call and its one retry, which is held; a hold that ran out would be followed by another."""
     counted = Counted()
-    headers = {"Authorization": f"Bearer {world.secret}"}
+    headers = {"Authorization": f"Bearer {personal_app.secret}"}
     async with (
-        world.person() as alice,
+        personal_app.person() as alice,
         httpx2.AsyncClient(headers=headers, timeout=60, transport=counted) as http,
-        Crowd.client_over(world, http, elicitation_callback=asked.by(alice.decline)) as client,  # pyright: ignore[reportArgumentType] - all it reads is the address
+        OidcApp.client_over(personal_app, http, elicitation_callback=asked.by(alice.decline)) as client,  # pyright: ignore[reportArgumentType] - all it reads is the address
     ):
         with anyio.fail_after(50):
             result = await client.call_tool(LIST, {})
@@ -68,14 +68,14 @@ async def test_refusing_in_a_fresh_tab_ends_the_held_call_in_its_first_round_and
     assert result.is_error
     assert "the user declined" in str(result.content)
     assert counted.calls == 2
-    assert not world.sandbox.state.app_passwords
-    assert stored(world) == 0
+    assert not personal_app.sandbox.state.app_passwords
+    assert stored(personal_app) == 0
 
 
 async def test_refusing_ends_the_held_call_of_one_of_many_people_and_a_later_call_asks_anew(
-    server: Crowd,
+    server: OidcApp,
 ) -> None:
-    """N03: in each mode with many people."""
+    """N03: in each mode with many users."""
     counted = Counted()
     async with httpx2.AsyncClient(timeout=30) as browser, httpx2.AsyncClient(timeout=30) as plain:
         tab = Tab(browser)
@@ -111,10 +111,10 @@ async def test_refusing_a_client_tells_it_so_with_its_state_and_our_name_and_it_
     tmp_path: Path,
 ) -> None:
     """N03: the page between a client and its code."""
-    async with open_house(tmp_path) as house, httpx2.AsyncClient(timeout=30) as browser:
+    async with open_builtin_app(tmp_path) as builtin_app, httpx2.AsyncClient(timeout=30) as browser:
         tab = Tab(browser)
-        client_id = str((await house.register(browser))["client_id"])
-        url = house.authorize_url(client_id, state="of the client")
+        client_id = str((await builtin_app.register(browser))["client_id"])
+        url = builtin_app.authorize_url(client_id, state="of the client")
         told = await tab.send(await tab.open(url), answer="deny")
         again = await tab.open(url)
 
@@ -122,8 +122,8 @@ async def test_refusing_a_client_tells_it_so_with_its_state_and_our_name_and_it_
         assert {name: back[name] for name in ("error", "state", "iss")} == {
             "error": ["access_denied"],
             "state": ["of the client"],
-            "iss": [house.url],
+            "iss": [builtin_app.url],
         }
         assert any(("answer", "allow") in one.buttons for one in Document.read(again.text).forms)
-        assert house.connected() == []
-        assert stored(house) == 0
+        assert builtin_app.connected() == []
+        assert stored(builtin_app) == 0

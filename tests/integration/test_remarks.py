@@ -6,7 +6,7 @@ from mcp_types import TextResourceContents
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from tests.integration.world import Asked, World, open_world
+from tests.integration.personal_app import Asked, PersonalApp, open_personal_app
 
 FOREIGN = (
     b"<d:response><d:href>http://internal.lan/elsewhere/x</d:href><d:propstat><d:prop/>"
@@ -33,9 +33,12 @@ class OneMore:
         await self._app(scope, receive, spoil if is_list else send)
 
 
-async def connect(world: World) -> None:
-    asked = Asked(world)
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def connect(personal_app: PersonalApp) -> None:
+    asked = Asked(personal_app)
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool("request_nextcloud_access", {})
 
 
@@ -43,11 +46,11 @@ async def test_a_tool_and_a_resource_say_that_rows_were_left_out(tmp_path: Path)
     """A remark is a part of its own beside a resource, whose content stays what it is."""
     sandbox = Sandbox.demo()
     sandbox.app.add_middleware(OneMore)
-    async with open_world(tmp_path, sandbox) as world:
-        await world.stop()
-        await world.start(toolsets="files,contacts")
-        await connect(world)
-        async with world.client() as client:
+    async with open_personal_app(tmp_path, sandbox) as personal_app:
+        await personal_app.stop()
+        await personal_app.start(toolsets="files,contacts")
+        await connect(personal_app)
+        async with personal_app.client() as client:
             result = await client.call_tool("nc_files_list_folder", {})
             found = await client.call_tool("nc_contacts_search_contacts", {"limit": 1})
             assert found.structured_content is not None

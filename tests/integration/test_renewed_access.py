@@ -13,21 +13,21 @@ from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.exchange import RETRY
-from nextcloud_mcp_server.auth.provisioning import Provisioning
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.auth.token_refresh import RETRY
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
-from nextcloud_mcp_server.protocol.notices import Notices
+from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import Toolset, ToolSpec, require_provisioning
-from tests.auth_stage import READ, WRITE, make_template, open_stage
-from tests.oauth_stage import Office, Replica, caller, is_refresh, office_of
+from tests.auth_fixtures import READ, WRITE, make_template, open_stage
+from tests.oauth_fixtures import Office, Replica, caller, is_refresh, office_of
 
 LIST, CREATE = "nc_notes_list_notes", "nc_notes_create_note"
 BOTH = READ | WRITE
@@ -74,7 +74,7 @@ def state_of(office: Office, replica: Replica) -> State:
         core=core,
         caller=lambda _: caller(),
         pending=pending,
-        notices=Notices(pending),
+        notices=CompletionNotifier(pending),
         availability=availability,
         dialect="text",
         hold_seconds=0.01,

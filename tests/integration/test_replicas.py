@@ -5,8 +5,8 @@ from pathlib import Path
 import httpx2
 
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.integration.crowd import open_crowd
-from tests.integration.world import Asked
+from tests.integration.oidc_app import open_oidc_app
+from tests.integration.personal_app import Asked
 
 
 class Balancer(httpx2.AsyncHTTPTransport):
@@ -35,12 +35,12 @@ class Balancer(httpx2.AsyncHTTPTransport):
 async def test_a_call_that_waits_at_one_replica_goes_on_when_consent_is_given_at_another(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    async with open_crowd(tmp_path, database_url=postgres_url) as crowd, crowd.replica() as port:
-        balancer = Balancer(httpx2.URL(crowd.url).port or 0, to=port)
+    async with open_oidc_app(tmp_path, database_url=postgres_url) as oidc_app, oidc_app.replica() as port:
+        balancer = Balancer(httpx2.URL(oidc_app.url).port or 0, to=port)
         async with httpx2.AsyncClient(timeout=45, transport=balancer) as browser:
             alice = Person("alice", "alice", browser=browser)
-            asked = Asked(crowd).by(alice.consent)
-            async with crowd.client(crowd.token("alice"), elicitation_callback=asked) as client:
+            asked = Asked(oidc_app).by(alice.consent)
+            async with oidc_app.client(oidc_app.token("alice"), elicitation_callback=asked) as client:
                 result = await client.call_tool("nc_notes_list_notes", {})
 
     assert not result.is_error

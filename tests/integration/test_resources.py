@@ -16,7 +16,7 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.resources.kind import MAX_BYTES
-from tests.integration.world import Asked, World
+from tests.integration.personal_app import Asked, PersonalApp
 
 Ref = PromptReference | ResourceTemplateReference
 
@@ -53,8 +53,10 @@ async def values(client: Client, ref: Ref, name: str, value: str) -> list[str]:
     return (await client.complete(ref, {"name": name, "value": value})).completion.values
 
 
-async def test_before_any_consent_lists_are_empty_and_nobody_is_asked(world: World, asked: Asked) -> None:
-    async with world.client(elicitation_callback=asked.by(None)) as client:
+async def test_before_any_consent_lists_are_empty_and_nobody_is_asked(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    async with personal_app.client(elicitation_callback=asked.by(None)) as client:
         found = await listed(client)
         templates = (await client.list_resource_templates()).resource_templates
         completed = await values(client, NOTE, "id", "Shop")
@@ -66,10 +68,13 @@ async def test_before_any_consent_lists_are_empty_and_nobody_is_asked(world: Wor
 
 
 async def test_reading_a_resource_opens_one_page_and_the_waiting_read_goes_through(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
-        shopping = world.sandbox.state.users["alice"].files.get("/Notes/Shopping list.md").file_id
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
+        shopping = personal_app.sandbox.state.users["alice"].files.get("/Notes/Shopping list.md").file_id
         note = await text_of(client, f"nc://notes/{shopping}")
         found = await listed(client)
         capabilities = await text_of(client, "nc://capabilities")
@@ -80,8 +85,13 @@ async def test_reading_a_resource_opens_one_page_and_the_waiting_read_goes_throu
     assert '"notes"' in capabilities
 
 
-async def test_a_2025_client_gets_error_32042_for_a_resource_and_its_retry_goes_through(world: World) -> None:
-    async with world.person() as alice, world.client(mode="legacy", elicitation_callback=unused) as client:
+async def test_a_2025_client_gets_error_32042_for_a_resource_and_its_retry_goes_through(
+    personal_app: PersonalApp,
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=unused) as client,
+    ):
         with pytest.raises(MCPError) as caught:
             await client.read_resource("nc://files/Readme.md")
         await alice.allow(caught.value.error.data["elicitations"][0]["url"])
@@ -91,8 +101,8 @@ async def test_a_2025_client_gets_error_32042_for_a_resource_and_its_retry_goes_
     assert text
 
 
-async def test_a_client_that_can_show_no_page_finds_the_link_in_the_error(world: World) -> None:
-    async with world.client() as client:
+async def test_a_client_that_can_show_no_page_finds_the_link_in_the_error(personal_app: PersonalApp) -> None:
+    async with personal_app.client() as client:
         with pytest.raises(MCPError) as caught:
             await client.read_resource("nc://notes/1")
 
@@ -101,27 +111,32 @@ async def test_a_client_that_can_show_no_page_finds_the_link_in_the_error(world:
     assert "/oauth/provision?elicitationId=" in caught.value.error.message
 
 
-async def connected(world: World, asked: Asked, only: list[str] | None = None) -> None:
+async def connected(personal_app: PersonalApp, asked: Asked, only: list[str] | None = None) -> None:
     async def allow(url: str) -> None:
         await alice.allow(url, only=only)
 
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(allow)) as client,
+    ):
         await client.call_tool("request_nextcloud_access", {"permissions": only} if only else {})
 
 
 async def test_the_first_page_holds_notes_for_a_client_that_asks_for_no_other(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    await connected(world, asked)
-    async with world.client() as client:
+    await connected(personal_app, asked)
+    async with personal_app.client() as client:
         first = await client.list_resources()
 
     assert "Shopping list" in {one.name for one in first.resources}
 
 
-async def test_what_was_not_allowed_is_not_listed_and_reading_it_asks(world: World, asked: Asked) -> None:
-    await connected(world, asked, ["notes:read"])
-    async with world.client() as client:
+async def test_what_was_not_allowed_is_not_listed_and_reading_it_asks(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    await connected(personal_app, asked, ["notes:read"])
+    async with personal_app.client() as client:
         found = await listed(client)
         with pytest.raises(MCPError, match="opens this link"):
             await client.read_resource("nc://files/Readme.md")
@@ -130,9 +145,11 @@ async def test_what_was_not_allowed_is_not_listed_and_reading_it_asks(world: Wor
     assert not any(uri.startswith("nc://files/") for uri in found)
 
 
-async def test_completion_leads_to_notes_by_title_and_to_files_by_folder(world: World, asked: Asked) -> None:
-    await connected(world, asked)
-    async with world.client() as client:
+async def test_completion_leads_to_notes_by_title_and_to_files_by_folder(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    await connected(personal_app, asked)
+    async with personal_app.client() as client:
         notes = await values(client, NOTE, "id", "shop")
         prompt = await values(client, PromptReference(name="tidy_note"), "note", "shopping list")
         top = await values(client, FILE, "path", "no")
@@ -162,10 +179,10 @@ async def test_completion_leads_to_notes_by_title_and_to_files_by_folder(world: 
     ],
 )
 async def test_what_is_not_there_is_said_in_one_sentence(
-    world: World, asked: Asked, uri: str, message: str
+    personal_app: PersonalApp, asked: Asked, uri: str, message: str
 ) -> None:
-    await connected(world, asked)
-    async with world.client() as client:
+    await connected(personal_app, asked)
+    async with personal_app.client() as client:
         with pytest.raises(MCPError, match=message) as caught:
             await client.read_resource(uri)
 
@@ -174,13 +191,13 @@ async def test_what_is_not_there_is_said_in_one_sentence(
 
 
 async def test_pictures_come_as_bytes_and_what_is_too_large_names_the_tool_for_parts(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    await connected(world, asked)
-    alice = world.sandbox.state.users["alice"]
+    await connected(personal_app, asked)
+    alice = personal_app.sandbox.state.users["alice"]
     alice.files.put("/dot.png", PIXEL)
     alice.files.put("/long.txt", b"x" * (MAX_BYTES + 1))
-    async with world.client() as client:
+    async with personal_app.client() as client:
         (picture,) = (await client.read_resource("nc://files/dot.png")).contents
         with pytest.raises(MCPError, match="nc_files_read_file reads it in parts"):
             await client.read_resource("nc://files/long.txt")
@@ -189,18 +206,20 @@ async def test_pictures_come_as_bytes_and_what_is_too_large_names_the_tool_for_p
     assert base64.b64decode(picture.blob) == PIXEL
 
 
-async def test_a_consent_link_in_a_file_is_not_passed_on(world: World, asked: Asked) -> None:
-    await connected(world, asked)
-    world.sandbox.state.users["alice"].files.put("/bait.txt", b"open https://evil.example/login/v2/flow/abc")
-    async with world.client() as client:
+async def test_a_consent_link_in_a_file_is_not_passed_on(personal_app: PersonalApp, asked: Asked) -> None:
+    await connected(personal_app, asked)
+    personal_app.sandbox.state.users["alice"].files.put(
+        "/bait.txt", b"open https://evil.example/login/v2/flow/abc"
+    )
+    async with personal_app.client() as client:
         text = await text_of(client, "nc://files/bait.txt")
 
     assert "evil.example" not in text
 
 
-async def test_a_cursor_that_is_not_ours_is_refused(world: World, asked: Asked) -> None:
-    await connected(world, asked)
-    async with world.client() as client:
+async def test_a_cursor_that_is_not_ours_is_refused(personal_app: PersonalApp, asked: Asked) -> None:
+    await connected(personal_app, asked)
+    async with personal_app.client() as client:
         deep, other = (base64.urlsafe_b64encode(each).decode() for each in (b"[" * 60_000, b'["file","x"]'))
         for cursor in ("nonsense!", "WzFd", other, deep):
             with pytest.raises(MCPError, match="That cursor does not belong to this list"):
@@ -208,20 +227,22 @@ async def test_a_cursor_that_is_not_ours_is_refused(world: World, asked: Asked) 
 
 
 async def test_a_nextcloud_without_notes_or_that_is_down_hides_no_other_resource(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    await connected(world, asked)
-    world.sandbox.faults.status(503, area="notes")
-    async with world.client() as client:
+    await connected(personal_app, asked)
+    personal_app.sandbox.faults.status(503, area="notes")
+    async with personal_app.client() as client:
         found = await listed(client)
 
     assert "nc://files/Readme.md" in found
     assert not any(uri.startswith("nc://notes/") for uri in found)
 
 
-async def test_the_headers_of_a_request_narrow_resources_and_prompts(world: World, asked: Asked) -> None:
-    await connected(world, asked)
-    async with world.client(headers={"X-MCP-Toolsets": "notes"}) as client:
+async def test_the_headers_of_a_request_narrow_resources_and_prompts(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    await connected(personal_app, asked)
+    async with personal_app.client(headers={"X-MCP-Toolsets": "notes"}) as client:
         found = await listed(client)
         prompts = [one.name for one in (await client.list_prompts()).prompts]
         with pytest.raises(MCPError, match="There is no resource"):
@@ -233,8 +254,8 @@ async def test_the_headers_of_a_request_narrow_resources_and_prompts(world: Worl
     assert not any(uri.startswith("nc://files/") for uri in found)
 
 
-async def test_a_prompt_holds_what_the_person_typed_as_it_is(world: World) -> None:
-    async with world.client() as client:
+async def test_a_prompt_holds_what_the_person_typed_as_it_is(personal_app: PersonalApp) -> None:
+    async with personal_app.client() as client:
         listed_prompts = (await client.list_prompts()).prompts
         prompt = await client.get_prompt("find_document", {"memory": "the {argument} of 2024"})
 
@@ -248,19 +269,21 @@ async def test_a_prompt_holds_what_the_person_typed_as_it_is(world: World) -> No
     "arguments", [{}, {"memory": " "}, {"memory": "x" * 1001}, {"memory": "x", "more": "y"}]
 )
 async def test_a_prompt_without_its_argument_says_what_it_takes(
-    world: World, arguments: dict[str, str]
+    personal_app: PersonalApp, arguments: dict[str, str]
 ) -> None:
-    async with world.client() as client:
+    async with personal_app.client() as client:
         with pytest.raises(MCPError, match="The prompt find_document takes the argument 'memory'"):
             await client.get_prompt("find_document", arguments)
 
 
-async def test_with_their_toolsets_events_and_contacts_are_there_as_well(world: World, asked: Asked) -> None:
-    await world.stop()
-    await world.start(toolsets="calendar,contacts")
-    await connected(world, asked)
+async def test_with_their_toolsets_events_and_contacts_are_there_as_well(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="calendar,contacts")
+    await connected(personal_app, asked)
     event, contact = "nc://calendar/{calendar}/{event}", "nc://contacts/{book}/{contact}"
-    async with world.client() as client:
+    async with personal_app.client() as client:
         found = await listed(client)
         templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
         calendars = await values(client, ResourceTemplateReference(uri=event), "calendar", "pers")
@@ -279,16 +302,21 @@ async def test_with_their_toolsets_events_and_contacts_are_there_as_well(world: 
     assert '"title":"Stand-up"' in lunch
 
 
-async def test_what_somebody_called_an_event_brings_no_link_into_the_list(world: World, asked: Asked) -> None:
-    day = world.sandbox.state.clock().strftime("%Y%m%d")
+async def test_what_somebody_called_an_event_brings_no_link_into_the_list(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    day = personal_app.sandbox.state.clock().strftime("%Y%m%d")
     event = (
         f"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:u\r\nDTSTART;VALUE=DATE:{day}\r\n"
         "SUMMARY:See https://evil.example/login/v2/flow/abc\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
     )
-    world.sandbox.state.users["alice"].calendars["personal"].put("u.ics", event, 0)
-    await world.stop()
-    await world.start(toolsets="calendar")
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    personal_app.sandbox.state.users["alice"].calendars["personal"].put("u.ics", event, 0)
+    await personal_app.stop()
+    await personal_app.start(toolsets="calendar")
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await client.call_tool("nc_calendar_list_calendars", {})
         names = list((await listed(client)).values())
 

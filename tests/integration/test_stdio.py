@@ -15,8 +15,8 @@ from mcp_types import (
 )
 
 from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
-from tests.integration.computer import DRAFT, LIST, URL, Computer, link, shows_notes
-from tests.integration.world import Asked, link_in, until
+from tests.integration.personal_app import Asked, link_in, until
+from tests.integration.stdio_app import DRAFT, LIST, URL, StdioApp, link, shows_notes
 
 COMPLETE = "notifications/elicitation/complete"
 
@@ -30,21 +30,23 @@ def text(result: CallToolResult) -> str:
 
 
 async def test_a_2026_client_is_sent_to_nextcloud_s_own_page_and_its_waiting_call_goes_through(
-    computer: Computer,
+    stdio_app: StdioApp,
 ) -> None:
-    asked = Asked(computer)
+    asked = Asked(stdio_app)
     async with (
-        computer.person() as alice,
-        computer.client(elicitation_callback=asked.by(alice.allow)) as client,
+        stdio_app.person() as alice,
+        stdio_app.client(elicitation_callback=asked.by(alice.allow)) as client,
     ):
         result = await client.call_tool(LIST, {})
 
     assert "Shopping list" in str(result.structured_content)
     assert len(asked.urls) == 1
-    assert asked.urls[0].startswith(f"{computer.nextcloud_url}/login/v2/flow/")
+    assert asked.urls[0].startswith(f"{stdio_app.nextcloud_url}/login/v2/flow/")
 
 
-async def test_a_2025_client_gets_error_32042_a_notice_and_its_retry_goes_through(computer: Computer) -> None:
+async def test_a_2025_client_gets_error_32042_a_notice_and_its_retry_goes_through(
+    stdio_app: StdioApp,
+) -> None:
     heard: list[Any] = []
 
     async def listen(message: object) -> None:
@@ -52,8 +54,8 @@ async def test_a_2025_client_gets_error_32042_a_notice_and_its_retry_goes_throug
             heard.append(message)
 
     async with (
-        computer.person() as alice,
-        computer.client(mode="legacy", elicitation_callback=unused, message_handler=listen) as client,
+        stdio_app.person() as alice,
+        stdio_app.client(mode="legacy", elicitation_callback=unused, message_handler=listen) as client,
     ):
         with pytest.raises(MCPError) as caught:
             await client.call_tool(LIST, {})
@@ -62,16 +64,16 @@ async def test_a_2025_client_gets_error_32042_a_notice_and_its_retry_goes_throug
         await until(lambda: bool(heard))
         result = await client.call_tool(LIST, {})
 
-    assert wanted.url.startswith(f"{computer.nextcloud_url}/login/v2/flow/")
+    assert wanted.url.startswith(f"{stdio_app.nextcloud_url}/login/v2/flow/")
     assert [one.params.elicitation_id for one in heard] == [wanted.elicitation_id]
     assert "Shopping list" in str(result.structured_content)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
-    computer: Computer, mode: str
+    stdio_app: StdioApp, mode: str
 ) -> None:
-    async with computer.person() as alice, computer.client(mode=mode) as client:
+    async with stdio_app.person() as alice, stdio_app.client(mode=mode) as client:
         told = await client.call_tool(LIST, {})
         await alice.allow(link_in(text(told)))
         result = await client.call_tool(LIST, {})
@@ -84,11 +86,11 @@ async def test_a_client_without_elicitation_is_told_in_words_and_called_again(
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("elicitation", [{}, {"form": {}}])
 async def test_a_client_with_forms_only_is_told_in_words(
-    computer: Computer, elicitation: dict[str, Any], *, modern: bool
+    stdio_app: StdioApp, elicitation: dict[str, Any], *, modern: bool
 ) -> None:
     async with (
-        computer.person() as alice,
-        computer.lines({"elicitation": elicitation}, modern=modern) as client,
+        stdio_app.person() as alice,
+        stdio_app.lines({"elicitation": elicitation}, modern=modern) as client,
     ):
         told = await client.call(LIST)
         await alice.allow(link(told))
@@ -98,8 +100,8 @@ async def test_a_client_with_forms_only_is_told_in_words(
     assert shows_notes(result)
 
 
-async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(computer: Computer) -> None:
-    async with computer.person() as alice, computer.lines(DRAFT) as client:
+async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(stdio_app: StdioApp) -> None:
+    async with stdio_app.person() as alice, stdio_app.lines(DRAFT) as client:
         refused = await client.call(LIST)
         wanted = refused["error"]["data"]["elicitations"][0]
         tracking = {"elicitationId": wanted["elicitationId"], "_meta": {"progressToken": "p"}}
@@ -114,10 +116,10 @@ async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(c
     assert shows_notes(result)
 
 
-async def test_the_link_is_on_the_address_that_browsers_use(computer: Computer) -> None:
-    public = computer.nextcloud_url.replace("127.0.0.1", "localhost")
-    computer.settings["NEXTCLOUD_PUBLIC_URL"] = public
-    async with computer.person() as alice, computer.lines() as client:
+async def test_the_link_is_on_the_address_that_browsers_use(stdio_app: StdioApp) -> None:
+    public = stdio_app.nextcloud_url.replace("127.0.0.1", "localhost")
+    stdio_app.settings["NEXTCLOUD_PUBLIC_URL"] = public
+    async with stdio_app.person() as alice, stdio_app.lines() as client:
         url = link(await client.call(LIST))
         await alice.allow(url)
         result = await client.call(LIST)
@@ -127,9 +129,9 @@ async def test_the_link_is_on_the_address_that_browsers_use(computer: Computer) 
 
 
 async def test_closing_stdin_ends_the_process_with_0_and_leaves_nothing_else_on_stdout(
-    computer: Computer,
+    stdio_app: StdioApp,
 ) -> None:
-    async with computer.lines() as client:
+    async with stdio_app.lines() as client:
         await client.request("tools/list", {})
         code, rest = await client.leave()
 
@@ -137,51 +139,51 @@ async def test_closing_stdin_ends_the_process_with_0_and_leaves_nothing_else_on_
     assert rest == b""
 
 
-async def test_closing_stdin_ends_the_process_while_a_call_is_held(computer: Computer) -> None:
-    async with computer.lines(URL) as client:
+async def test_closing_stdin_ends_the_process_while_a_call_is_held(stdio_app: StdioApp) -> None:
+    async with stdio_app.lines(URL) as client:
         await client.call(LIST)
         await client.send("tools/call", {"name": LIST, "arguments": {}})
-        await until(lambda: len(computer.polls) > 0)
+        await until(lambda: len(stdio_app.polls) > 0)
         code, _ = await client.leave()
 
     assert code == 0
 
 
-async def test_the_log_is_on_stderr_and_holds_no_link(computer: Computer, tmp_path: Path) -> None:
-    computer.settings["LOG_LEVEL"] = "debug"
-    async with computer.person() as alice, computer.lines() as client:
+async def test_the_log_is_on_stderr_and_holds_no_link(stdio_app: StdioApp, tmp_path: Path) -> None:
+    stdio_app.settings["LOG_LEVEL"] = "debug"
+    async with stdio_app.person() as alice, stdio_app.lines() as client:
         url = link(await client.call(LIST))
         await alice.allow(url)
         await client.call(LIST)
         await client.leave()
 
-    logged = computer.log.read_text("utf-8")
+    logged = stdio_app.log.read_text("utf-8")
     assert "made the key" in logged
     assert url.rsplit("/", 1)[-1] not in logged
-    assert not [secret for secret in computer.sandbox.state.app_passwords if secret in logged]
+    assert not [secret for secret in stdio_app.sandbox.state.app_passwords if secret in logged]
 
 
-async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(computer: Computer) -> None:
-    computer.settings["NEXTCLOUD_HOST"] = "http://127.0.0.1:9"
-    async with computer.lines() as client:
+async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(stdio_app: StdioApp) -> None:
+    stdio_app.settings["NEXTCLOUD_HOST"] = "http://127.0.0.1:9"
+    async with stdio_app.lines() as client:
         listed = await client.request("tools/list", {})
-        await until(lambda: "nextcloud-mcp-server doctor" in computer.log.read_text("utf-8"), seconds=30)
+        await until(lambda: "nextcloud-mcp-server doctor" in stdio_app.log.read_text("utf-8"), seconds=30)
         code, _ = await client.leave()
 
     assert LIST in str(listed["result"])
     assert code == 0
 
 
-async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(computer: Computer) -> None:
-    computer.sandbox.state.maintenance = True
-    async with computer.lines() as client:
-        await until(lambda: "maintenance" in computer.log.read_text("utf-8"), seconds=30)
+async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(stdio_app: StdioApp) -> None:
+    stdio_app.sandbox.state.maintenance = True
+    async with stdio_app.lines() as client:
+        await until(lambda: "maintenance" in stdio_app.log.read_text("utf-8"), seconds=30)
         code, _ = await client.leave()
 
     assert code == 0
 
 
-async def test_a_client_that_subscribed_to_a_note_hears_that_it_has_changed(computer: Computer) -> None:
+async def test_a_client_that_subscribed_to_a_note_hears_that_it_has_changed(stdio_app: StdioApp) -> None:
     heard: list[str] = []
 
     async def listen(message: Any) -> None:  # noqa: ANN401 - whatever the SDK hands on
@@ -189,20 +191,20 @@ async def test_a_client_that_subscribed_to_a_note_hears_that_it_has_changed(comp
             heard.append(str(message.params.uri))
 
     def looks() -> int:
-        return sum(one.path.endswith("/api/v1/notes") for one in computer.sandbox.requests.records)
+        return sum(one.path.endswith("/api/v1/notes") for one in stdio_app.sandbox.requests.records)
 
-    notes = NoteStore(computer.sandbox.state.users["alice"], computer.sandbox.state.clock)
+    notes = NoteStore(stdio_app.sandbox.state.users["alice"], stdio_app.sandbox.state.clock)
     mine, other = (notes.create(Changes(title=title, content="1")) for title in ("Mine", "Other"))
-    computer.settings |= {
+    stdio_app.settings |= {
         "NEXTCLOUD_USERNAME": "alice",
         "NEXTCLOUD_APP_PASSWORD": "alice",
         "UPDATE_SECONDS": "1",
     }
-    async with computer.client(mode="legacy", message_handler=listen) as client:
+    async with stdio_app.client(mode="legacy", message_handler=listen) as client:
         address = f"nc://notes/{mine.file_id}"
         subscribe = SubscribeRequest(params=SubscribeRequestParams(uri=address))
         await client.session.send_request(subscribe, EmptyResult)
-        # What is there when somebody subscribes is not a change.
+        # What is there when a user subscribes is not a change.
         await until(lambda: looks() > 0)
         for each in (other, mine):
             notes.update(each, Changes(content="22"))

@@ -5,86 +5,86 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.integration.computer import (
+from tests.integration.personal_app import until
+from tests.integration.stdio_app import (
     DRAFT,
     LIST,
     URL,
-    Computer,
     Lines,
+    StdioApp,
     call_until_connected,
     link,
     shows_notes,
 )
-from tests.integration.world import until
 
 
 @pytest.mark.parametrize("capabilities", [URL, DRAFT, {}], ids=["2025-11-25", "draft", "text"])
 async def test_a_server_killed_while_it_waits_gives_the_same_link_when_it_is_back(
-    computer: Computer, capabilities: dict[str, Any]
+    stdio_app: StdioApp, capabilities: dict[str, Any]
 ) -> None:
-    async with computer.lines(capabilities) as client:
+    async with stdio_app.lines(capabilities) as client:
         before = await client.call(LIST)
         await client.send("tools/call", {"name": LIST, "arguments": {}})
-        await until(lambda: len(computer.polls) > 0)
+        await until(lambda: len(stdio_app.polls) > 0)
         await client.kill()
 
-    async with computer.person() as alice, computer.lines(capabilities) as client:
+    async with stdio_app.person() as alice, stdio_app.lines(capabilities) as client:
         after = await client.call(LIST)
         await alice.allow(link(before))
         result = await call_until_connected(client)
 
     assert link(after) == link(before)
     assert shows_notes(result)
-    assert len(computer.sandbox.state.app_passwords) == 1
+    assert len(stdio_app.sandbox.state.app_passwords) == 1
 
 
-async def test_a_2026_retry_goes_through_on_a_server_that_was_killed_in_between(computer: Computer) -> None:
+async def test_a_2026_retry_goes_through_on_a_server_that_was_killed_in_between(stdio_app: StdioApp) -> None:
     retry: dict[str, Any] = {"name": LIST, "arguments": {}}
-    async with computer.lines(URL, modern=True) as client:
+    async with stdio_app.lines(URL, modern=True) as client:
         asked = await client.call(LIST)
         retry |= {
             "inputResponses": {"provision": {"action": "accept"}},
             "requestState": asked["result"]["requestState"],
         }
         await client.send("tools/call", retry)
-        await until(lambda: len(computer.polls) > 0)
+        await until(lambda: len(stdio_app.polls) > 0)
         await client.kill()
 
-    async with computer.person() as alice, computer.lines(URL, modern=True) as client:
+    async with stdio_app.person() as alice, stdio_app.lines(URL, modern=True) as client:
         waiting = await client.send("tools/call", retry)
         await alice.allow(link(asked))
         result = await client.answer(waiting)
 
     assert shows_notes(result)
-    assert len(computer.sandbox.state.app_passwords) == 1
+    assert len(stdio_app.sandbox.state.app_passwords) == 1
 
 
 @pytest.mark.parametrize("capabilities", [URL, DRAFT, {}], ids=["2025-11-25", "draft", "text"])
 async def test_access_granted_while_no_server_ran_is_picked_up(
-    computer: Computer, capabilities: dict[str, Any]
+    stdio_app: StdioApp, capabilities: dict[str, Any]
 ) -> None:
-    async with computer.lines(capabilities) as client:
+    async with stdio_app.lines(capabilities) as client:
         url = link(await client.call(LIST))
         await client.kill()
-    async with computer.person() as alice:
+    async with stdio_app.person() as alice:
         await alice.allow(url)
 
-    async with computer.lines(capabilities) as client:
+    async with stdio_app.lines(capabilities) as client:
         first = await client.call(LIST)
         result = await call_until_connected(client)
 
     assert shows_notes(first) or link(first) == url
     assert shows_notes(result)
-    assert len(computer.sandbox.state.app_passwords) == 1
+    assert len(stdio_app.sandbox.state.app_passwords) == 1
 
 
-async def test_two_processes_of_one_person_share_one_visit_and_one_poller(computer: Computer) -> None:
-    async with computer.person() as alice, computer.lines(URL) as first, computer.lines(DRAFT) as second:
+async def test_two_processes_of_one_person_share_one_visit_and_one_poller(stdio_app: StdioApp) -> None:
+    async with stdio_app.person() as alice, stdio_app.lines(URL) as first, stdio_app.lines(DRAFT) as second:
         url = link(await first.call(LIST))
         again = link(await second.call(LIST))
         held = await first.send("tools/call", {"name": LIST, "arguments": {}})
-        started_at, seen = anyio.current_time(), len(computer.polls)
-        await until(lambda: len(computer.polls) >= seen + 7)
+        started_at, seen = anyio.current_time(), len(stdio_app.polls)
+        await until(lambda: len(stdio_app.polls) >= seen + 7)
         took = anyio.current_time() - started_at
         await alice.allow(url)
         results = [await first.answer(held), await second.call(LIST)]
@@ -92,18 +92,18 @@ async def test_two_processes_of_one_person_share_one_visit_and_one_poller(comput
     assert again == url
     # One poller asks about every second and at most every 0.8 s; two would have asked twice as often.
     assert took > 4.2
-    assert computer.polls.count(200) == 1
+    assert stdio_app.polls.count(200) == 1
     assert all(shows_notes(result) for result in results)
-    assert len(computer.sandbox.state.app_passwords) == 1
+    assert len(stdio_app.sandbox.state.app_passwords) == 1
 
 
-async def test_two_processes_that_ask_at_the_same_moment_give_the_same_link(computer: Computer) -> None:
+async def test_two_processes_that_ask_at_the_same_moment_give_the_same_link(stdio_app: StdioApp) -> None:
     urls: list[str] = []
 
     async def ask(client: Lines) -> None:
         urls.append(link(await client.call(LIST)))
 
-    async with computer.lines() as first, computer.lines() as second, anyio.create_task_group() as group:
+    async with stdio_app.lines() as first, stdio_app.lines() as second, anyio.create_task_group() as group:
         group.start_soon(ask, first)
         group.start_soon(ask, second)
 

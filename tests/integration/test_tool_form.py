@@ -10,37 +10,37 @@ import pytest
 
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, StatelessClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from tests.integration.crowd import open_crowd
-from tests.integration.house import READ, open_house
-from tests.integration.world import open_world
+from tests.integration.builtin_app import READ, open_builtin_app
+from tests.integration.oidc_app import open_oidc_app
+from tests.integration.personal_app import open_personal_app
+from tests.load_cluster import move_in
 from tests.schema_form import wrong_tool
-from tests.town import move_in
 
 
 @asynccontextmanager
 async def personal(folder: Path, **settings: object) -> AsyncGenerator[tuple[str, str]]:
-    async with open_world(folder, Sandbox.demo()) as world:
-        await world.stop()
-        await world.start(**settings)
-        yield world.url, world.secret
+    async with open_personal_app(folder, Sandbox.demo()) as personal_app:
+        await personal_app.stop()
+        await personal_app.start(**settings)
+        yield personal_app.url, personal_app.secret
 
 
 @asynccontextmanager
 async def oidc(folder: Path, **settings: object) -> AsyncGenerator[tuple[str, str]]:
-    async with open_crowd(folder, token_scopes="ignore", **settings) as crowd:
-        move_in(crowd.sandbox, crowd.issuer, "carol")
-        yield crowd.url, crowd.token("carol", scope="openid")
+    async with open_oidc_app(folder, token_scopes="ignore", **settings) as oidc_app:
+        move_in(oidc_app.sandbox, oidc_app.issuer, "carol")
+        yield oidc_app.url, oidc_app.token("carol", scope="openid")
 
 
 @asynccontextmanager
 async def builtin(folder: Path, **settings: object) -> AsyncGenerator[tuple[str, str]]:
     async with (
-        open_house(folder, **settings) as house,
+        open_builtin_app(folder, **settings) as builtin_app,
         httpx2.AsyncClient(timeout=30) as http,
-        house.person("alice") as alice,
+        builtin_app.person("alice") as alice,
     ):
-        tokens = await house.sign_in(alice, http, only=READ)
-        yield house.url, tokens["access_token"]
+        tokens = await builtin_app.sign_in(alice, http, only=READ)
+        yield builtin_app.url, tokens["access_token"]
 
 
 async def listed(

@@ -1,4 +1,4 @@
-"""What a client sees of the tools: what the operator, the request and the person's Nextcloud allow."""
+"""What a client sees of the tools: what the operator, the request and the user's Nextcloud allow."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from tests.integration.world import Asked, World, until
+from tests.integration.personal_app import Asked, PersonalApp, until
 
 CONNECTION = {"request_nextcloud_access", "check_provisioning_status", "revoke_nextcloud_access"}
 
@@ -20,8 +20,10 @@ async def names(client: Client) -> set[str]:
     return {tool.name for tool in (await client.list_tools()).tools}
 
 
-async def test_the_default_is_24_tools_of_which_none_names_a_user_or_a_host(world: World) -> None:
-    async with world.client() as client:
+async def test_the_default_is_24_tools_of_which_none_names_a_user_or_a_host(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.client() as client:
         tools = (await client.list_tools()).tools
 
     assert len(tools) == 24
@@ -34,10 +36,10 @@ async def test_the_default_is_24_tools_of_which_none_names_a_user_or_a_host(worl
         assert tool.output_schema is None
 
 
-async def test_the_operator_chooses_toolsets_and_leaves_out_single_tools(world: World) -> None:
-    await world.stop()
-    await world.start(toolsets="notes", exclude_tools="nc_notes_delete_note")
-    async with world.client() as client:
+async def test_the_operator_chooses_toolsets_and_leaves_out_single_tools(personal_app: PersonalApp) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="notes", exclude_tools="nc_notes_delete_note")
+    async with personal_app.client() as client:
         listed = await names(client)
 
     assert {name for name in listed if not name.startswith("nc_notes_")} == CONNECTION
@@ -46,11 +48,14 @@ async def test_the_operator_chooses_toolsets_and_leaves_out_single_tools(world: 
 
 
 async def test_read_only_leaves_no_writing_tool_and_offers_no_writing_permission(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    await world.stop()
-    await world.start(read_only=True)
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    await personal_app.stop()
+    await personal_app.start(read_only=True)
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         tools = (await client.list_tools()).tools
         status = await client.call_tool("request_nextcloud_access", {})
 
@@ -61,10 +66,12 @@ async def test_read_only_leaves_no_writing_tool_and_offers_no_writing_permission
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_output_schemas_are_of_objects_and_listed_in_both_eras(world: World, mode: str) -> None:
-    await world.stop()
-    await world.start(toolsets="all", output_schemas=True)
-    async with world.client(mode=mode) as client:
+async def test_output_schemas_are_of_objects_and_listed_in_both_eras(
+    personal_app: PersonalApp, mode: str
+) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="all", output_schemas=True)
+    async with personal_app.client(mode=mode) as client:
         tools = (await client.list_tools()).tools
 
     assert len(tools) > 80
@@ -74,8 +81,10 @@ async def test_output_schemas_are_of_objects_and_listed_in_both_eras(world: Worl
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_server_templates_and_prompts_have_titles_and_icons(world: World, mode: str) -> None:
-    async with world.client(mode=mode) as client:
+async def test_the_server_templates_and_prompts_have_titles_and_icons(
+    personal_app: PersonalApp, mode: str
+) -> None:
+    async with personal_app.client(mode=mode) as client:
         server = client.server_info
         templates = (await client.list_resource_templates()).resource_templates
         prompts = (await client.list_prompts()).prompts
@@ -95,9 +104,9 @@ async def test_the_server_templates_and_prompts_have_titles_and_icons(world: Wor
     ],
 )
 async def test_a_request_can_narrow_its_tools_by_headers(
-    world: World, headers: dict[str, str], seen: str, hidden: str | None
+    personal_app: PersonalApp, headers: dict[str, str], seen: str, hidden: str | None
 ) -> None:
-    async with world.client(headers=headers) as client:
+    async with personal_app.client(headers=headers) as client:
         listed = await names(client)
 
     assert seen in listed
@@ -105,42 +114,44 @@ async def test_a_request_can_narrow_its_tools_by_headers(
     assert hidden not in listed
 
 
-async def test_a_tool_left_out_by_headers_cannot_be_called(world: World) -> None:
-    async with world.client(headers={"X-MCP-Toolsets": "notes"}) as client:
+async def test_a_tool_left_out_by_headers_cannot_be_called(personal_app: PersonalApp) -> None:
+    async with personal_app.client(headers={"X-MCP-Toolsets": "notes"}) as client:
         with pytest.raises(MCPError) as refused:
             await client.call_tool("nc_files_read_file", {"path": "Readme.md"})
 
     assert refused.value.error.code == -32602
 
 
-async def test_headers_never_widen_what_the_operator_allows(world: World) -> None:
-    await world.stop()
-    await world.start(toolsets="notes", read_only=True)
-    async with world.client(headers={"X-MCP-Toolsets": "all", "X-MCP-Readonly": "false"}) as client:
+async def test_headers_never_widen_what_the_operator_allows(personal_app: PersonalApp) -> None:
+    await personal_app.stop()
+    await personal_app.start(toolsets="notes", read_only=True)
+    async with personal_app.client(headers={"X-MCP-Toolsets": "all", "X-MCP-Readonly": "false"}) as client:
         listed = await names(client)
 
     assert "nc_files_read_file" not in listed
     assert "nc_notes_create_note" not in listed
 
 
-async def test_both_handshakes_say_that_urls_can_be_elicited_and_lists_change(world: World) -> None:
-    async with world.client(mode="legacy") as client:
+async def test_both_handshakes_say_that_urls_can_be_elicited_and_lists_change(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.client(mode="legacy") as client:
         legacy = client.server_capabilities
-    async with world.client() as client:
+    async with personal_app.client() as client:
         modern = client.server_capabilities
 
     for capabilities in (legacy, modern):
         dumped: dict[str, Any] = capabilities.model_dump(by_alias=True, exclude_none=True)
         assert dumped["tools"]["listChanged"] is True
-    async with world.raw() as raw:
+    async with personal_app.raw() as raw:
         initialized = await raw.open()
     assert initialized["capabilities"]["elicitation"] == {"url": {}}
     assert "io.github.nextcloud-mcp-server/elicitation-track" in initialized["capabilities"]["extensions"]
 
 
-@pytest.mark.parametrize("world", [{"apps": {"files", "dav", "files_trashbin"}}], indirect=True)
+@pytest.mark.parametrize("personal_app", [{"apps": {"files", "dav", "files_trashbin"}}], indirect=True)
 async def test_tools_of_an_app_that_is_missing_disappear_once_that_is_known(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     heard: list[object] = []
 
@@ -148,8 +159,8 @@ async def test_tools_of_an_app_that_is_missing_disappear_once_that_is_known(
         heard.append(message)
 
     async with (
-        world.person() as alice,
-        world.client(
+        personal_app.person() as alice,
+        personal_app.client(
             mode="legacy", elicitation_callback=asked.by(alice.allow), message_handler=listen
         ) as client,
     ):

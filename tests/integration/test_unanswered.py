@@ -12,23 +12,23 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from nextcloud_mcp_server.protocol import wire
+from tests.integration.personal_app import Action, Asked, PersonalApp, link_in
 from tests.integration.test_journey import DECLINED, LIST, OPENS, asked_of, text, titles, unused
-from tests.integration.world import Action, Asked, World, link_in
 
 REQUEST = "request_nextcloud_access"
 CANCELLED = "The question was closed without an answer, so nothing is decided, and the link still works."
 INSTANT = "The client declined at once, before the user can have read the question, so nothing is decided"
 
-#: What a client does by itself: nobody sees the question.
+#: What a client does by itself: no one sees the question.
 by_itself = pytest.mark.parametrize(("action", "why"), [("cancel", CANCELLED), ("decline", INSTANT)])
 
 
 @pytest.fixture
-async def brief(world: World) -> World:
+async def brief(personal_app: PersonalApp) -> PersonalApp:
     """Hold no call for longer than the least."""
-    await world.stop()
-    await world.start(hold_seconds=0)
-    return world
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=0)
+    return personal_app
 
 
 async def is_open(url: str) -> bool:
@@ -39,7 +39,7 @@ async def is_open(url: str) -> bool:
 @by_itself
 @pytest.mark.parametrize("way", [("auto", LIST), ("auto", REQUEST), ("legacy", REQUEST)])
 async def test_a_client_that_answers_by_itself_gets_the_link_in_text_and_the_link_stays(
-    brief: World, asked: Asked, way: tuple[str, str], action: Action, why: str
+    brief: PersonalApp, asked: Asked, way: tuple[str, str], action: Action, why: str
 ) -> None:
     (mode, tool), answering = way, asked.by(None, action=action)
     async with brief.person() as alice, brief.client(mode=mode, elicitation_callback=answering) as client:
@@ -51,7 +51,7 @@ async def test_a_client_that_answers_by_itself_gets_the_link_in_text_and_the_lin
     assert why in text(told[0])
     assert all(one.is_error for one in told)
     assert {link_in(text(one)) for one in told} == set(asked.urls)
-    # Once it is known that nobody sees it, it is not asked again.
+    # Once it is known that no one sees it, it is not asked again.
     assert len(asked.urls) == 1
     assert still_open
     assert "Shopping list" in titles(result)
@@ -59,7 +59,7 @@ async def test_a_client_that_answers_by_itself_gets_the_link_in_text_and_the_lin
 
 @pytest.mark.parametrize("seconds", [0, 1.5])
 async def test_a_dismissal_is_one_however_long_the_question_was_shown(
-    brief: World, asked: Asked, seconds: float
+    brief: PersonalApp, asked: Asked, seconds: float
 ) -> None:
     dismissing = asked.by(None, action="cancel", after=10 * seconds)
     async with brief.client(elicitation_callback=dismissing) as client:
@@ -71,10 +71,10 @@ async def test_a_dismissal_is_one_however_long_the_question_was_shown(
 
 @pytest.mark.parametrize(("mode", "tool"), [("auto", LIST), ("auto", REQUEST), ("legacy", REQUEST)])
 async def test_a_decline_that_took_a_user_s_time_ends_the_request_and_says_where_to_go_on(
-    world: World, asked: Asked, mode: str, tool: str
+    personal_app: PersonalApp, asked: Asked, mode: str, tool: str
 ) -> None:
     declining = asked.by(None, action="decline", after=2.1)
-    async with world.client(mode=mode, elicitation_callback=declining) as client:
+    async with personal_app.client(mode=mode, elicitation_callback=declining) as client:
         told = await client.call_tool(tool, {})
         still_open = await is_open(asked.urls[0])
         await client.call_tool(tool, {})
@@ -84,7 +84,7 @@ async def test_a_decline_that_took_a_user_s_time_ends_the_request_and_says_where
     assert len(set(asked.urls)) == 2
 
 
-async def test_after_an_unanswered_32042_the_next_call_answers_in_text(brief: World) -> None:
+async def test_after_an_unanswered_32042_the_next_call_answers_in_text(brief: PersonalApp) -> None:
     async with brief.person() as alice, brief.client(mode="legacy", elicitation_callback=unused) as client:
         error = await asked_of(client)
         told = [await client.call_tool(LIST, {}) for _ in range(2)]
@@ -95,7 +95,7 @@ async def test_after_an_unanswered_32042_the_next_call_answers_in_text(brief: Wo
     assert "Shopping list" in titles(result)
 
 
-async def test_after_an_untracked_32000_the_next_call_answers_in_text(brief: World) -> None:
+async def test_after_an_untracked_32000_the_next_call_answers_in_text(brief: PersonalApp) -> None:
     async with brief.raw(draft=True) as client:
         error = await client.request("tools/call", {"name": LIST, "arguments": {}})
         told = await client.request("tools/call", {"name": LIST, "arguments": {}})
@@ -106,7 +106,7 @@ async def test_after_an_untracked_32000_the_next_call_answers_in_text(brief: Wor
 
 
 async def test_the_next_consent_request_is_asked_in_the_client_s_own_form_again(
-    brief: World, asked: Asked
+    brief: PersonalApp, asked: Asked
 ) -> None:
     answering = asked.by(None, action="cancel")
     async with brief.person() as alice, brief.client(elicitation_callback=answering) as client:
@@ -118,7 +118,7 @@ async def test_the_next_consent_request_is_asked_in_the_client_s_own_form_again(
     assert len(set(asked.urls)) == 2
 
 
-async def test_the_question_of_another_client_is_not_affected(brief: World, asked: Asked) -> None:
+async def test_the_question_of_another_client_is_not_affected(brief: PersonalApp, asked: Asked) -> None:
     async with brief.client(elicitation_callback=asked.by(None, action="cancel")) as first:
         told = await first.call_tool(LIST, {})
     async with brief.client(mode="legacy", elicitation_callback=unused) as second:
@@ -128,7 +128,7 @@ async def test_the_question_of_another_client_is_not_affected(brief: World, aske
 
 
 async def test_a_client_that_never_answers_gets_the_link_in_time_and_its_question_is_cancelled(
-    world: World, caplog: pytest.LogCaptureFixture
+    personal_app: PersonalApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     cancelled: list[str] = []
 
@@ -139,9 +139,9 @@ async def test_a_client_that_never_answers_gets_the_link_in_time_and_its_questio
             cancelled.append(str(getattr(params, "url", "")))
         raise AssertionError
 
-    await world.stop()
-    await world.start(hold_seconds=2)
-    async with world.client(mode="legacy", elicitation_callback=never) as client:
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=2)
+    async with personal_app.client(mode="legacy", elicitation_callback=never) as client:
         started_at = anyio.current_time()
         with anyio.fail_after(50):
             told = [await client.call_tool(REQUEST, {}) for _ in range(2)]
@@ -155,11 +155,11 @@ async def test_a_client_that_never_answers_gets_the_link_in_time_and_its_questio
 
 
 async def test_a_visit_that_is_declined_on_the_page_ends_the_waiting_request(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     async with (
-        world.person() as alice,
-        world.client(mode="legacy", elicitation_callback=asked.by(alice.decline)) as client,
+        personal_app.person() as alice,
+        personal_app.client(mode="legacy", elicitation_callback=asked.by(alice.decline)) as client,
     ):
         told = await client.call_tool(REQUEST, {})
 
@@ -167,7 +167,7 @@ async def test_a_visit_that_is_declined_on_the_page_ends_the_waiting_request(
 
 
 async def test_a_visit_that_takes_longer_than_the_hold_leaves_the_link_in_text(
-    brief: World, asked: Asked
+    brief: PersonalApp, asked: Asked
 ) -> None:
     async with brief.client(mode="legacy", elicitation_callback=asked.by(None)) as client:
         told = await client.call_tool(REQUEST, {})
@@ -176,9 +176,11 @@ async def test_a_visit_that_takes_longer_than_the_hold_leaves_the_link_in_text(
     assert await is_open(link_in(text(told)))
 
 
-async def heard(world: World, call: Callable[[Client], Awaitable[CallToolResult]]) -> tuple[float, str]:
+async def heard(
+    personal_app: PersonalApp, call: Callable[[Client], Awaitable[CallToolResult]]
+) -> tuple[float, str]:
     """Call twice, and measure the second: the held one."""
-    async with world.client(mode="legacy") as client:
+    async with personal_app.client(mode="legacy") as client:
         await client.call_tool(LIST, {})
         started_at = anyio.current_time()
         told = await call(client)
@@ -186,7 +188,7 @@ async def heard(world: World, call: Callable[[Client], Awaitable[CallToolResult]
 
 
 async def test_only_a_client_that_asks_for_progress_is_held_longer_in_text_and_hears_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    personal_app: PersonalApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
 
@@ -194,12 +196,14 @@ async def test_only_a_client_that_asks_for_progress_is_held_longer_in_text_and_h
         seen.append(progress)
 
     monkeypatch.setattr(wire, "TEXT_HOLD_SECONDS", 0.1)
-    await world.stop()
-    await world.start(hold_seconds=30)
-    quiet = await heard(world, lambda client: client.call_tool(LIST, {}))
-    await world.stop()
-    await world.start(hold_seconds=2)
-    with_progress = await heard(world, lambda client: client.call_tool(LIST, {}, progress_callback=see))
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=30)
+    quiet = await heard(personal_app, lambda client: client.call_tool(LIST, {}))
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=2)
+    with_progress = await heard(
+        personal_app, lambda client: client.call_tool(LIST, {}, progress_callback=see)
+    )
 
     assert quiet[0] < 30
     assert with_progress[0] >= 2
@@ -220,7 +224,7 @@ def test_the_hold_in_text_ends_before_a_time_limit_of_five_seconds() -> None:
     ],
 )
 async def test_the_link_of_a_tool_and_of_a_resource_is_followed_by_a_line_of_text(
-    brief: World, call: Callable[..., Any]
+    brief: PersonalApp, call: Callable[..., Any]
 ) -> None:
     said: list[str] = []
     async with brief.client(mode="legacy", elicitation_callback=unused) as client:

@@ -11,7 +11,7 @@ from tests.load import process
 from tests.load.client import CallFailed
 from tests.load.install import count_packages
 from tests.load.measure import Bench, Effort, Measured
-from tests.load.report import details, document, figures, table
+from tests.load.report import details, document, metrics, table
 from tests.load.servers import all_servers, fake_nextcloud, reason
 
 _STEPS = {
@@ -53,7 +53,7 @@ def main() -> int:
     if options.install:
         _say("packages of a default install …")
         measured.packages = count_packages()
-    found = figures(measured)
+    found = metrics(measured)
     _say(f"\n{table(found)}\n\n{details(measured)}\n")
     for sentence in measured.failures:
         _say(f"✗ {sentence}")
@@ -65,7 +65,7 @@ def main() -> int:
         before = "" if whole or not page.exists() else page.read_text(encoding="utf-8")
         page.write_text(document(measured, before), encoding="utf-8")
         _say(f"written: {options.output}")
-    broken = measured.failures or any(figure.met is False for figure in found)
+    broken = measured.failures or any(metric.met is False for metric in found)
     return 1 if options.strict and broken else 0
 
 

@@ -1,4 +1,4 @@
-"""Some people's calls beside one person whose client asks for all it can get."""
+"""Some users' calls beside one user whose client asks for all it can get."""
 
 import json
 import statistics
@@ -13,9 +13,9 @@ import anyio
 
 from tests.load import process
 from tests.load.client import CallFailed, Client
-from tests.load.people import Us, connected_client, serving
+from tests.load.multi_user import Us, connected_client, serving
 from tests.load.servers import ROOT
-from tests.town import LIST, open_town
+from tests.load_cluster import LIST, open_cluster
 
 #: Those whose calls are timed, and the pause of each between two calls.
 OTHERS = 8
@@ -54,10 +54,10 @@ async def attack(folder: Path, seconds: int) -> Attack:
     """Time the others' calls for half of the time before, for all of it beside, and for half of it after the attack."""
     found = Attack(seconds)
     names = [f"person{number}" for number in range(OTHERS)]
-    async with open_town(folder) as town:
-        town.move_in(*names, ATTACKER)
-        await town.connect(*names, ATTACKER)
-        async with serving(town) as us, AsyncExitStack() as stack:
+    async with open_cluster(folder) as cluster:
+        cluster.move_in(*names, ATTACKER)
+        await cluster.connect(*names, ATTACKER)
+        async with serving(cluster) as us, AsyncExitStack() as stack:
             clients = [await connected_client(us, stack, name) for name in names]
             await _times(clients, 3, [], found)
             before = process.resident_mb(us.pid)
@@ -95,7 +95,7 @@ async def _times(clients: Sequence[Client], seconds: float, into: list[float], f
 
 async def _attacker(us: Us, found: Attack) -> None:
     command = [sys.executable, "-m", "tests.load.attacker", us.endpoint, str(found.seconds)]
-    token = us.town.token(ATTACKER).encode() + b"\n"
+    token = us.cluster.token(ATTACKER).encode() + b"\n"
     ended = await anyio.run_process(command, input=token, stderr=subprocess.STDOUT, check=False, cwd=ROOT)
     try:
         found.answers = json.loads(ended.stdout)

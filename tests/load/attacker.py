@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 import httpx2
 
-from tests.town import LIST
+from tests.load_cluster import LIST
 
 INITIALIZE = {
     "jsonrpc": "2.0",

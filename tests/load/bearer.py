@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
-from tests.issuer_stage import ISSUER, NOW, RESOURCE, IdentityProvider, Time, claims, signed
+from tests.issuer_fixtures import ISSUER, NOW, RESOURCE, IdentityProvider, Time, claims, signed
 
 TURNS = 5
 TIMES = 500

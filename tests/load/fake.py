@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.load.canned import Answer, Body, Nextcloud, piece
+from tests.load.fake_responses import Answer, Body, Nextcloud, piece
 
 _HEAD_LIMIT = 65_536
 

@@ -1,4 +1,4 @@
-"""How long a person waits, beside the slowest single request that the answer needs: a sandbox with injected latency.
+"""How long a user waits, beside the slowest single request that the answer needs: a sandbox with injected latency.
 
 Every request takes 80 ms, as at a real Nextcloud, where PHP starts anew for each (20 to 200 ms); an event costs more
 than nothing, because its text is read there, a note more than its id, and of twenty search providers the slowest takes
@@ -35,7 +35,7 @@ REQUEST_SECONDS: Final = 0.08
 NOTE_SECONDS: Final = 0.01
 #: A REPORT reads what may take place in its range (sabre/vobject).
 EVENT_SECONDS: Final = 0.001
-#: So many single events in five months, and so many series, has the calendar of a person, and each of the others.
+#: So many single events in five months, and so many series, has the calendar of a user, and each of the others.
 EVENTS: Final = ((150, 20), (25, 5))
 NOTES: Final = 303
 PROVIDERS: Final = 20
@@ -102,9 +102,9 @@ class Slow:
         if path.startswith(_SEARCH):
             await _search(path.removeprefix(_SEARCH).strip("/").partition("/")[0], send)
         elif path.endswith("/notes") and scope.get("method") == "GET":
-            await self._inner(scope, receive, _paced(send, _notes_of))
+            await self._inner(scope, receive, _rate_limited(send, _notes_of))
         elif scope.get("method") == "REPORT":
-            await self._again(scope, receive, _paced(send, _events_of))
+            await self._again(scope, receive, _rate_limited(send, _events_of))
         else:
             await self._inner(scope, receive, send)
 
@@ -145,7 +145,7 @@ async def _search(name: str, send: Send) -> None:
     await send({"type": "http.response.body", "body": json.dumps({"ocs": {"data": data}}).encode()})
 
 
-def _paced(send: Send, seconds: Callable[[bytes], float]) -> Send:
+def _rate_limited(send: Send, seconds: Callable[[bytes], float]) -> Send:
     """Wait before a body as long as Nextcloud takes for what it holds."""
 
     async def paced(message: Message) -> None:
@@ -183,7 +183,7 @@ async def felt() -> list[Felt]:
             pool,
             httpx2.AsyncClient(base_url=url, auth=auth, headers={"OCS-APIRequest": "true"}) as raw,
         ):
-            # The Notes app has seen these notes before, as it has those of a person who writes some every day.
+            # The Notes app has seen these notes before, as it has those of a user who writes some every day.
             (await raw.get(_NOTES, params={"exclude": "content"})).raise_for_status()
             clock.behind = timedelta()
             nextcloud = Nextcloud(NextcloudUrl.parse(url), pool)
@@ -239,7 +239,7 @@ async def _events(nextcloud: Nextcloud, sandbox: Sandbox, raw: httpx2.AsyncClien
 
 
 def _texts(events: int, series: int) -> Iterator[tuple[str, str]]:
-    """Write events of five months as Nextcloud's Calendar app does, with a description and people who are invited."""
+    """Write events of five months as Nextcloud's Calendar app does, with a description and users who are invited."""
     people = "".join(f"ATTENDEE;CN=P{n};PARTSTAT=ACCEPTED:mailto:p{n}@example.test\r\n" for n in range(3))
     for number in range(events + series):
         day = date(2026, 9, 1) + timedelta(days=number % events * 150 // events)

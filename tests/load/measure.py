@@ -14,15 +14,15 @@ from typing import Any
 import anyio
 import httpx2
 
-from tests import kills
-from tests.kills import Toll
-from tests.load import bearer, felt, people, process, renewal
+from tests import crash_harness
+from tests.crash_harness import Toll
+from tests.load import bearer, felt, multi_user, process, renewal
 from tests.load import year as years
 from tests.load.attack import Attack, attack
-from tests.load.canned import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_pool
+from tests.load.fake_responses import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.felt import Felt
-from tests.load.people import Crossed, Slow
+from tests.load.multi_user import Crossed, Slow
 from tests.load.renewal import Renewals
 from tests.load.servers import (
     GET_NOTE,
@@ -39,7 +39,7 @@ from tests.load.servers import (
     running,
 )
 from tests.load.token_requests import TokenRequests, token_requests
-from tests.town import open_town
+from tests.load_cluster import open_cluster
 
 TRANSPORTS: tuple[Transport, ...] = ("stdio", "http")
 CONCURRENCY = (1, 16)
@@ -235,7 +235,7 @@ class Bench:
         self.measured.year = years.milliseconds()
 
     async def felt(self) -> None:
-        """Measure how long a person waits, beside a single request."""
+        """Measure how long a user waits, beside a single request."""
         self.measured.felt = await felt.felt()
 
     async def token(self) -> None:
@@ -251,31 +251,31 @@ class Bench:
         self.measured.renewals = await renewal.renewals(self._apart("renew"), self._effort.expiries)
 
     async def kill(self) -> None:
-        """Kill servers on people's ways, and count what was lost."""
-        async with open_town(self._apart("kill")) as town:
-            self.measured.toll = await kills.play(town, self._effort.kills, seed=1)
+        """Kill servers on users' ways, and count what was lost."""
+        async with open_cluster(self._apart("kill")) as cluster:
+            self.measured.toll = await crash_harness.play(cluster, self._effort.kills, seed=1)
 
     async def cross(self) -> None:
-        """Count the answers that reach somebody else when everybody's requests carry the same ids."""
-        self.measured.crossed = found = await people.crossed(self._apart("cross"), self._effort.people)
+        """Count the answers that reach another user when every user's requests carry the same ids."""
+        self.measured.crossed = found = await multi_user.crossed(self._apart("cross"), self._effort.people)
         for failure in found.failures:
             self.note(failure)
 
     async def pending(self) -> None:
-        """Measure what people on their way through a browser cost in memory."""
-        self.measured.pending_mb = await people.pending_mb(self._apart("pending"))
+        """Measure what users on their way through a browser cost in memory."""
+        self.measured.pending_mb = await multi_user.pending_mb(self._apart("pending"))
 
     async def wait(self) -> None:
-        """Measure what calls that wait for people cost in processor time."""
-        self.measured.waiters_share = await people.waiters_share(self._apart("wait"))
+        """Measure what calls that wait for users cost in processor time."""
+        self.measured.waiters_share = await multi_user.waiters_share(self._apart("wait"))
 
     async def slow(self) -> None:
-        """Time calls beside somebody whose Nextcloud is slow."""
+        """Time calls beside a user whose Nextcloud is slow."""
         effort = self._effort
-        self.measured.slow = await people.slow(self._apart("slow"), effort.calls, effort.rounds)
+        self.measured.slow = await multi_user.slow(self._apart("slow"), effort.calls, effort.rounds)
 
     async def attack(self) -> None:
-        """Time calls beside one person whose client asks for all it can get."""
+        """Time calls beside one user whose client asks for all it can get."""
         self.measured.attack = await attack(self._apart("attack"), self._effort.attack_seconds)
 
     def _apart(self, name: str) -> Path:
@@ -312,7 +312,7 @@ _Play = Callable[[Scenario], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class _Player:
-    """Whoever can play a scenario, and the process whose time that takes."""
+    """Anyone who can play a scenario, and the process whose time that takes."""
 
     play: _Play
     pid: int | None = None

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_stage import make_template, open_stage
-from tests.oauth_stage import TOKEN, office_of
+from tests.auth_fixtures import make_template, open_stage
+from tests.oauth_fixtures import TOKEN, office_of
 from tests.processes import open_workers
 
 PROCESSES = 8

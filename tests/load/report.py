@@ -6,15 +6,15 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from tests.load.figure import Figure
 from tests.load.measure import CONCURRENCY, TRANSPORTS, Calls, Measured
-from tests.load.people_report import people_figures
+from tests.load.metric import Metric
+from tests.load.multi_user_report import multi_user_metrics
 from tests.load.servers import TIMED
 
 MARKS = {True: "✓", False: "✗", None: "·"}
 
 
-def figures(measured: Measured) -> list[Figure]:
+def metrics(measured: Measured) -> list[Metric]:
     """Judge every budget of the project."""
     return [
         *_starts(measured),
@@ -28,39 +28,41 @@ def figures(measured: Measured) -> list[Figure]:
         *_felt(measured),
         _token(measured),
         *_token_requests(measured),
-        *people_figures(measured),
+        *multi_user_metrics(measured),
     ]
 
 
-def _ratio(name: str, limit: float, ours: list[float], floor: list[float], unit: str) -> Figure:
+def _ratio(name: str, limit: float, ours: list[float], baseline: list[float], unit: str) -> Metric:
     """Compare the least of all starts: what else the machine does can only add to it."""
-    budget = f"≤ {limit} times floor"
-    if not ours or not floor:
-        return Figure(name, budget, "not measured", None)
-    mine, base = min(ours), min(floor)
+    exchange_limiter = f"≤ {limit} times floor"
+    if not ours or not baseline:
+        return Metric(name, exchange_limiter, "not measured", None)
+    mine, base = min(ours), min(baseline)
     digits = 2 if unit == "s" else 0
     found = f"{mine / base:.2f} times ({mine:.{digits}f} {unit} : {base:.{digits}f} {unit})"
-    return Figure(name, budget, found, mine / base <= limit)
+    return Metric(name, exchange_limiter, found, mine / base <= limit)
 
 
-def _starts(measured: Measured) -> Iterator[Figure]:
+def _starts(measured: Measured) -> Iterator[Metric]:
     for transport in TRANSPORTS:
-        ours, floor = measured.starts["ours", transport], measured.starts["floor", transport]
-        yield _ratio(f"start to tools/list, {transport}", 1.3, ours.seconds, floor.seconds, "s")
-        yield _ratio(f"memory then, {transport}", 1.25, ours.listed_mb, floor.listed_mb, "MB")
-        yield _ratio(f"memory after the first call, {transport}", 1.8, ours.called_mb, floor.called_mb, "MB")
+        ours, baseline = measured.starts["ours", transport], measured.starts["floor", transport]
+        yield _ratio(f"start to tools/list, {transport}", 1.3, ours.seconds, baseline.seconds, "s")
+        yield _ratio(f"memory then, {transport}", 1.25, ours.listed_mb, baseline.listed_mb, "MB")
+        yield _ratio(
+            f"memory after the first call, {transport}", 1.8, ours.called_mb, baseline.called_mb, "MB"
+        )
         everything = measured.starts["everything", transport].seconds
-        yield _ratio(f"start with every toolset, {transport}", 1.5, everything, floor.seconds, "s")
+        yield _ratio(f"start with every toolset, {transport}", 1.5, everything, baseline.seconds, "s")
 
 
-def _packages(measured: Measured) -> Figure:
+def _packages(measured: Measured) -> Metric:
     count = measured.packages
     if count is None:
-        return Figure("packages of a default install", "≤ 60", "not measured (--install)", None)
-    return Figure("packages of a default install", "≤ 60", str(count), count <= 60)
+        return Metric("packages of a default install", "≤ 60", "not measured (--install)", None)
+    return Metric("packages of a default install", "≤ 60", str(count), count <= 60)
 
 
-def _calls(measured: Measured) -> Iterator[Figure]:
+def _calls(measured: Measured) -> Iterator[Metric]:
     for scenario in TIMED:
         for transport in TRANSPORTS:
             ours, thin = (
@@ -75,23 +77,23 @@ def _calls(measured: Measured) -> Iterator[Figure]:
             yield _throughput(f"{scenario.name}, calls per second at 16, {transport}", ours, thin)
 
 
-def _latency(name: str, ours: Calls | None, thin: Calls | None) -> Figure:
+def _latency(name: str, ours: Calls | None, thin: Calls | None) -> Metric:
     if ours is None or thin is None:
-        return Figure(name, "≤ 1.5 times thin", "not measured", None)
+        return Metric(name, "≤ 1.5 times thin", "not measured", None)
     ratio = ours.p50 / thin.p50
-    return Figure(
+    return Metric(
         name, "≤ 1.5 times thin", f"{ratio:.2f} times ({ours.p50:.1f} ms : {thin.p50:.1f} ms)", ratio <= 1.5
     )
 
 
-def _throughput(name: str, ours: Calls | None, thin: Calls | None) -> Figure:
+def _throughput(name: str, ours: Calls | None, thin: Calls | None) -> Metric:
     if ours is None or thin is None:
-        return Figure(name, "≥ 75 % of thin", "not measured", None)
+        return Metric(name, "≥ 75 % of thin", "not measured", None)
     share = ours.rate / thin.rate
-    return Figure(name, "≥ 75 % of thin", f"{share:.0%} ({ours.rate:.0f} : {thin.rate:.0f})", share >= 0.75)
+    return Metric(name, "≥ 75 % of thin", f"{share:.0%} ({ours.rate:.0f} : {thin.rate:.0f})", share >= 0.75)
 
 
-def _requests(measured: Measured) -> Iterator[Figure]:
+def _requests(measured: Measured) -> Iterator[Metric]:
     found = {
         scenario.name: calls.requests_per_call
         for scenario in TIMED
@@ -99,64 +101,64 @@ def _requests(measured: Measured) -> Iterator[Figure]:
     }
     found |= {f"page of {name}": pages.requests / pages.count for name, pages in measured.pages.items()}
     for name, requests in found.items():
-        yield Figure(f"Nextcloud requests, {name}", "1", f"{requests:.2f}", requests <= 1)
+        yield Metric(f"Nextcloud requests, {name}", "1", f"{requests:.2f}", requests <= 1)
 
 
-def _listing(measured: Measured) -> Iterator[Figure]:
+def _listing(measured: Measured) -> Iterator[Metric]:
     for server, words, tools, size in (
         ("ours", "by default", 24, 16),
         ("everything", "of all toolsets", 90, 64),
     ):
         found = measured.listed.get(server)
         if found is None:
-            yield Figure(f"tools/list {words}", f"≤ {tools} tools, ≤ {size} kB", "not measured", None)
+            yield Metric(f"tools/list {words}", f"≤ {tools} tools, ≤ {size} kB", "not measured", None)
             continue
-        yield Figure(f"tools {words}", f"≤ {tools}", str(found.tools), found.tools <= tools)
-        yield Figure(
+        yield Metric(f"tools {words}", f"≤ {tools}", str(found.tools), found.tools <= tools)
+        yield Metric(
             f"tools/list {words}", f"≤ {size} kB", f"{found.size / 1000:.1f} kB", found.size <= size * 1000
         )
         largest = found.largest
-        yield Figure(f"largest tool {words}", "≤ 1.2 kB", f"{largest / 1000:.2f} kB", largest <= 1200)
+        yield Metric(f"largest tool {words}", "≤ 1.2 kB", f"{largest / 1000:.2f} kB", largest <= 1200)
 
 
-def _sizes(measured: Measured) -> Iterator[Figure]:
+def _sizes(measured: Measured) -> Iterator[Metric]:
     for name, pages in measured.pages.items():
         found = f"{pages.largest_bytes / 1000:.1f} kB ({pages.count} pages)"
-        yield Figure(f"largest result, {name}", "≤ 80 kB", found, pages.largest_bytes <= 80_000)
+        yield Metric(f"largest result, {name}", "≤ 80 kB", found, pages.largest_bytes <= 80_000)
 
 
-def _big(measured: Measured) -> Figure:
+def _big(measured: Measured) -> Metric:
     added = measured.big_page_mb
     if added is None:
-        return Figure("memory that a page of 200 MB adds", "≤ 32 MB", "not measured", None)
-    return Figure("memory that a page of 200 MB adds", "≤ 32 MB", f"{added:.1f} MB", added <= 32)
+        return Metric("memory that a page of 200 MB adds", "≤ 32 MB", "not measured", None)
+    return Metric("memory that a page of 200 MB adds", "≤ 32 MB", f"{added:.1f} MB", added <= 32)
 
 
-def _year(measured: Measured) -> Figure:
+def _year(measured: Measured) -> Metric:
     name = "list a year of 200 recurring events, processor time"
     if measured.year is None:
-        return Figure(name, "≤ 150 ms", "not measured", None)
+        return Metric(name, "≤ 150 ms", "not measured", None)
     spent, occurrences = measured.year
-    return Figure(name, "≤ 150 ms", f"{spent:.0f} ms ({occurrences:,} occurrences)", spent <= 150)
+    return Metric(name, "≤ 150 ms", f"{spent:.0f} ms ({occurrences:,} occurrences)", spent <= 150)
 
 
-def _felt(measured: Measured) -> Iterator[Figure]:
+def _felt(measured: Measured) -> Iterator[Metric]:
     if not measured.felt:
-        yield Figure("what a person waits for", "≤ 1.5 times a request", "not measured", None)
+        yield Metric("what a person waits for", "≤ 1.5 times a request", "not measured", None)
     for one in measured.felt:
         ratio = one.ours / one.other
         found = f"{ratio:.2f} times ({one.ours:.0f} ms : {one.other:.0f} ms)"
-        yield Figure(one.name, f"≤ {one.limit} times {one.beside}", found, ratio <= one.limit)
+        yield Metric(one.name, f"≤ {one.limit} times {one.beside}", found, ratio <= one.limit)
 
 
-def _token(measured: Measured) -> Figure:
+def _token(measured: Measured) -> Metric:
     spent = measured.token_milliseconds
     if spent is None:
-        return Figure("verify a token", "≤ 0.5 ms", "not measured", None)
-    return Figure("verify a token", "≤ 0.5 ms", f"{spent:.2f} ms", spent <= 0.5)
+        return Metric("verify a token", "≤ 0.5 ms", "not measured", None)
+    return Metric("verify a token", "≤ 0.5 ms", f"{spent:.2f} ms", spent <= 0.5)
 
 
-def _token_requests(measured: Measured) -> Iterator[Figure]:
+def _token_requests(measured: Measured) -> Iterator[Metric]:
     found = measured.token_requests
     for way, spent in (
         ("without HTTP", found and found.milliseconds),
@@ -164,30 +166,30 @@ def _token_requests(measured: Measured) -> Iterator[Figure]:
     ):
         name = f"a refresh on SQLite, {way}: p50"
         if spent is None:
-            yield Figure(name, "≤ 5 ms", "not measured", None)
+            yield Metric(name, "≤ 5 ms", "not measured", None)
         else:
-            yield Figure(name, "≤ 5 ms", f"{spent:.1f} ms", spent <= 5)
+            yield Metric(name, "≤ 5 ms", f"{spent:.1f} ms", spent <= 5)
     for kind, agreement in (
         ("SQLite", found and found.sqlite),
         ("PostgreSQL", found and found.postgres),
     ):
         name = f"5 refreshes at once by 2 processes on {kind}: one successor"
         if agreement is None:
-            yield Figure(name, "always", "not measured", None)
+            yield Metric(name, "always", "not measured", None)
         else:
             told = f"{agreement.agreed} of {agreement.tries}"
-            yield Figure(name, "always", told, agreement.agreed == agreement.tries)
+            yield Metric(name, "always", told, agreement.agreed == agreement.tries)
 
 
-def table(found: list[Figure]) -> str:
+def table(found: list[Metric]) -> str:
     """Write the figures as a Markdown table that reads well in a terminal too."""
     rows = [("", "figure", "budget", "measured")]
-    rows += [(MARKS[figure.met], figure.name, figure.budget, figure.found) for figure in found]
+    rows += [(MARKS[metric.met], metric.name, metric.exchange_limiter, metric.found) for metric in found]
     return _markdown(rows)
 
 
 def details(measured: Measured) -> str:
-    """Write the calls of everybody: median milliseconds, calls per second, processor milliseconds."""
+    """Write the calls of every user: median milliseconds, calls per second, processor milliseconds."""
     rows: list[tuple[str, ...]] = [("what", "over", "at once", "bare", "floor", "thin", "ours")]
     for scenario in TIMED:
         for transport in TRANSPORTS:
@@ -208,7 +210,7 @@ def _cell(calls: Calls) -> str:
 
 def document(measured: Measured, before: str = "") -> str:
     """Write docs/performance.md; what was not measured now stays as it was in the page `before`."""
-    found = figures(measured)
+    found = metrics(measured)
     if before:
         found = _merged(list(_rows(before)), found)
     packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "httpx2", "uvicorn"))
@@ -219,7 +221,7 @@ def document(measured: Measured, before: str = "") -> str:
     )
 
 
-def _merged(before: list[Figure], found: list[Figure]) -> list[Figure]:
+def _merged(before: list[Metric], found: list[Metric]) -> list[Metric]:
     """Put what was measured now in the place of what was measured before, and what is new behind its neighbour."""
     rows = {row.name: row for row in before}
     last = ""
@@ -235,13 +237,13 @@ def _merged(before: list[Figure], found: list[Figure]) -> list[Figure]:
     return list(rows.values())
 
 
-def _rows(page: str) -> Iterator[Figure]:
+def _rows(page: str) -> Iterator[Metric]:
     """Read the figures of a page."""
     met = {mark: value for value, mark in MARKS.items()}
     for line in page.partition("## Calls")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 4 and cells[0] in met:
-            yield Figure(cells[1], cells[2], cells[3], met[cells[0]])
+            yield Metric(cells[1], cells[2], cells[3], met[cells[0]])
 
 
 def _section(page: str) -> str:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import anyio
 from anyio.abc import Process
 
-from tests.load.canned import NOTE_ID, PASSWORD, USER
 from tests.load.client import CallFailed, Client, Result, http_client, stdio_client
+from tests.load.fake_responses import NOTE_ID, PASSWORD, USER
 
 Transport = Literal["stdio", "http"]
 ROOT = Path(__file__).parents[2]
@@ -217,7 +217,7 @@ def _environment(server: Server, transport: Transport) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Find a port that nobody listens at."""
+    """Find a port that no one listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -23,7 +23,7 @@ from nextcloud_mcp_server.storage.records import Principal
 from tests.load.client import CallFailed
 from tests.load.our_server import our_server
 from tests.load.servers import free_port
-from tests.tokens_stage import (
+from tests.tokens_fixtures import (
     CALLBACK,
     NOW,
     VERIFIER,
@@ -136,7 +136,7 @@ async def _answer(stream: SocketStream, request: bytes) -> dict[str, Any]:
 
 
 async def _connected(http: httpx2.AsyncClient, folder: Path, key: str) -> dict[str, Any]:
-    """Register a client at the server, and give it a code as if its person had walked through the pages."""
+    """Register a client at the server, and give it a code as if its user had walked through the pages."""
     url, moment = str(http.base_url).rstrip("/"), Moment()
     moment.now = datetime.now(UTC)
     described = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}

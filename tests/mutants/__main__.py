@@ -12,7 +12,7 @@ from tests.mutants.run import Outcome, TestsFail, run_all
 
 
 def main() -> int:
-    """Run it; the answer is 1 where a guard can go without anybody noticing."""
+    """Run it; the answer is 1 where a guard can go without anyone noticing."""
     options = _options()
     every = read_guards()
     stale = [f"✗ {guard.prevents}: {fault}" for guard in every for fault in guard.faults()]

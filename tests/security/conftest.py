@@ -5,8 +5,8 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from tests import visits_stage
-from tests.integration.world import Asked, World, open_world
+from tests import consent_fixtures
+from tests.integration.personal_app import Asked, PersonalApp, open_personal_app
 from tests.memory_consent import ORIGIN, MemoryConsent, application
 
 
@@ -27,35 +27,37 @@ async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with open_world(tmp_path / "data", Sandbox.demo()) as made:
+async def personal_app(tmp_path: Path) -> AsyncGenerator[PersonalApp]:
+    async with open_personal_app(tmp_path / "data", Sandbox.demo()) as made:
         yield made
 
 
 @pytest.fixture
-def asked(world: World) -> Asked:
+def asked(personal_app: PersonalApp) -> Asked:
     """An elicitation callback for the SDK's client."""
-    return Asked(world)
+    return Asked(personal_app)
 
 
 @pytest.fixture
-async def people(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
-    """Many people, each of whom says on a page of ours which account is theirs."""
-    async with visits_stage.open_visits(tmp_path, template) as made:
+async def people(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
+    """Many users, each of whom says on a page of ours which account is theirs."""
+    async with consent_fixtures.open_consent_service(tmp_path, template) as made:
         yield made
 
 
 @pytest.fixture
-async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
-    """Many people, whose accounts the operator's identity provider names."""
-    async with visits_stage.open_visits(tmp_path, template, mapping_claim="preferred_username") as made:
+async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
+    """Many users, whose accounts the operator's identity provider names."""
+    async with consent_fixtures.open_consent_service(
+        tmp_path, template, mapping_claim="preferred_username"
+    ) as made:
         yield made
 
 
 @pytest.fixture
-async def following(tmp_path: Path, template: Path) -> AsyncGenerator[visits_stage.Stage]:
-    """Many people, who confirm in login flows; the identity provider names their accounts."""
-    async with visits_stage.open_visits(
+async def following(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
+    """Many users, who confirm in login flows; the identity provider names their accounts."""
+    async with consent_fixtures.open_consent_service(
         tmp_path, template, mapping_claim="preferred_username", follows=True
     ) as made:
         yield made

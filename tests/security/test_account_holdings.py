@@ -9,20 +9,22 @@ import pytest
 from nextcloud_mcp_server.errors import AccountTaken
 from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Holding, Principal
+from tests.consent_fixtures import Browser, Stage
 from tests.issuer_fake import ISSUER
-from tests.visits_stage import Browser, Stage
 
 FORMER = "https://former.test"
 
 
 async def connect(stage: Stage, name: str, uid: str) -> Browser:
     """Walk through one consent as a user whose claim names `uid`."""
-    visit = await stage.ask(name)
+    consent_request = await stage.ask(name)
     browser = await stage.browser(name, preferred_username=uid)
-    url = await stage.allow(visit, browser)
-    done = await stage.visits.finish_grant(stage.provider.confirm(url, uid), browser.who, browser.token)
-    if done.held is not None:
-        await stage.visits.confirm(visit, browser.who, browser.token, mine=True)
+    url = await stage.allow(consent_request, browser)
+    done = await stage.consent_service.finish_grant(
+        stage.provider.confirm(url, uid), browser.who, browser.token
+    )
+    if done.pending_grant is not None:
+        await stage.consent_service.confirm(consent_request, browser.who, browser.token, mine=True)
     stage.clock.forward(1)
     return browser
 
@@ -56,7 +58,7 @@ async def test_who_only_said_that_an_account_is_theirs_gives_way_to_whom_the_cla
     assert await mapped.grant("mallory") is None
     assert await mapped.given_back() == ["access-granted-by-alice-0"]
     assert ("account", "ended: another person's now") in await mapped.audit("mallory")
-    assert await mapped.visits.signed_in(mallory.token) is None
+    assert await mapped.consent_service.signed_in(mallory.token) is None
 
 
 async def test_a_principal_of_a_former_issuer_gives_way_to_whom_the_claim_names(mapped: Stage) -> None:
@@ -112,7 +114,7 @@ async def test_a_connection_that_the_claim_has_named_once_is_not_forgotten_to_be
 
 async def test_disconnecting_lets_another_person_have_the_account(people: Stage) -> None:
     mallory = await connect(people, "mallory", "alice")
-    await people.visits.disconnect(mallory.who)
+    await people.consent_service.disconnect(mallory.who)
 
     await connect(people, "alice", "alice")
 
@@ -134,7 +136,7 @@ async def test_the_operator_releases_an_account_and_its_owner_connects_it(people
     )
     assert await people.given_back() == ["access-granted-by-alice-0"]
     assert await people.grant("mallory") is None
-    assert await people.visits.signed_in(mallory.token) is None
+    assert await people.consent_service.signed_in(mallory.token) is None
     assert ("account", "released by the operator") in await people.audit("mallory")
     assert await holders(people, "alice") == ["alice"]
 
@@ -166,11 +168,13 @@ async def test_releasing_an_account_leaves_all_others_alone(people: Stage) -> No
 
 
 async def test_the_picture_of_what_waits_is_that_of_the_account_that_was_given(people: Stage) -> None:
-    visit = await people.ask("alice")
+    consent_request = await people.ask("alice")
     browser = await people.browser("alice")
-    url = await people.allow(visit, browser)
+    url = await people.allow(consent_request, browser)
     people.provider.pictures["bob"] = Picture("image/png", b"bob")
-    done = await people.visits.finish_grant(people.provider.confirm(url, "bob"), browser.who, browser.token)
-    assert done.held is not None
+    done = await people.consent_service.finish_grant(
+        people.provider.confirm(url, "bob"), browser.who, browser.token
+    )
+    assert done.pending_grant is not None
 
-    assert await people.visits.picture(done.held) == Picture("image/png", b"bob")
+    assert await people.consent_service.picture(done.pending_grant) == Picture("image/png", b"bob")

@@ -14,8 +14,8 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Credential,
     Elicitation,
-    GrantLeg,
-    HeldGrant,
+    GrantRequest,
+    PendingGrant,
     Permission,
     Principal,
     SignedIn,
@@ -86,7 +86,7 @@ async def connect(database: Database, principal: Principal) -> None:
 
 async def depart(database: Database, principal: Principal, state: str) -> None:
     asked = await ask(database, principal, "leg")
-    leg = GrantLeg(
+    grant_request = GrantRequest(
         state=SecretStr(state),
         elicitation_id=asked.id,
         principal=principal,
@@ -97,12 +97,12 @@ async def depart(database: Database, principal: Principal, state: str) -> None:
         created_at=NOW,
         expires_at=SOON,
     )
-    await database.grant_legs.create(leg, sign_in=f"{CANARY} browser")
+    await database.grant_requests.create(grant_request, sign_in=f"{CANARY} browser")
 
 
 async def hold(database: Database, principal: Principal, client_id: str = "held") -> str:
     asked = await ask(database, principal, client_id)
-    held = HeldGrant(
+    held = PendingGrant(
         elicitation_id=asked.id,
         principal=principal,
         scopes=asked.scopes,
@@ -110,10 +110,10 @@ async def hold(database: Database, principal: Principal, client_id: str = "held"
         tokens=tokens(f"held {principal.subject} {client_id}"),
         uid=f"{CANARY} uid",
         display_name=f"{CANARY} name",
-        home_id=f"{CANARY} home",
+        storage_id=f"{CANARY} home",
         expires_at=SOON,
     )
-    await database.held_grants.hold(held, sign_in=f"{CANARY} browser")
+    await database.pending_grants.hold(held, sign_in=f"{CANARY} browser")
     return asked.id
 
 
@@ -139,14 +139,14 @@ async def test_no_token_state_cookie_or_name_stands_in_clear_in_the_database_or_
     await depart(database, ALICE, f"{CANARY} state")
     elicitation_id = await hold(database, ALICE)
     await hold(database, ALICE)
-    await database.held_grants.release_due(nextcloud_url=URL)
-    await database.redemptions.failed(ALICE, sign_in=f"{CANARY} browser")
+    await database.pending_grants.release_due(nextcloud_url=URL)
+    await database.failed_exchanges.failed(ALICE, sign_in=f"{CANARY} browser")
     await connect(database, BOB)
     await database.grants.disconnect(BOB, audit=AuditEntry(NOW, BOB, "claude", "disconnect", "done"))
 
     dump = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.name.startswith(path.name))
 
-    assert b"held_grants" in dump
+    assert b"pending_grants" in dump
     assert path.with_name("mcp.db-wal").stat().st_size > 0
     assert CANARY.encode() not in dump
     assert elicitation_id.encode() not in dump
@@ -210,12 +210,12 @@ async def test_a_visit_moved_to_another_leg_does_not_come_back(database: Databas
 
     change(
         path,
-        "UPDATE grant_legs SET elicitation_id ="
-        " (SELECT elicitation_id FROM grant_legs WHERE subject = 'alice') WHERE subject = 'bob'",
+        "UPDATE grant_requests SET elicitation_id ="
+        " (SELECT elicitation_id FROM grant_requests WHERE subject = 'alice') WHERE subject = 'bob'",
     )
 
-    assert await database.grant_legs.take("state of bob", sign_in=f"{CANARY} browser") is None
-    assert await database.grant_legs.take("state of alice", sign_in=f"{CANARY} browser") is not None
+    assert await database.grant_requests.take("state of bob", sign_in=f"{CANARY} browser") is None
+    assert await database.grant_requests.take("state of alice", sign_in=f"{CANARY} browser") is not None
 
 
 @pytest.mark.parametrize("column", ["tokens", "uid", "elicitation_id"])
@@ -226,10 +226,10 @@ async def test_what_is_held_for_one_visit_does_not_open_for_another(
 
     change(
         path,
-        f"UPDATE held_grants SET {column} = (SELECT {column} FROM held_grants WHERE subject = 'alice')"
+        f"UPDATE pending_grants SET {column} = (SELECT {column} FROM pending_grants WHERE subject = 'alice')"
         " WHERE subject = 'bob'",
     )
 
     with pytest.raises(Unsealable):
-        await database.held_grants.find(second, sign_in=f"{CANARY} browser")
-    assert await database.held_grants.find(first, sign_in=f"{CANARY} browser") is not None
+        await database.pending_grants.find(second, sign_in=f"{CANARY} browser")
+    assert await database.pending_grants.find(first, sign_in=f"{CANARY} browser") is not None

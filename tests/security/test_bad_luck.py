@@ -12,7 +12,7 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.sandbox.person import Page, Person
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.notes import notes
-from tests.integration.world import Asked, World
+from tests.integration.personal_app import Asked, PersonalApp
 
 WRITES: list[tuple[str, dict[str, Any]]] = [
     ("nc_notes_create_note", {"title": "Twice?"}),
@@ -35,24 +35,26 @@ async def first_note(client: Client) -> int:
     return listed.structured_content["notes"][0]["id"]
 
 
-async def connected(world: World) -> bool:
+async def connected(personal_app: PersonalApp) -> bool:
     """Tell whether every stored credential may still be used."""
-    assert world.parts is not None
-    grants = (await world.parts.core.get()).database.grants
+    assert personal_app.parts is not None
+    grants = (await personal_app.parts.core.get()).database.grants
     return not any(grant.credential.needs_reauth for grant in await grants.all())
 
 
-async def test_a_note_whose_answer_was_lost_is_not_said_to_be_untouched(world: World, asked: Asked) -> None:
+async def test_a_note_whose_answer_was_lost_is_not_said_to_be_untouched(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     """ "Try again" would make the note, or the line in it, twice."""
     said: list[str] = []
     async with (
-        world.person() as alice,
-        world.client(elicitation_callback=asked.by(all_of_it(alice))) as client,
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(all_of_it(alice))) as client,
     ):
         note_id = await first_note(client)
         for name, arguments in WRITES:
             methods = frozenset({"POST", "PUT", "DELETE"})
-            world.sandbox.faults.lost_body(area="notes", methods=methods)
+            personal_app.sandbox.faults.lost_body(area="notes", methods=methods)
             given = arguments if "title" in arguments else {"note_id": note_id, **arguments}
             result = await client.call_tool(name, given)
             assert result.is_error
@@ -64,39 +66,47 @@ async def test_a_note_whose_answer_was_lost_is_not_said_to_be_untouched(world: W
 
 
 async def test_a_revoked_credential_is_sent_twice_at_most_although_the_apps_are_not_known_yet(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await first_note(client)
-    await world.stop()
-    await world.start()
-    world.sandbox.state.app_passwords.clear()
-    world.sandbox.requests.clear()
+    await personal_app.stop()
+    await personal_app.start()
+    personal_app.sandbox.state.app_passwords.clear()
+    personal_app.sandbox.requests.clear()
 
-    async with world.client() as client:
+    async with personal_app.client() as client:
         refused = [await client.call_tool("nc_notes_list_notes", {}) for _ in range(3)]
 
     assert all(result.is_error for result in refused)
     # The second one confirms the refusal.
-    assert [record.status for record in world.sandbox.requests.records].count(401) == 2
+    assert [record.status for record in personal_app.sandbox.requests.records].count(401) == 2
 
 
-async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(world: World, asked: Asked) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await first_note(client)
-    await world.stop()
-    await world.start()
-    world.sandbox.faults.status(401, area="ocs")
-    world.sandbox.requests.clear()
+    await personal_app.stop()
+    await personal_app.start()
+    personal_app.sandbox.faults.status(401, area="ocs")
+    personal_app.sandbox.requests.clear()
 
-    async with world.client() as client:
+    async with personal_app.client() as client:
         first = await client.call_tool("nc_notes_list_notes", {})
         second = await client.call_tool("nc_notes_list_notes", {})
 
     assert not first.is_error
     # Nextcloud takes the access elsewhere, so one route's refusal does not end it.
     assert not second.is_error
-    assert await connected(world)
+    assert await connected(personal_app)
 
 
 @pytest.mark.parametrize(
@@ -113,21 +123,21 @@ async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(world: Worl
     ],
 )
 def test_a_consent_link_is_found_however_it_is_spelled(link: str) -> None:
-    assert answer.defang(f"see {link} now") == f"see {answer.DEFANGED} now"
+    assert answer.neutralise_links(f"see {link} now") == f"see {answer.DEFANGED} now"
 
 
 @pytest.mark.parametrize(
     "text", ["../flow/chart.md", "AT&T a/b", "and so on ... (see ../x)", "50 % (of [x]) & more", "../../.."]
 )
 def test_what_climbs_but_is_no_consent_link_stays(text: str) -> None:
-    assert answer.defang(text) == text
+    assert answer.neutralise_links(text) == text
 
 
 @pytest.mark.parametrize("piece", ["&#1", "..", "x/../", "(..", "%2e", "[&", "a"])
 def test_a_long_word_takes_no_long_time(piece: str) -> None:
     started = time.process_time()
 
-    answer.defang(piece * 200_000)
+    answer.neutralise_links(piece * 200_000)
 
     assert time.process_time() - started < 5
 
@@ -143,12 +153,12 @@ def test_a_call_with_thousands_of_wrong_arguments_is_refused_quickly() -> None:
 
 
 async def test_a_category_longer_than_any_path_is_refused_before_a_request(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
     """Its note would be made, and every list that holds it would be too large to answer."""
     async with (
-        world.person() as alice,
-        world.client(elicitation_callback=asked.by(all_of_it(alice))) as client,
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(all_of_it(alice))) as client,
     ):
         await first_note(client)
         category = "/".join(["c" * 200] * 20)
@@ -157,25 +167,28 @@ async def test_a_category_longer_than_any_path_is_refused_before_a_request(
     assert result.is_error
     assert "shorten it" in str(result.content)
     assert not any(
-        record.method == "POST" and "notes" in record.path for record in world.sandbox.requests.records
+        record.method == "POST" and "notes" in record.path for record in personal_app.sandbox.requests.records
     )
 
 
 async def test_without_the_key_a_disconnect_does_not_claim_to_have_deleted_the_access(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         await first_note(client)
-    await world.stop()
-    (world.data_dir / "encryption.key").unlink()
-    await world.start()
+    await personal_app.stop()
+    (personal_app.data_dir / "encryption.key").unlink()
+    await personal_app.start()
 
-    async with world.client() as client:
+    async with personal_app.client() as client:
         refused = await client.call_tool("nc_notes_list_notes", {})
         ended = await client.call_tool("revoke_nextcloud_access", {})
         again = await client.call_tool("nc_notes_list_notes", {})
 
     assert "revoke_nextcloud_access" in str(refused.content)
-    assert len(world.sandbox.state.app_passwords) == 1
+    assert len(personal_app.sandbox.state.app_passwords) == 1
     assert "Delete the app password" in str(ended.content)
     assert "grant" in str(again.content).lower()

@@ -16,9 +16,9 @@ from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.demo.wire_client import Message
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.server import mcp_server
-from tests.auth_stage import Process, Stage
-from tests.bearer_stage import INITIALIZE, LIST, ORIGIN, SECOND, Served, second_key, serving, token
-from tests.issuer_stage import (
+from tests.auth_fixtures import Process, Stage
+from tests.bearer_fixtures import INITIALIZE, LIST, ORIGIN, SECOND, Served, second_key, serving, token
+from tests.issuer_fixtures import (
     ISSUER,
     NOW,
     RESOURCE,
@@ -55,7 +55,7 @@ DER = rsa_key().public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPubl
 
 
 def with_hmac(secret: bytes) -> str:
-    """Sign with what everybody can know: the issuer's public key."""
+    """Sign with what every user can know: the issuer's public key."""
     unsigned = raw_token(HEADER | {"alg": "HS256"}, claims(), "").rstrip(".")
     signature = hmac.digest(secret, unsigned.encode(), hashlib.sha256)
     return f"{unsigned}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
@@ -544,9 +544,9 @@ async def test_one_persons_visit_cannot_be_tracked_by_another(served: Served) ->
     async with served.stateless(token()) as owner, served.stateless(token(sub="bob")) as other:
         asked = (await owner.request("tools/call", READ))["result"]
         url: str = asked["inputRequests"]["provision"]["params"]["url"]
-        visit = {"elicitationId": url.partition("elicitationId=")[2]}
-        stolen = await other.request("elicitation/track", visit)
-        mine = await owner.request("elicitation/track", visit)
+        consent_request = {"elicitationId": url.partition("elicitationId=")[2]}
+        stolen = await other.request("elicitation/track", consent_request)
+        mine = await owner.request("elicitation/track", consent_request)
 
     assert stolen["error"]["code"] == -32602
     assert mine["error"]["code"] == -32000

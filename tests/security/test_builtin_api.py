@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import file_url
 from nextcloud_mcp_server.web.limits import Rates
-from tests.api_stage import PUBLIC, ApiStage, basic, open_api, raw_basic, refresh_form
-from tests.tokens_stage import CALLBACK, RESOURCE, VERIFIER, challenge_of
+from tests.oauth_api_fixtures import PUBLIC, OAuthApiFixture, basic, open_api, raw_basic, refresh_form
+from tests.tokens_fixtures import CALLBACK, RESOURCE, VERIFIER, challenge_of
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 GRACE = timedelta(minutes=10)
@@ -34,19 +34,19 @@ def each_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def api(sqlite_url: str) -> AsyncGenerator[ApiStage]:
+async def api(sqlite_url: str) -> AsyncGenerator[OAuthApiFixture]:
     keys = KeyRing.parse([SecretStr(new_key())])
     async with open_api(sqlite_url, keys, rates=Rates(client=10_000)) as stage:
         yield stage
 
 
 @pytest.fixture
-async def http(api: ApiStage) -> AsyncGenerator[httpx2.AsyncClient]:
+async def http(api: OAuthApiFixture) -> AsyncGenerator[httpx2.AsyncClient]:
     async with api.http() as client:
         yield client
 
 
-async def tokens_in_use(api: ApiStage) -> int:
+async def tokens_in_use(api: OAuthApiFixture) -> int:
     return sum((await api.desk.database.oauth_tokens.people()).values())
 
 
@@ -115,7 +115,7 @@ async def test_bytes_that_are_no_text_are_refused(http: httpx2.AsyncClient, path
     ],
 )
 async def test_a_code_is_good_only_for_who_holds_its_verifier(
-    api: ApiStage, http: httpx2.AsyncClient, verifier: str, error: str
+    api: OAuthApiFixture, http: httpx2.AsyncClient, verifier: str, error: str
 ) -> None:
     client_id = str((await api.registered(http))["client_id"])
     form = await api.code_form(client_id)
@@ -124,7 +124,7 @@ async def test_a_code_is_good_only_for_who_holds_its_verifier(
     again = await http.post("/token", data=form)
 
     assert answer.json()["error"] == error
-    # Whoever guesses has one try; whoever forgot it may send it after all.
+    # Anyone who guesses has one try; anyone who forgot it may send it after all.
     assert again.status_code == (200 if error == "invalid_request" else 400)
 
 
@@ -142,7 +142,7 @@ async def test_a_code_is_good_only_for_who_holds_its_verifier(
     ],
 )
 async def test_a_code_is_good_only_for_the_address_that_it_was_sent_to(
-    api: ApiStage, http: httpx2.AsyncClient, redirect_uri: str
+    api: OAuthApiFixture, http: httpx2.AsyncClient, redirect_uri: str
 ) -> None:
     client_id = str((await api.registered(http))["client_id"])
     form = await api.code_form(client_id)
@@ -157,7 +157,7 @@ async def test_a_code_is_good_only_for_the_address_that_it_was_sent_to(
 
 
 async def test_a_code_that_another_client_holds_is_nothing_to_it_and_ends_nothing(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     victim, thief = [
         str((await api.registered(http, client_name=name))["client_id"]) for name in ("Claude", "Thief")
@@ -173,7 +173,9 @@ async def test_a_code_that_another_client_holds_is_nothing_to_it_and_ends_nothin
     assert await api.desk.tokens.verify(taken.json()["access_token"])
 
 
-async def test_a_code_that_comes_twice_ends_what_it_gave(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_a_code_that_comes_twice_ends_what_it_gave(
+    api: OAuthApiFixture, http: httpx2.AsyncClient
+) -> None:
     form = await api.code_form(str((await api.registered(http))["client_id"]))
     given = (await http.post("/token", data=form)).json()
 
@@ -185,7 +187,7 @@ async def test_a_code_that_comes_twice_ends_what_it_gave(api: ApiStage, http: ht
     assert renewed.json()["error"] == "invalid_grant"
 
 
-async def test_a_code_of_a_minute_ago_is_over(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_a_code_of_a_minute_ago_is_over(api: OAuthApiFixture, http: httpx2.AsyncClient) -> None:
     form = await api.code_form(str((await api.registered(http))["client_id"]))
     api.desk.moment.forward(timedelta(seconds=60))
 
@@ -193,7 +195,7 @@ async def test_a_code_of_a_minute_ago_is_over(api: ApiStage, http: httpx2.AsyncC
 
 
 async def test_tokens_are_good_for_their_own_kind_and_client_alone(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     tokens = await api.connected(http)
     thief = str((await api.registered(http, client_name="Thief"))["client_id"])
@@ -216,7 +218,7 @@ async def test_tokens_are_good_for_their_own_kind_and_client_alone(
 
 
 async def test_an_old_refresh_token_ends_everything_once_its_grace_is_over(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     tokens = await api.connected(http)
     newer = (await http.post("/token", data=refresh_form(tokens))).json()
@@ -231,7 +233,7 @@ async def test_an_old_refresh_token_ends_everything_once_its_grace_is_over(
 
 
 async def test_a_wrong_resource_is_noticed_before_anything_is_spent(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     form = await api.code_form(str((await api.registered(http))["client_id"]))
     wrong = ("https://evil.example/mcp", "https://mcp.example.org", f"{RESOURCE}/x", f"{RESOURCE}//", "mcp")
@@ -251,7 +253,7 @@ async def test_a_wrong_resource_is_noticed_before_anything_is_spent(
     ).status_code == 200
 
 
-async def test_what_is_in_the_address_is_no_form(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_what_is_in_the_address_is_no_form(api: OAuthApiFixture, http: httpx2.AsyncClient) -> None:
     form = refresh_form(await api.connected(http))
 
     empty = await http.post("/token", params=form, headers=FORM)
@@ -262,7 +264,7 @@ async def test_what_is_in_the_address_is_no_form(api: ApiStage, http: httpx2.Asy
 
 
 async def test_a_secret_is_guessed_by_nobody_and_a_public_client_has_none(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     registered = await api.registered(http, token_endpoint_auth_method="client_secret_basic")
     client_id, secret = str(registered["client_id"]), str(registered["client_secret"])
@@ -315,7 +317,7 @@ async def test_a_dangerous_address_is_never_registered(http: httpx2.AsyncClient,
     assert beside.status_code == 400 or beside.json()["redirect_uris"] == [CALLBACK]
 
 
-async def _everything(api: ApiStage, http: httpx2.AsyncClient) -> list[httpx2.Response]:
+async def _everything(api: OAuthApiFixture, http: httpx2.AsyncClient) -> list[httpx2.Response]:
     """Ask for everything, well and badly."""
     tokens = await api.connected(http)
     form, well_known = refresh_form(tokens), "/.well-known/oauth-authorization-server"
@@ -334,7 +336,7 @@ async def _everything(api: ApiStage, http: httpx2.AsyncClient) -> list[httpx2.Re
 
 
 async def test_no_answer_sets_a_cookie_and_each_may_be_read_by_pages_that_hold_none(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     http.headers["Origin"] = "https://evil.example"
 
@@ -349,7 +351,7 @@ async def test_no_answer_sets_a_cookie_and_each_may_be_read_by_pages_that_hold_n
 
 
 async def test_what_a_browser_adds_by_itself_counts_for_nothing(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     tokens = await api.connected(http)
     browsers = {
@@ -376,7 +378,7 @@ async def test_no_endpoint_answers_under_another_name(http: httpx2.AsyncClient, 
 
 
 async def test_nothing_secret_is_logged_by_anybody_at_debug(
-    api: ApiStage, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+    api: OAuthApiFixture, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     registered = await api.registered(http, token_endpoint_auth_method="client_secret_basic")

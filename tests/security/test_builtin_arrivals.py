@@ -1,4 +1,4 @@
-"""What people bring back from Nextcloud: at rest, in the hands of who writes to the database, killed, at once."""
+"""What users bring back from Nextcloud: at rest, in the hands of who writes to the database, killed, at once."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -15,16 +15,19 @@ from sqlalchemy import text
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database, backend_of, file_url
-from nextcloud_mcp_server.storage.oauth_records import Arrived, ClientRequest
+from nextcloud_mcp_server.storage.oauth_records import ClientRequest, CompletedTransaction
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal, Tokens
-from tests.arrivals_stage import BROWSER, CLIENT, STATE, URL, back, connect, leaving, outbox
-from tests.tokens_stage import ALICE, BOB, NOW, Moment, TokenWorker, open_token_workers
+from tests.sign_in_fixtures import BROWSER, CLIENT, STATE, URL, back, connect, leaving, outbox
+from tests.tokens_fixtures import ALICE, BOB, NOW, Moment, TokenWorker, open_token_workers
 
 CANARY = "canary-3d9a"
 ROUNDS = 12
 #: The first and the last thing that each of them writes.
-CONNECTING = ("UPDATE arrivals", "INSERT INTO accounts", "INSERT INTO audit")
-DISCARDING = ("DELETE FROM arrivals WHERE arrivals.id_hash", "INSERT INTO outbox")
+CONNECTING = ("UPDATE authorization_transactions", "INSERT INTO accounts", "INSERT INTO audit")
+DISCARDING = (
+    "DELETE FROM authorization_transactions WHERE authorization_transactions.id_hash",
+    "INSERT INTO outbox",
+)
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by signals")
 
@@ -76,7 +79,7 @@ async def shared(url: str, key: str, moment: Moment) -> AsyncGenerator[Database]
 
 @asynccontextmanager
 async def workers(url: str, key: str, count: int) -> AsyncGenerator[list[TokenWorker]]:
-    async with open_token_workers(url, key, count, module="tests.arrival_worker") as started:
+    async with open_token_workers(url, key, count, module="tests.sign_in_worker") as started:
         yield started
 
 
@@ -97,11 +100,11 @@ async def hold(
     principal: Principal = ALICE,
     *,
     browser: str = BROWSER,
-) -> Arrived:
-    """Let somebody come back and be asked whether it is them."""
-    arrived = back(leaving(moment, name), principal, moment, name=name)
-    await database.arrivals.hold(arrived, browser=browser)
-    return arrived
+) -> CompletedTransaction:
+    """Let a user come back and be asked whether it is them."""
+    completed = back(leaving(moment, name), principal, moment, name=name)
+    await database.auth_transactions.hold(completed, browser=browser)
+    return completed
 
 
 async def told(worker: TokenWorker, do: str, **order: object) -> bool:
@@ -138,28 +141,30 @@ async def test_no_token_state_cookie_name_or_address_stands_in_clear_in_the_data
     given = Tokens(SecretStr(f"{CANARY} access"), SecretStr(f"{CANARY} refresh"), NOW + timedelta(hours=1))
     browser = f"{CANARY} browser"
     away = leaving(moment, f"{CANARY} away", request=request)
-    await database.arrivals.create(away, state=f"c-{CANARY}", browser=browser)
+    await database.auth_transactions.create(away, state=f"c-{CANARY}", browser=browser)
     for ending in ("connected", "replaced", "discarded", "released", "waiting"):
-        arrival = leaving(moment, f"{CANARY} {ending}", request=request)
-        arrived = replace(
-            back(arrival, ALICE, moment),
+        auth_transaction = leaving(moment, f"{CANARY} {ending}", request=request)
+        completed = replace(
+            back(auth_transaction, ALICE, moment),
             tokens=given,
             display_name=f"{CANARY} name",
-            home_id=f"{CANARY} home" if ending == "discarded" else None,
+            storage_id=f"{CANARY} home" if ending == "discarded" else None,
         )
-        await database.arrivals.hold(arrived, browser=browser)
+        await database.auth_transactions.hold(completed, browser=browser)
         if ending in {"connected", "replaced"}:
             moment.forward(timedelta(seconds=1))
-            assert await connect(database, arrived, moment, browser=browser, row=ending)
+            assert await connect(database, completed, moment, browser=browser, row=ending)
         if ending == "discarded":
-            assert await database.arrivals.discard(arrival.id, browser=browser, nextcloud_url=URL)
+            assert await database.auth_transactions.discard(
+                auth_transaction.id, browser=browser, nextcloud_url=URL
+            )
         if ending == "released":
             moment.forward(timedelta(minutes=11))
-            assert await database.arrivals.release_due(nextcloud_url=URL) == 1
+            assert await database.auth_transactions.release_due(nextcloud_url=URL) == 1
 
     dump = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.name.startswith(path.name))
 
-    assert b"arrivals" in dump
+    assert b"authorization_transactions" in dump
     assert path.with_name("mcp.db-wal").stat().st_size > 0
     assert CANARY.encode() not in dump
 
@@ -167,18 +172,19 @@ async def test_no_token_state_cookie_name_or_address_stands_in_clear_in_the_data
 async def test_what_a_person_brought_does_not_open_in_a_browser_that_the_database_was_told_of(
     database: Database, sqlite_url: str, moment: Moment
 ) -> None:
-    """Whoever can write to the database, and has no key, must not get a code for somebody else."""
+    """Anyone who can write to the database, and has no key, must not get a code for another user."""
     await hold(database, moment)
-    mine = (await hold(database, moment, "of-mallory", BOB, browser="browser of mallory")).arrival.id
+    mine = (await hold(database, moment, "of-mallory", BOB, browser="browser of mallory")).auth_transaction.id
 
     await execute(
         sqlite_url,
-        "UPDATE arrivals SET browser_hash = (SELECT browser_hash FROM arrivals WHERE subject = 'bob')",
+        "UPDATE authorization_transactions SET browser_hash ="
+        " (SELECT browser_hash FROM authorization_transactions WHERE subject = 'bob')",
     )
 
-    assert await database.arrivals.find(mine, browser="browser of mallory") is not None
+    assert await database.auth_transactions.find(mine, browser="browser of mallory") is not None
     with pytest.raises(Unsealable):
-        await database.arrivals.find("1", browser="browser of mallory")
+        await database.auth_transactions.find("1", browser="browser of mallory")
 
 
 async def test_what_one_person_brought_does_not_open_in_the_place_of_what_another_did(
@@ -186,12 +192,14 @@ async def test_what_one_person_brought_does_not_open_in_the_place_of_what_anothe
 ) -> None:
     await hold(database, moment, "of-alice")
     await hold(database, moment, "of-bob", BOB)
-    of_alice = "(SELECT details FROM arrivals WHERE subject = 'alice')"
+    of_alice = "(SELECT details FROM authorization_transactions WHERE subject = 'alice')"
 
-    await execute(sqlite_url, f"UPDATE arrivals SET details = {of_alice} WHERE subject = 'bob'")
+    await execute(
+        sqlite_url, f"UPDATE authorization_transactions SET details = {of_alice} WHERE subject = 'bob'"
+    )
 
     with pytest.raises(Unsealable):
-        await database.arrivals.find("of-bob", browser=BROWSER)
+        await database.auth_transactions.find("of-bob", browser=BROWSER)
 
 
 async def test_what_one_person_brought_is_not_found_by_the_id_of_what_another_did(
@@ -199,10 +207,10 @@ async def test_what_one_person_brought_is_not_found_by_the_id_of_what_another_di
 ) -> None:
     await hold(database, moment, "of-bob", BOB)
 
-    await execute(sqlite_url, f"UPDATE arrivals SET id_hash = '{hash_of('of-alice')}'")
+    await execute(sqlite_url, f"UPDATE authorization_transactions SET id_hash = '{hash_of('of-alice')}'")
 
     with pytest.raises(Unsealable):
-        await database.arrivals.find("of-alice", browser=BROWSER)
+        await database.auth_transactions.find("of-alice", browser=BROWSER)
 
 
 async def test_who_came_back_is_whom_nextcloud_named_whatever_the_row_says(
@@ -210,9 +218,9 @@ async def test_who_came_back_is_whom_nextcloud_named_whatever_the_row_says(
 ) -> None:
     await hold(database, moment, "of-bob", BOB)
 
-    await execute(sqlite_url, "UPDATE arrivals SET subject = 'alice'")
+    await execute(sqlite_url, "UPDATE authorization_transactions SET subject = 'alice'")
 
-    found = await database.arrivals.find("of-bob", browser=BROWSER)
+    found = await database.auth_transactions.find("of-bob", browser=BROWSER)
     assert found is not None
     assert found.principal == BOB
 
@@ -220,28 +228,29 @@ async def test_who_came_back_is_whom_nextcloud_named_whatever_the_row_says(
 async def test_a_trip_that_the_database_gave_to_another_browser_does_not_come_back_in_it(
     database: Database, sqlite_url: str, moment: Moment
 ) -> None:
-    await database.arrivals.create(leaving(moment), state=STATE, browser=BROWSER)
+    await database.auth_transactions.create(leaving(moment), state=STATE, browser=BROWSER)
     await hold(database, moment, "of-mallory", BOB, browser="browser of mallory")
 
     await execute(
         sqlite_url,
-        "UPDATE arrivals SET browser_hash = (SELECT browser_hash FROM arrivals WHERE subject = 'bob')",
+        "UPDATE authorization_transactions SET browser_hash ="
+        " (SELECT browser_hash FROM authorization_transactions WHERE subject = 'bob')",
     )
 
-    assert await database.arrivals.take(STATE, browser="browser of mallory") is None
+    assert await database.auth_transactions.take(STATE, browser="browser of mallory") is None
 
 
 async def test_a_trip_that_never_came_back_is_nobody_whatever_the_row_says(
     database: Database, sqlite_url: str, moment: Moment
 ) -> None:
-    await database.arrivals.create(leaving(moment), state=STATE, browser=BROWSER)
+    await database.auth_transactions.create(leaving(moment), state=STATE, browser=BROWSER)
 
-    await execute(sqlite_url, "UPDATE arrivals SET state_hash = NULL, subject = 'alice'")
+    await execute(sqlite_url, "UPDATE authorization_transactions SET state_hash = NULL, subject = 'alice'")
 
     with pytest.raises(Unsealable):
-        await database.arrivals.find("arrival-1", browser=BROWSER)
+        await database.auth_transactions.find("arrival-1", browser=BROWSER)
     moment.forward(timedelta(minutes=10))
-    assert await database.arrivals.release_due(nextcloud_url=URL) == 0
+    assert await database.auth_transactions.release_due(nextcloud_url=URL) == 0
 
 
 async def test_of_three_processes_that_one_state_reaches_one_gets_it(
@@ -249,7 +258,9 @@ async def test_of_three_processes_that_one_state_reaches_one_gets_it(
 ) -> None:
     async with workers(url, key, 3) as started:
         for number in range(ROUNDS):
-            await shared.arrivals.create(leaving(moment, f"{number}"), state=f"c-{number}", browser=BROWSER)
+            await shared.auth_transactions.create(
+                leaving(moment, f"{number}"), state=f"c-{number}", browser=BROWSER
+            )
             order: dict[str, object] = {"do": "take", "state": f"c-{number}"}
 
             taken = await at_once(started, order, order, order)
@@ -289,7 +300,7 @@ async def test_of_mine_and_not_mine_at_once_one_counts_and_no_token_is_lost(
             said = await at_once(started, *(orders if number % 2 else reversed(orders)))
 
             connected, discarded = said if number % 2 else reversed(said)
-            found = await shared.arrivals.find(f"{number}", browser=BROWSER)
+            found = await shared.auth_transactions.find(f"{number}", browser=BROWSER)
             assert connected is not discarded
             assert (found is not None and found.connected) is connected
 
@@ -302,7 +313,7 @@ async def test_what_two_processes_find_over_is_ended_once(
     async with workers(url, key, 2) as started:
         for number in range(ROUNDS):
             await hold(shared, moment, f"{number}")
-            await execute(url, "UPDATE arrivals SET expires_at = '2026-11-27 11:00:00'")
+            await execute(url, "UPDATE authorization_transactions SET expires_at = '2026-11-27 11:00:00'")
 
             assert sorted(await at_once(started, {"do": "release"}, {"do": "release"})) == [False, True]
 
@@ -314,18 +325,18 @@ async def test_what_two_processes_find_over_is_ended_once(
 async def test_killed_while_it_connects_nothing_is_connected_and_the_next_word_does(
     *, shared: Database, url: str, key: str, moment: Moment, place: str
 ) -> None:
-    arrived = await hold(shared, moment)
+    completed = await hold(shared, moment)
     async with workers(url, key, 2) as (killed, other):
-        await killed.order(do="connect", arrival="1", row="a", at=NOW.isoformat(), kill=place)
+        await killed.order(do="connect", auth_transaction="1", row="a", at=NOW.isoformat(), kill=place)
         await killed.process.wait()
-        kept = await shared.arrivals.find("1", browser=BROWSER)
+        kept = await shared.auth_transactions.find("1", browser=BROWSER)
         left = await execute(
             url, "SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM permissions)"
         )
-        connected = await told(other, "connect", arrival="1", row="b")
+        connected = await told(other, "connect", auth_transaction="1", row="b")
 
     assert killed.process.returncode == -9
-    assert kept == arrived
+    assert kept == completed
     assert left == [(0, 0)]
     assert connected
     assert await stored(shared) == ["access-1"]
@@ -337,18 +348,18 @@ async def test_killed_while_it_connects_nothing_is_connected_and_the_next_word_d
 async def test_killed_while_it_takes_back_nothing_is_lost_and_the_next_one_takes_it_back(
     *, shared: Database, url: str, key: str, moment: Moment, place: str, do: str
 ) -> None:
-    arrived = await hold(shared, moment)
-    at = NOW if do == "discard" else arrived.arrival.expires_at
+    completed = await hold(shared, moment)
+    at = NOW if do == "discard" else completed.auth_transaction.expires_at
     async with workers(url, key, 2) as (killed, other):
-        await killed.order(do=do, arrival="1", at=at.isoformat(), kill=place)
+        await killed.order(do=do, auth_transaction="1", at=at.isoformat(), kill=place)
         await killed.process.wait()
-        kept = await shared.arrivals.find("1", browser=BROWSER)
+        kept = await shared.auth_transactions.find("1", browser=BROWSER)
         waiting = await outbox(shared)
-        await other.order(do=do, arrival="1", at=at.isoformat())
+        await other.order(do=do, auth_transaction="1", at=at.isoformat())
         (ended,) = await other.answer()
 
     assert killed.process.returncode == -9
-    assert kept == arrived
+    assert kept == completed
     assert waiting == []
     assert ended
     moment.now = at
@@ -359,9 +370,11 @@ async def test_killed_while_it_takes_back_nothing_is_lost_and_the_next_one_takes
 async def test_killed_while_it_takes_a_state_the_trip_can_still_come_back(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
-    await shared.arrivals.create(leaving(moment), state=STATE, browser=BROWSER)
+    await shared.auth_transactions.create(leaving(moment), state=STATE, browser=BROWSER)
     async with workers(url, key, 2) as (killed, other):
-        await killed.order(do="take", state=STATE, at=NOW.isoformat(), kill="DELETE FROM arrivals")
+        await killed.order(
+            do="take", state=STATE, at=NOW.isoformat(), kill="DELETE FROM authorization_transactions"
+        )
         await killed.process.wait()
 
         assert await told(other, "take", state=STATE)
@@ -373,7 +386,9 @@ async def test_a_word_that_comes_while_everything_of_the_person_ends_connects_no
     async with workers(url, key, 1) as (worker,):
         for number in range(ROUNDS):
             await hold(shared, moment, f"{number}")
-            await worker.order(do="connect", arrival=f"{number}", row=f"{number}", at=NOW.isoformat())
+            await worker.order(
+                do="connect", auth_transaction=f"{number}", row=f"{number}", at=NOW.isoformat()
+            )
             ended = AuditEntry(NOW, ALICE, "", "disconnect", "done")
 
             await shared.grants.disconnect(ALICE, audit=ended)
@@ -382,5 +397,5 @@ async def test_a_word_that_comes_while_everything_of_the_person_ends_connects_no
 
             # Whether it came first and was ended, or came too late.
             assert await shared.grants.find(ALICE, CLIENT) is None
-            assert await shared.arrivals.find(f"{number}", browser=BROWSER) is None
-            assert await shared.arrivals.release_due(nextcloud_url=URL) == (not connected)
+            assert await shared.auth_transactions.find(f"{number}", browser=BROWSER) is None
+            assert await shared.auth_transactions.release_due(nextcloud_url=URL) == (not connected)

@@ -14,12 +14,12 @@ from nextcloud_mcp_server.auth.builtin import redirects
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.pinned import open_outside
 from nextcloud_mcp_server.errors import OAuthRefusal
-from tests.clients_stage import (
+from tests.clients_fixtures import (
     APP,
     DOCUMENT,
     PUBLIC,
     RULES,
-    ClientStage,
+    ClientsFixture,
     Clock,
     MemoryClients,
     Said,
@@ -54,7 +54,7 @@ DANGEROUS = [
 ]
 
 
-async def refusal_of(made: ClientStage, url: str = APP) -> OAuthRefusal:
+async def refusal_of(made: ClientsFixture, url: str = APP) -> OAuthRefusal:
     with pytest.raises(OAuthRefusal) as caught:
         await made.documents.get(url)
     return caught.value
@@ -84,7 +84,7 @@ async def refusal_of(made: ClientStage, url: str = APP) -> OAuthRefusal:
     ],
 )
 async def test_a_name_that_leads_into_a_network_of_ours_makes_no_connection(addresses: Sequence[str]) -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.names["app.example.org"] = addresses
     made.outside.put(APP, DOCUMENT)
 
@@ -123,7 +123,7 @@ async def test_an_id_that_is_no_plain_address_of_a_name_is_not_even_looked_up(ur
         looked_up.append(host)
         return [PUBLIC]
 
-    made = ClientStage()
+    made = ClientsFixture()
     outside = open_outside(
         user_agent="test", inner=httpx2.MockTransport(made.outside.answer), resolve=resolve
     )
@@ -138,7 +138,7 @@ async def test_an_id_that_is_no_plain_address_of_a_name_is_not_even_looked_up(ur
 async def test_a_name_that_changes_its_address_after_the_check_is_asked_where_it_was_checked() -> None:
     answers = iter([[PUBLIC], ["169.254.169.254"], ["169.254.169.254"]])
     clock, records = Clock(), MemoryClients()
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.put(APP, DOCUMENT)
 
     async def rebinding(_: str) -> list[str]:
@@ -161,7 +161,7 @@ async def test_a_name_that_changes_its_address_after_the_check_is_asked_where_it
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("target", ["https://169.254.169.254/", "http://localhost/", "/other.json", APP])
 async def test_a_redirect_is_followed_nowhere(status: int, target: str) -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.answers[APP] = Said(status, headers={"Location": target})
 
     await refusal_of(made)
@@ -171,7 +171,7 @@ async def test_a_redirect_is_followed_nowhere(status: int, target: str) -> None:
 
 
 async def test_nothing_a_document_names_is_loaded() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     links = dict.fromkeys(
         ("logo_uri", "client_uri", "jwks_uri", "tos_uri", "policy_uri"), "https://evil.test/a.svg"
     )
@@ -183,7 +183,7 @@ async def test_nothing_a_document_names_is_loaded() -> None:
 
 
 async def test_the_request_carries_nothing_of_ours() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.put(APP, DOCUMENT, {"Set-Cookie": "a=b; Secure"})
     await made.documents.get(APP)
     made.clock.go(hours=2)
@@ -236,7 +236,7 @@ def twice(key: str, value: object) -> bytes:
     ],
 )
 async def test_an_answer_that_is_no_small_plain_json_object_makes_no_client(answer: Said) -> None:
-    made = ClientStage(seconds=0.05)
+    made = ClientsFixture(seconds=0.05)
     made.outside.answers[APP] = answer
 
     refusal = await refusal_of(made)
@@ -260,7 +260,7 @@ async def test_an_answer_that_is_no_small_plain_json_object_makes_no_client(answ
     ],
 )
 async def test_a_document_speaks_for_its_own_address_alone(client_id: object) -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.put(APP, DOCUMENT | {"client_id": client_id})
 
     assert "another client_id" in str(await refusal_of(made))
@@ -269,7 +269,7 @@ async def test_a_document_speaks_for_its_own_address_alone(client_id: object) ->
 
 @pytest.mark.parametrize("uri", DANGEROUS)
 async def test_a_dangerous_redirect_uri_is_kept_of_no_client(uri: str) -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.put(APP, DOCUMENT | {"redirect_uris": [uri, "https://app.example.org/callback"]})
 
     client = await made.documents.get(APP)
@@ -283,7 +283,7 @@ async def test_a_dangerous_redirect_uri_is_kept_of_no_client(uri: str) -> None:
 
 
 async def test_what_a_document_took_back_is_taken_back_and_what_it_adds_counts_for_it_alone() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     other = "https://other.example.org/client.json"
     made.outside.put(APP, DOCUMENT)
     made.outside.put(
@@ -301,7 +301,7 @@ async def test_what_a_document_took_back_is_taken_back_and_what_it_adds_counts_f
 
 
 async def test_a_document_that_turned_into_a_client_with_a_secret_is_refused() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.put(APP, DOCUMENT)
     await made.documents.get(APP)
     made.outside.put(
@@ -344,7 +344,7 @@ FIELDS = (
 
 @pytest.mark.parametrize("field", FIELDS)
 async def test_no_value_of_a_field_gets_more_than_an_answer_or_a_refusal(field: str) -> None:
-    made, answers = ClientStage(), 0
+    made, answers = ClientsFixture(), 0
 
     for value in ODD:
         try:
@@ -359,7 +359,7 @@ async def test_no_value_of_a_field_gets_more_than_an_answer_or_a_refusal(field: 
 
 
 async def test_nobody_chooses_an_id_or_a_secret() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     wanted = {"client_id": "mcp-mine", "client_secret": "mine", "client_secret_expires_at": 0}
 
     public = await made.register(
@@ -372,7 +372,7 @@ async def test_nobody_chooses_an_id_or_a_secret() -> None:
 
 
 async def test_a_name_like_that_of_another_client_is_another_client() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     names = ["Claude", "Claude\u200b", "\u0421laude", "claude", "Claude "]
 
     answers = [
@@ -396,7 +396,7 @@ async def test_a_refusal_and_the_log_repeat_nothing_of_what_was_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    made = ClientStage()
+    made = ClientsFixture()
     canary = "c4n4ry"
     made.outside.put(APP, DOCUMENT | {"client_id": canary})
     refusals = [await refusal_of(made), await refusal_of(made, f"https://{canary}")]

@@ -9,16 +9,16 @@ from urllib.parse import quote_plus
 import httpx2
 import pytest
 
-from tests.integration.house import CALLBACK, House, code_in, open_house
-from tests.tokens_stage import VERIFIER
+from tests.integration.builtin_app import CALLBACK, BuiltinApp, code_in, open_builtin_app
+from tests.tokens_fixtures import VERIFIER
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
-    async with open_house(tmp_path_factory.mktemp("house")) as opened:
+async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path_factory.mktemp("house")) as opened:
         yield opened
 
 
@@ -29,22 +29,24 @@ async def http() -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 @pytest.fixture
-async def code(house: House, http: httpx2.AsyncClient) -> tuple[str, str]:
+async def code(builtin_app: BuiltinApp, http: httpx2.AsyncClient) -> tuple[str, str]:
     """Let Alice allow a client; its id and the code it was sent."""
-    client_id = str((await house.register(http))["client_id"])
-    async with house.person("alice") as alice:
-        back = await alice.sign_in(house.authorize_url(client_id), until=CALLBACK, only=["notes:read"])
+    client_id = str((await builtin_app.register(http))["client_id"])
+    async with builtin_app.person("alice") as alice:
+        back = await alice.sign_in(builtin_app.authorize_url(client_id), until=CALLBACK, only=["notes:read"])
     return client_id, code_in(back)
 
 
-async def refresh(house: House, http: httpx2.AsyncClient, token: str, **fields: str) -> httpx2.Response:
+async def refresh(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, token: str, **fields: str
+) -> httpx2.Response:
     form = {"grant_type": "refresh_token", "refresh_token": token, **fields}
-    return await http.post(f"{house.url}/token", data=form)
+    return await http.post(f"{builtin_app.url}/token", data=form)
 
 
-async def alive(house: House, http: httpx2.AsyncClient, token: str) -> bool:
+async def alive(builtin_app: BuiltinApp, http: httpx2.AsyncClient, token: str) -> bool:
     answer = await http.post(
-        f"{house.url}/mcp",
+        f"{builtin_app.url}/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "ping"},
         headers={"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"},
     )
@@ -57,16 +59,16 @@ def basic(client_id: str, secret: str) -> dict[str, str]:
 
 
 async def test_a_code_is_exchanged_once_and_a_second_time_ends_everything_it_gave(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    first = (await house.redeem(http, *code)).json()
-    assert await alive(house, http, first["access_token"])
+    first = (await builtin_app.exchange_code(http, *code)).json()
+    assert await alive(builtin_app, http, first["access_token"])
 
-    again = await house.redeem(http, *code)
+    again = await builtin_app.exchange_code(http, *code)
 
     assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
-    assert not await alive(house, http, first["access_token"])
-    renewed = await refresh(house, http, first["refresh_token"], client_id=code[0])
+    assert not await alive(builtin_app, http, first["access_token"])
+    renewed = await refresh(builtin_app, http, first["refresh_token"], client_id=code[0])
     assert renewed.json()["error"] == "invalid_grant"
 
 
@@ -88,9 +90,13 @@ async def test_a_code_is_exchanged_once_and_a_second_time_ends_everything_it_gav
     ],
 )
 async def test_what_does_not_fit_gets_nothing(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str], fields: dict[str, str], error: str
+    builtin_app: BuiltinApp,
+    http: httpx2.AsyncClient,
+    code: tuple[str, str],
+    fields: dict[str, str],
+    error: str,
 ) -> None:
-    answer = await house.redeem(http, *code, **fields)
+    answer = await builtin_app.exchange_code(http, *code, **fields)
 
     assert answer.json()["error"] == error
     assert answer.status_code == (401 if error == "invalid_client" else 400)
@@ -99,56 +105,60 @@ async def test_what_does_not_fit_gets_nothing(
 
 
 async def test_a_wrong_resource_spends_nothing(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    await house.redeem(http, *code, resource="https://evil.example/mcp")
+    await builtin_app.exchange_code(http, *code, resource="https://evil.example/mcp")
 
-    assert (await house.redeem(http, *code, resource=f"{house.url}/mcp/")).status_code == 200
+    assert (
+        await builtin_app.exchange_code(http, *code, resource=f"{builtin_app.url}/mcp/")
+    ).status_code == 200
 
 
 async def test_a_refresh_keeps_the_resource_and_another_one_spends_nothing(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
     """N05: clients name the resource at `/authorize` and for the code, and leave it out from then on."""
-    given = (await house.redeem(http, *code, resource=f"{house.url}/mcp")).json()
+    given = (await builtin_app.exchange_code(http, *code, resource=f"{builtin_app.url}/mcp")).json()
 
-    bare = await refresh(house, http, given["refresh_token"], client_id=code[0])
+    bare = await refresh(builtin_app, http, given["refresh_token"], client_id=code[0])
     foreign = await refresh(
-        house,
+        builtin_app,
         http,
         bare.json()["refresh_token"],
         client_id=code[0],
         resource="https://other.example.test",
     )
-    again = await refresh(house, http, bare.json()["refresh_token"], client_id=code[0])
+    again = await refresh(builtin_app, http, bare.json()["refresh_token"], client_id=code[0])
 
     assert [one.status_code for one in (bare, foreign, again)] == [200, 400, 200]
     assert foreign.json()["error"] == "invalid_target"
-    assert await alive(house, http, bare.json()["access_token"])
-    assert await alive(house, http, again.json()["access_token"])
+    assert await alive(builtin_app, http, bare.json()["access_token"])
+    assert await alive(builtin_app, http, again.json()["access_token"])
 
 
 async def test_another_clients_refresh_token_is_unknown_and_stays_good(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    given = (await house.redeem(http, *code)).json()
-    other = str((await house.register(http, client_name="Other"))["client_id"])
+    given = (await builtin_app.exchange_code(http, *code)).json()
+    other = str((await builtin_app.register(http, client_name="Other"))["client_id"])
 
-    foreign = await refresh(house, http, given["refresh_token"], client_id=other)
+    foreign = await refresh(builtin_app, http, given["refresh_token"], client_id=other)
 
     assert foreign.json()["error"] == "invalid_grant"
-    own = await refresh(house, http, given["refresh_token"], client_id=code[0])
+    own = await refresh(builtin_app, http, given["refresh_token"], client_id=code[0])
     assert own.status_code == 200
 
 
 async def test_a_client_with_a_secret_proves_itself_in_either_way_and_in_no_other(
-    house: House, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
 ) -> None:
-    registered = await house.register(http, token_endpoint_auth_method="client_secret_basic")
+    registered = await builtin_app.register(http, token_endpoint_auth_method="client_secret_basic")
     client_id, secret = str(registered["client_id"]), str(registered["client_secret"])
-    async with house.person("alice") as alice:
+    async with builtin_app.person("alice") as alice:
         codes = [
-            code_in(await alice.sign_in(house.authorize_url(client_id), until=CALLBACK, only=["notes:read"]))
+            code_in(
+                await alice.sign_in(builtin_app.authorize_url(client_id), until=CALLBACK, only=["notes:read"])
+            )
             for _ in range(2)
         ]
     form = {
@@ -157,7 +167,7 @@ async def test_a_client_with_a_secret_proves_itself_in_either_way_and_in_no_othe
         "code_verifier": VERIFIER,
         "code": codes[0],
     }
-    url = f"{house.url}/token"
+    url = f"{builtin_app.url}/token"
 
     refused = [
         await http.post(url, data={**form, "client_id": client_id}),
@@ -199,9 +209,15 @@ async def test_a_client_with_a_secret_proves_itself_in_either_way_and_in_no_othe
     ],
 )
 async def test_a_body_that_two_readers_could_read_differently_is_not_read(
-    *, house: House, http: httpx2.AsyncClient, path: str, headers: dict[str, str], body: bytes, status: int
+    *,
+    builtin_app: BuiltinApp,
+    http: httpx2.AsyncClient,
+    path: str,
+    headers: dict[str, str],
+    body: bytes,
+    status: int,
 ) -> None:
-    answer = await http.post(f"{house.url}{path}", content=body, headers=headers)
+    answer = await http.post(f"{builtin_app.url}{path}", content=body, headers=headers)
 
     assert answer.status_code == status
     assert answer.json()["error"] == "invalid_request"
@@ -224,9 +240,9 @@ async def test_a_body_that_two_readers_could_read_differently_is_not_read(
     ],
 )
 async def test_a_registration_that_cannot_be_trusted_is_refused(
-    house: House, http: httpx2.AsyncClient, body: bytes, status: int
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, body: bytes, status: int
 ) -> None:
-    answer = await http.post(f"{house.url}/register", content=body, headers=JSON)
+    answer = await http.post(f"{builtin_app.url}/register", content=body, headers=JSON)
 
     assert answer.status_code == status
     assert answer.json()["error"] in {"invalid_client_metadata", "invalid_redirect_uri"}
@@ -235,9 +251,9 @@ async def test_a_registration_that_cannot_be_trusted_is_refused(
 @pytest.mark.parametrize("path", ["/token", "/register", "/revoke"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH"])
 async def test_other_methods_are_answered_with_the_one_that_works(
-    house: House, http: httpx2.AsyncClient, path: str, method: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, path: str, method: str
 ) -> None:
-    answer = await http.request(method, f"{house.url}{path}")
+    answer = await http.request(method, f"{builtin_app.url}{path}")
 
     assert answer.status_code == 405
     assert answer.headers["Allow"] == "POST, OPTIONS"
@@ -255,12 +271,12 @@ WELL_KNOWN = [
 
 @pytest.mark.parametrize("path", WELL_KNOWN)
 async def test_every_client_finds_the_same_words_wherever_it_looks(
-    house: House, http: httpx2.AsyncClient, path: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, path: str
 ) -> None:
-    document = (await http.get(f"{house.url}{path}")).raise_for_status().json()
+    document = (await http.get(f"{builtin_app.url}{path}")).raise_for_status().json()
 
-    assert document["issuer"] == house.url
-    assert document["authorization_endpoint"] == f"{house.url}/authorize"
+    assert document["issuer"] == builtin_app.url
+    assert document["authorization_endpoint"] == f"{builtin_app.url}/authorize"
     assert document["code_challenge_methods_supported"] == ["S256"]
     assert document["client_id_metadata_document_supported"] is True
     assert "none" in document["token_endpoint_auth_methods_supported"]
@@ -269,13 +285,13 @@ async def test_every_client_finds_the_same_words_wherever_it_looks(
 
 
 async def test_the_resource_names_this_server_as_the_one_that_gives_tokens(
-    house: House, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
 ) -> None:
     for path in ("", "/mcp"):
-        found = (await http.get(f"{house.url}/.well-known/oauth-protected-resource{path}")).json()
-        assert found["resource"] == f"{house.url}/mcp"
-        assert found["authorization_servers"] == [house.url]
-    keys = await http.get(f"{house.url}/.well-known/jwks.json")
+        found = (await http.get(f"{builtin_app.url}/.well-known/oauth-protected-resource{path}")).json()
+        assert found["resource"] == f"{builtin_app.url}/mcp"
+        assert found["authorization_servers"] == [builtin_app.url]
+    keys = await http.get(f"{builtin_app.url}/.well-known/jwks.json")
     assert keys.json() == {"keys": []}
 
 
@@ -284,9 +300,9 @@ async def test_the_resource_names_this_server_as_the_one_that_gives_tokens(
     ["/.well-known/nothing", "/mcp/.well-known/nothing", "/.well-known/oauth-authorization-server/other"],
 )
 async def test_an_unknown_well_known_place_is_not_there_and_asks_for_no_token(
-    house: House, http: httpx2.AsyncClient, path: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, path: str
 ) -> None:
-    answer = await http.get(f"{house.url}{path}")
+    answer = await http.get(f"{builtin_app.url}{path}")
 
     assert answer.status_code == 404
     assert answer.headers["Content-Type"] == "application/json"
@@ -297,12 +313,12 @@ async def test_an_unknown_well_known_place_is_not_there_and_asks_for_no_token(
     "path", ["/token", "/register", "/revoke", "/mcp", *WELL_KNOWN, "/.well-known/nothing"]
 )
 async def test_pages_of_every_origin_may_ask_and_are_answered_before_any_token(
-    house: House, http: httpx2.AsyncClient, path: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, path: str
 ) -> None:
     asks = {"Origin": "https://inspector.example", "Access-Control-Request-Method": "POST"}
 
-    before = await http.options(f"{house.url}{path}", headers=asks)
-    after = await http.get(f"{house.url}{path}", headers={"Origin": "https://inspector.example"})
+    before = await http.options(f"{builtin_app.url}{path}", headers=asks)
+    after = await http.get(f"{builtin_app.url}{path}", headers={"Origin": "https://inspector.example"})
 
     assert before.status_code == 204
     assert before.headers["Access-Control-Allow-Origin"] == "*"
@@ -315,9 +331,9 @@ async def test_pages_of_every_origin_may_ask_and_are_answered_before_any_token(
 
 @pytest.mark.parametrize("path", ["/authorize", "/authorize/confirm", "/account", "/oauth/consent"])
 async def test_no_page_for_people_is_shown_to_another_origin(
-    house: House, http: httpx2.AsyncClient, path: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, path: str
 ) -> None:
-    answer = await http.get(f"{house.url}{path}", headers={"Origin": "https://evil.example"})
+    answer = await http.get(f"{builtin_app.url}{path}", headers={"Origin": "https://evil.example"})
 
     assert answer.status_code == 403
     assert "Access-Control-Allow-Origin" not in answer.headers
@@ -325,9 +341,9 @@ async def test_no_page_for_people_is_shown_to_another_origin(
 
 @pytest.mark.parametrize("path", ["/token", "/register", "/revoke", *WELL_KNOWN, "/authorize"])
 async def test_every_answer_carries_what_protects_it_and_no_cookie(
-    house: House, http: httpx2.AsyncClient, path: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, path: str
 ) -> None:
-    answer = await http.get(f"{house.url}{path}", headers={"Accept": "text/html"})
+    answer = await http.get(f"{builtin_app.url}{path}", headers={"Accept": "text/html"})
 
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
@@ -335,17 +351,19 @@ async def test_every_answer_carries_what_protects_it_and_no_cookie(
     assert "Set-Cookie" not in answer.headers
 
 
-async def test_no_endpoint_answers_under_a_foreign_name(house: House, http: httpx2.AsyncClient) -> None:
+async def test_no_endpoint_answers_under_a_foreign_name(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
+) -> None:
     for path in ("/token", "/register", *WELL_KNOWN):
-        answer = await http.post(f"{house.url}{path}", headers={"Host": "evil.example"})
+        answer = await http.post(f"{builtin_app.url}{path}", headers={"Host": "evil.example"})
         assert answer.status_code == 421
 
 
 async def test_signing_out_works_twice_and_for_tokens_that_never_were(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    given = (await house.redeem(http, *code)).json()
-    url = f"{house.url}/revoke"
+    given = (await builtin_app.exchange_code(http, *code)).json()
+    url = f"{builtin_app.url}/revoke"
 
     statuses = [
         (await http.post(url, data={"client_id": code[0], "token": token})).status_code
@@ -357,28 +375,30 @@ async def test_signing_out_works_twice_and_for_tokens_that_never_were(
     assert statuses == [200, 200, 200, 200]
     assert missing.json()["error"] == "invalid_request"
     assert stranger.json()["error"] == "invalid_client"
-    assert not await alive(house, http, given["access_token"])
+    assert not await alive(builtin_app, http, given["access_token"])
 
 
 async def test_narrower_scopes_are_given_and_wider_ones_never(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    given = (await house.redeem(http, *code)).json()
+    given = (await builtin_app.exchange_code(http, *code)).json()
 
     wide = await refresh(
-        house, http, given["refresh_token"], client_id=code[0], scope="notes:read files:write openid"
+        builtin_app, http, given["refresh_token"], client_id=code[0], scope="notes:read files:write openid"
     )
-    none = await refresh(house, http, wide.json()["refresh_token"], client_id=code[0], scope="files:write")
+    none = await refresh(
+        builtin_app, http, wide.json()["refresh_token"], client_id=code[0], scope="files:write"
+    )
 
     assert wide.json()["scope"] == "notes:read"
     assert none.json()["error"] == "invalid_scope"
 
 
 async def test_a_token_says_who_and_lists_what_its_scopes_allow_or_a_later_sign_in_may(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    given = (await house.redeem(http, *code)).json()
-    async with house.client(given["access_token"]) as client:
+    given = (await builtin_app.exchange_code(http, *code)).json()
+    async with builtin_app.client(given["access_token"]) as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
 
         asked = await client.call_tool("request_nextcloud_access", {})
@@ -392,60 +412,60 @@ async def test_a_token_says_who_and_lists_what_its_scopes_allow_or_a_later_sign_
 
 
 async def test_a_database_that_is_busy_is_said_in_json_and_loses_nothing(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str]
 ) -> None:
-    given = (await house.redeem(http, *code)).json()
-    state = house.data_dir / "state.db"
-    state.rename(house.data_dir / "away.db")
+    given = (await builtin_app.exchange_code(http, *code)).json()
+    state = builtin_app.data_dir / "state.db"
+    state.rename(builtin_app.data_dir / "away.db")
     try:
-        # A folder can be opened as a file by nobody.
-        await house.restart(database_url=f"sqlite:///{house.data_dir}")
+        # A folder can be opened as a file by no one.
+        await builtin_app.restart(database_url=f"sqlite:///{builtin_app.data_dir}")
         answers = [
-            await refresh(house, http, given["refresh_token"], client_id=code[0]),
-            await http.post(f"{house.url}/register", json={"redirect_uris": [CALLBACK]}),
+            await refresh(builtin_app, http, given["refresh_token"], client_id=code[0]),
+            await http.post(f"{builtin_app.url}/register", json={"redirect_uris": [CALLBACK]}),
         ]
         refused = await http.post(
-            f"{house.url}/mcp", headers={"Authorization": f"Bearer {given['access_token']}"}, json={}
+            f"{builtin_app.url}/mcp", headers={"Authorization": f"Bearer {given['access_token']}"}, json={}
         )
     finally:
-        (house.data_dir / "away.db").rename(state)
-        house.overrides.pop("database_url")
-        await house.restart()
+        (builtin_app.data_dir / "away.db").rename(state)
+        builtin_app.overrides.pop("database_url")
+        await builtin_app.restart()
 
     assert [answer.status_code for answer in (*answers, refused)] == [503, 503, 503]
     assert answers[0].json()["error"] == "temporarily_unavailable"
     assert answers[0].headers["Retry-After"]
-    again = await refresh(house, http, given["refresh_token"], client_id=code[0])
+    again = await refresh(builtin_app, http, given["refresh_token"], client_id=code[0])
     assert again.status_code == 200
 
 
 async def test_registration_can_be_switched_off_and_is_then_not_offered(
-    house: House, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
 ) -> None:
-    await house.restart(client_registration=False)
+    await builtin_app.restart(client_registration=False)
     try:
-        document = (await http.get(f"{house.url}{WELL_KNOWN[0]}")).json()
-        answer = await http.post(f"{house.url}/register", json={"redirect_uris": [CALLBACK]})
+        document = (await http.get(f"{builtin_app.url}{WELL_KNOWN[0]}")).json()
+        answer = await http.post(f"{builtin_app.url}/register", json={"redirect_uris": [CALLBACK]})
     finally:
-        await house.restart(client_registration=True)
+        await builtin_app.restart(client_registration=True)
 
     assert "registration_endpoint" not in document
     assert answer.status_code == 404
 
 
 async def test_documents_can_be_switched_off_and_are_then_not_offered(
-    house: House, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
 ) -> None:
-    await house.restart(client_metadata_documents=False)
+    await builtin_app.restart(client_metadata_documents=False)
     try:
-        offered = [(await http.get(f"{house.url}{path}")).json() for path in WELL_KNOWN]
+        offered = [(await http.get(f"{builtin_app.url}{path}")).json() for path in WELL_KNOWN]
         page = await http.get(
-            house.authorize_url("https://claude.ai/oauth/claude-code-client-metadata"),
+            builtin_app.authorize_url("https://claude.ai/oauth/claude-code-client-metadata"),
             headers={"Accept": "text/html"},
         )
-        registered = await house.register(http)
+        registered = await builtin_app.register(http)
     finally:
-        await house.restart(client_metadata_documents=True)
+        await builtin_app.restart(client_metadata_documents=True)
 
     assert not any(one["client_id_metadata_document_supported"] for one in offered)
     assert all("registration_endpoint" in one for one in offered)
@@ -454,14 +474,16 @@ async def test_documents_can_be_switched_off_and_are_then_not_offered(
 
 
 async def test_no_log_holds_a_code_a_token_or_a_secret(
-    house: House, http: httpx2.AsyncClient, code: tuple[str, str], caplog: pytest.LogCaptureFixture
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, code: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    registered = await house.register(http, token_endpoint_auth_method="client_secret_post")
-    given = (await house.redeem(http, *code)).json()
-    renewed = (await refresh(house, http, given["refresh_token"], client_id=code[0])).json()
-    await house.redeem(http, *code)
-    await refresh(house, http, "ncr_" + "x" * 65, client_id=registered["client_id"], client_secret="wrong")
+    registered = await builtin_app.register(http, token_endpoint_auth_method="client_secret_post")
+    given = (await builtin_app.exchange_code(http, *code)).json()
+    renewed = (await refresh(builtin_app, http, given["refresh_token"], client_id=code[0])).json()
+    await builtin_app.exchange_code(http, *code)
+    await refresh(
+        builtin_app, http, "ncr_" + "x" * 65, client_id=registered["client_id"], client_secret="wrong"
+    )
 
     secrets: list[Any] = [code[1], registered["client_secret"], VERIFIER, *given.values(), *renewed.values()]
     ours = "\n".join(

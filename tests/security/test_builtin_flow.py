@@ -15,16 +15,16 @@ from nextcloud_mcp_server.sandbox.faults import FaultArea, FaultStatus
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.state import User
 from tests.callback_results import shown
-from tests.integration.house import CALLBACK, House, code_in, open_house, query_of
-from tests.integration.world import until
+from tests.integration.builtin_app import CALLBACK, BuiltinApp, code_in, open_builtin_app, query_of
+from tests.integration.personal_app import until
 
 HTML = {"Accept": "text/html"}
 OURS = {**HTML, "Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path) as opened:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path) as opened:
         yield opened
 
 
@@ -37,13 +37,13 @@ async def http() -> AsyncGenerator[httpx2.AsyncClient]:
 class Browser:
     """A browser that is led step by step; `person` is who signs in at Nextcloud."""
 
-    def __init__(self, house: House, http: httpx2.AsyncClient, name: str) -> None:
-        self.house = house
+    def __init__(self, builtin_app: BuiltinApp, http: httpx2.AsyncClient, name: str) -> None:
+        self.builtin_app = builtin_app
         self.http = http
         self.person = Person(name, name, browser=http)
 
     async def open(self, url: str) -> httpx2.Response:
-        return await self.http.get(urljoin(self.house.url, url), headers=HTML)
+        return await self.http.get(urljoin(self.builtin_app.url, url), headers=HTML)
 
     async def refused(self, url: str) -> httpx2.Response:
         """Come back in a way that connects nothing; the page that says so."""
@@ -53,17 +53,17 @@ class Browser:
         """Press a button on a page of ours."""
         form = next(one for one in Document.read(page.text).forms if "csrf" in _hidden(one))
         sent: dict[str, object] = {**_hidden(form), "answer": answer, **fields}
-        return await self.http.post(urljoin(self.house.url, form.action), data=sent, headers=OURS)
+        return await self.http.post(urljoin(self.builtin_app.url, form.action), data=sent, headers=OURS)
 
     async def to_nextcloud(self, client_id: str, **fields: str | None) -> str:
         """Allow a client to read notes; the address at Nextcloud."""
-        asked = await self.open(self.house.authorize_url(client_id, **fields))
+        asked = await self.open(self.builtin_app.authorize_url(client_id, **fields))
         assert asked.status_code == 200, asked.text
-        return onward(await self.press(asked, "allow", allow=["notes:read"]))
+        return redirect_target(await self.press(asked, "allow", allow=["notes:read"]))
 
     async def from_nextcloud(self, url: str) -> str:
         """Sign in at Nextcloud and grant access; the address that leads back to us, which is not opened."""
-        return await self.person.sign_in(url, until=f"{self.house.url}/oauth/callback/nextcloud")
+        return await self.person.sign_in(url, until=f"{self.builtin_app.url}/oauth/callback/nextcloud")
 
     async def welcomed(self, client_id: str) -> httpx2.Response:
         """Come as far as the question who this is."""
@@ -76,62 +76,62 @@ def _hidden(form: Form) -> dict[str, str]:
     return {one.name: one.value for one in form.fields if not one.is_choice}
 
 
-def link_in(house: House, answer: object) -> str:
+def link_in(builtin_app: BuiltinApp, answer: object) -> str:
     """Find the link to our page in what a tool answered."""
-    return re.findall(rf"{house.url}/oauth/provision\?elicitationId=[0-9a-f-]{{36}}", str(answer))[0]
+    return re.findall(rf"{builtin_app.url}/oauth/provision\?elicitationId=[0-9a-f-]{{36}}", str(answer))[0]
 
 
-def onward(page: httpx2.Response) -> str:
+def redirect_target(page: httpx2.Response) -> str:
     return str(page.headers["Refresh"]).partition("url=")[2]
 
 
 @asynccontextmanager
-async def browser(house: House, name: str) -> AsyncGenerator[Browser]:
+async def browser(builtin_app: BuiltinApp, name: str) -> AsyncGenerator[Browser]:
     async with httpx2.AsyncClient(timeout=30) as http:
-        yield Browser(house, http, name)
+        yield Browser(builtin_app, http, name)
 
 
 @pytest.fixture
-async def alice(house: House) -> AsyncGenerator[Browser]:
-    async with browser(house, "alice") as opened:
+async def alice(builtin_app: BuiltinApp) -> AsyncGenerator[Browser]:
+    async with browser(builtin_app, "alice") as opened:
         yield opened
 
 
 @pytest.fixture
-async def bob(house: House) -> AsyncGenerator[Browser]:
-    async with browser(house, "bob") as opened:
+async def bob(builtin_app: BuiltinApp) -> AsyncGenerator[Browser]:
+    async with browser(builtin_app, "bob") as opened:
         yield opened
 
 
 @pytest.fixture
-async def client_id(house: House, http: httpx2.AsyncClient) -> str:
-    return str((await house.register(http))["client_id"])
+async def client_id(builtin_app: BuiltinApp, http: httpx2.AsyncClient) -> str:
+    return str((await builtin_app.register(http))["client_id"])
 
 
-def token_requests(house: House) -> int:
-    return sum("/apps/oauth2/api/v1/token" in one.path for one in house.sandbox.requests.records)
+def token_requests(builtin_app: BuiltinApp) -> int:
+    return sum("/apps/oauth2/api/v1/token" in one.path for one in builtin_app.sandbox.requests.records)
 
 
-async def nothing_is_left(house: House) -> None:
+async def nothing_is_left(builtin_app: BuiltinApp) -> None:
     """Wait until Nextcloud knows of no access, as it must soon after a refusal."""
-    await until(lambda: house.connected() == [], seconds=10)
+    await until(lambda: builtin_app.connected() == [], seconds=10)
 
 
 async def test_one_trip_gives_the_client_its_token_and_the_server_the_access(
-    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     sent = await alice.press(await alice.welcomed(client_id), "mine")
 
-    back = query_of(onward(sent))
+    back = query_of(redirect_target(sent))
     assert sent.status_code == 200
-    assert back["iss"] == [house.url]
-    answer = await house.redeem(http, client_id, back["code"][0])
+    assert back["iss"] == [builtin_app.url]
+    answer = await builtin_app.exchange_code(http, client_id, back["code"][0])
     assert answer.json()["scope"] == "notes:read"
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]
 
 
 async def test_a_captured_address_at_nextcloud_is_worth_nothing_in_another_browser(
-    house: House, alice: Browser, bob: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     url = await alice.to_nextcloud(client_id)
 
@@ -139,12 +139,12 @@ async def test_a_captured_address_at_nextcloud_is_worth_nothing_in_another_brows
 
     assert refused.status_code == 403
     assert "began in another browser" in refused.text
-    assert token_requests(house) == 1
-    await nothing_is_left(house)
+    assert token_requests(builtin_app) == 1
+    await nothing_is_left(builtin_app)
 
 
 async def test_a_captured_way_back_is_ended_in_another_browser_and_in_its_own(
-    house: House, alice: Browser, bob: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
 
@@ -152,14 +152,14 @@ async def test_a_captured_way_back_is_ended_in_another_browser_and_in_its_own(
 
     assert refused.status_code == 403
     assert (await alice.refused(back)).status_code == 403
-    assert token_requests(house) == 1
-    await nothing_is_left(house)
+    assert token_requests(builtin_app) == 1
+    await nothing_is_left(builtin_app)
 
 
 async def test_who_approves_in_one_browser_approves_for_no_other(
-    house: House, alice: Browser, bob: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
-    page = await alice.open(house.authorize_url(client_id))
+    page = await alice.open(builtin_app.authorize_url(client_id))
 
     refused = await bob.press(page, "allow", allow=["notes:read"])
 
@@ -168,10 +168,10 @@ async def test_who_approves_in_one_browser_approves_for_no_other(
 
 
 async def test_what_one_person_brought_is_shown_to_nobody_else_and_continued_by_nobody_else(
-    house: House, alice: Browser, bob: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     welcome = await alice.welcomed(client_id)
-    await bob.open(house.authorize_url(client_id))
+    await bob.open(builtin_app.authorize_url(client_id))
 
     seen = await bob.open(str(welcome.url))
     pressed = await bob.press(welcome, "mine")
@@ -196,9 +196,9 @@ async def test_what_one_person_brought_is_shown_to_nobody_else_and_continued_by_
     ],
 )
 async def test_an_answer_that_is_not_the_expected_one_is_refused_and_its_code_is_ended(
-    house: House, alice: Browser, client_id: str, change: dict[str, str | None], sent: int
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, change: dict[str, str | None], sent: int
 ) -> None:
-    """Only a code with a `state` of ours is sent, to be revoked; any other is exchanged for nobody from then on."""
+    """Only a code with a `state` of ours is sent, to be revoked; any other is exchanged for no one from then on."""
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
     values: dict[str, str | None] = {name: values[0] for name, values in query_of(back).items()}
     given = {name: text for name, text in {**values, **change}.items() if text is not None}
@@ -206,26 +206,26 @@ async def test_an_answer_that_is_not_the_expected_one_is_refused_and_its_code_is
     refused = await alice.refused(f"/oauth/callback/nextcloud?{urlencode(given)}")
 
     assert refused.status_code == 403
-    assert token_requests(house) == sent
+    assert token_requests(builtin_app) == sent
     if change.get("code", "") == "":
         state = query_of(await alice.to_nextcloud(client_id))["state"][0]
         code = urlencode({"state": state, "code": values["code"]})
         assert (await alice.refused(f"/oauth/callback/nextcloud?{code}")).status_code == 403
-    assert token_requests(house) == sent
+    assert token_requests(builtin_app) == sent
     if sent:
-        await nothing_is_left(house)
+        await nothing_is_left(builtin_app)
 
 
 @pytest.mark.parametrize("name", ["state", "code"])
 async def test_an_answer_that_says_something_twice_is_refused(
-    house: House, alice: Browser, client_id: str, name: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, name: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
 
     refused = await alice.refused(f"{back}&{urlencode({name: query_of(back)[name][0]})}")
 
     assert refused.status_code == 403
-    assert token_requests(house) == 0
+    assert token_requests(builtin_app) == 0
 
 
 async def test_the_same_answer_a_second_time_is_refused(alice: Browser, client_id: str) -> None:
@@ -238,25 +238,25 @@ async def test_the_same_answer_a_second_time_is_refused(alice: Browser, client_i
 
 
 async def test_an_answer_after_more_than_ten_minutes_is_refused(
-    house: House, alice: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
 
-    house.clock.ahead += timedelta(minutes=11)
+    builtin_app.clock.ahead += timedelta(minutes=11)
     refused = await alice.refused(back)
 
     assert refused.status_code == 403
-    assert token_requests(house) == 1
+    assert token_requests(builtin_app) == 1
 
 
 async def test_a_state_of_one_kind_is_no_state_of_the_other(
-    house: House, alice: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
     account = await alice.open("/account")
     form = Document.read(account.text).forms[0]
-    begun = await alice.http.post(urljoin(house.url, form.action), headers=OURS)
-    page_state = query_of(onward(await alice.open(begun.headers["Location"])))["state"][0]
+    begun = await alice.http.post(urljoin(builtin_app.url, form.action), headers=OURS)
+    page_state = query_of(redirect_target(await alice.open(begun.headers["Location"])))["state"][0]
     client_state = query_of(back)["state"][0]
     code = code_in(back)
 
@@ -264,11 +264,11 @@ async def test_a_state_of_one_kind_is_no_state_of_the_other(
         query = urlencode({"state": state, "code": code})
         refused = await alice.refused(f"/oauth/callback/nextcloud?{query}")
         assert refused.status_code == 403
-    assert token_requests(house) == 0
+    assert token_requests(builtin_app) == 0
 
 
 async def test_no_at_nextcloud_leaves_it_to_the_person_to_go_back(
-    house: House, alice: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     url = await alice.to_nextcloud(client_id, state="of the client")
     state = query_of(url)["state"][0]
@@ -281,49 +281,53 @@ async def test_no_at_nextcloud_leaves_it_to_the_person_to_go_back(
     back = next(link for link in links if link.startswith(CALLBACK))
     assert page.status_code == 200
     assert "Refresh" not in page.headers
-    assert query_of(back) == {"error": ["access_denied"], "state": ["of the client"], "iss": [house.url]}
+    assert query_of(back) == {
+        "error": ["access_denied"],
+        "state": ["of the client"],
+        "iss": [builtin_app.url],
+    }
     assert any(link.startswith("/authorize?") for link in links)
 
 
 async def test_not_me_ends_at_once_what_was_given_and_tells_how_to_be_somebody_else(
-    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     welcome = await alice.welcomed(client_id)
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]
 
     page = await alice.press(welcome, "not-mine")
 
-    await nothing_is_left(house)
+    await nothing_is_left(builtin_app)
     assert "Sign out there first" in page.text
     assert (await alice.press(welcome, "mine")).status_code == 403
     assert (await alice.press(welcome, "not-mine")).status_code == 403
 
 
 async def test_continue_pressed_twice_shows_the_same_code_and_after_its_use_says_so(
-    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     welcome = await alice.welcomed(client_id)
 
-    codes = [code_in(onward(await alice.press(welcome, "mine"))) for _ in range(2)]
-    answer = await house.redeem(http, client_id, codes[0])
+    codes = [code_in(redirect_target(await alice.press(welcome, "mine"))) for _ in range(2)]
+    answer = await builtin_app.exchange_code(http, client_id, codes[0])
     late = await alice.press(welcome, "mine")
 
     assert codes[0] == codes[1]
     assert answer.status_code == 200
     assert late.status_code == 200
     assert "This was answered already" in late.text
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]
 
 
 async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
-    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     """N01: the page between a client and its code; both copies can be sent, and one of them counts."""
-    url = house.authorize_url(client_id)
+    url = builtin_app.authorize_url(client_id)
     copies = [await alice.open(url) for _ in range(2)]
 
     async def whose(copy: httpx2.Response) -> httpx2.Response:
-        there = onward(await alice.press(copy, "allow", allow=["notes:read"]))
+        there = redirect_target(await alice.press(copy, "allow", allow=["notes:read"]))
         back = await alice.open(await alice.from_nextcloud(there))
         return await alice.open(back.headers["Location"])
 
@@ -332,20 +336,22 @@ async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
     lost = await alice.press(welcomes[1], "mine")
     again = await alice.press(copies[1], "allow", allow=["notes:read"])
 
-    assert (await house.redeem(http, client_id, code_in(onward(won)))).status_code == 200
+    assert (
+        await builtin_app.exchange_code(http, client_id, code_in(redirect_target(won)))
+    ).status_code == 200
     assert [page.status_code for page in (lost, again)] == [200, 200]
     assert "This was answered already" in lost.text
-    await until(lambda: house.connected() == ["alice"], seconds=10)
+    await until(lambda: builtin_app.connected() == ["alice"], seconds=10)
 
 
 @pytest.mark.parametrize("change", ["disabled", "left the group"])
 async def test_who_may_not_use_nextcloud_or_this_server_any_more_gets_no_new_tokens(
-    house: House, alice: Browser, http: httpx2.AsyncClient, change: str
+    builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient, change: str
 ) -> None:
-    user = house.sandbox.state.users["alice"]
+    user = builtin_app.sandbox.state.users["alice"]
     user.groups = ("staff",)
-    await house.restart(allowed_groups="staff")
-    tokens = await house.sign_in(alice.person, http)
+    await builtin_app.restart(allowed_groups="staff")
+    tokens = await builtin_app.sign_in(alice.person, http)
     form = {
         "grant_type": "refresh_token",
         "client_id": tokens["client_id"],
@@ -354,34 +360,34 @@ async def test_who_may_not_use_nextcloud_or_this_server_any_more_gets_no_new_tok
     if change == "disabled":
         user.enabled = False
     else:
-        await house.restart(allowed_groups="another group")
+        await builtin_app.restart(allowed_groups="another group")
 
-    answer = await http.post(f"{house.url}/token", data=form)
+    answer = await http.post(f"{builtin_app.url}/token", data=form)
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     headers = {"Authorization": f"Bearer {tokens['access_token']}"}
 
     assert answer.json()["error"] == "invalid_grant"
-    assert (await http.post(f"{house.url}/mcp", json=ping, headers=headers)).status_code == 401
+    assert (await http.post(f"{builtin_app.url}/mcp", json=ping, headers=headers)).status_code == 401
 
 
 async def test_a_nextcloud_that_is_down_signs_nobody_out(
-    house: House, alice: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
+    tokens = await builtin_app.sign_in(alice.person, http)
     form = {
         "grant_type": "refresh_token",
         "client_id": tokens["client_id"],
         "refresh_token": tokens["refresh_token"],
     }
-    house.sandbox.faults.status(503)
+    builtin_app.sandbox.faults.status(503)
 
-    answer = await http.post(f"{house.url}/token", data=form)
+    answer = await http.post(f"{builtin_app.url}/token", data=form)
 
     assert answer.status_code == 200
 
 
 async def test_not_me_after_continue_takes_nothing_back_and_leads_to_where_it_can_be_ended(
-    house: House, alice: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     welcome = await alice.welcomed(client_id)
     await alice.press(welcome, "mine")
@@ -390,30 +396,30 @@ async def test_not_me_after_continue_takes_nothing_back_and_leads_to_where_it_ca
 
     assert late.status_code == 303
     assert 'href="/account"' in (await alice.open(late.headers["Location"])).text
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]
 
 
 async def test_who_never_says_who_they_are_leaves_nothing_at_nextcloud(
-    house: House, alice: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     welcome = await alice.welcomed(client_id)
-    house.clock.ahead += timedelta(minutes=11)
+    builtin_app.clock.ahead += timedelta(minutes=11)
 
     assert (await alice.press(welcome, "mine")).status_code == 403
-    await house.restart()
+    await builtin_app.restart()
 
-    await nothing_is_left(house)
+    await nothing_is_left(builtin_app)
 
 
 async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
-    house: House, alice: Browser, bob: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
-    async with house.raw(tokens["access_token"]) as client:
+    tokens = await builtin_app.sign_in(alice.person, http)
+    async with builtin_app.raw(tokens["access_token"]) as client:
         # As in Nextcloud's settings, under "Devices & sessions".
-        house.sandbox.state.app_passwords.clear()
+        builtin_app.sandbox.state.app_passwords.clear()
         asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
-        link = link_in(house, asked["result"])
+        link = link_in(builtin_app, asked["result"])
 
         page = await bob.person.consent(link)
 
@@ -421,51 +427,53 @@ async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
     assert page.status == 403
     assert "another account" in page.title
     assert again["result"]["isError"]
-    await until(lambda: house.connected() == [], seconds=10)
+    await until(lambda: builtin_app.connected() == [], seconds=10)
 
 
-async def test_signing_in_for_the_account_page_leaves_no_access_behind(house: House, alice: Browser) -> None:
-    page = await alice.person.consent(f"{house.url}/account")
+async def test_signing_in_for_the_account_page_leaves_no_access_behind(
+    builtin_app: BuiltinApp, alice: Browser
+) -> None:
+    page = await alice.person.consent(f"{builtin_app.url}/account")
 
     assert page.title == "Your connections"
-    await nothing_is_left(house)
+    await nothing_is_left(builtin_app)
 
 
 async def test_a_sign_in_for_a_visit_becomes_the_access_that_was_missing(
-    house: House, alice: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
-    async with house.client(tokens["access_token"]) as client:
+    tokens = await builtin_app.sign_in(alice.person, http)
+    async with builtin_app.client(tokens["access_token"]) as client:
         # As in Nextcloud's settings, under "Devices & sessions".
-        house.sandbox.state.app_passwords.clear()
+        builtin_app.sandbox.state.app_passwords.clear()
         asked = await client.call_tool("nc_notes_list_notes", {})
-        link = link_in(house, asked)
+        link = link_in(builtin_app, asked)
 
         page = await alice.person.consent(link, only=["notes:read"])
 
         notes = await client.call_tool("nc_notes_list_notes", {})
     assert page.title == "Connected"
     assert not notes.is_error
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]
     titles = [seen.title for seen in alice.person.seen]
     assert titles.count("Account access") == 2, "one trip for the client, one for the visit"
 
 
 async def test_a_user_who_was_made_anew_finds_nothing_of_the_former_one(
-    house: House, alice: Browser, bob: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
-    state = house.sandbox.state
+    tokens = await builtin_app.sign_in(alice.person, http)
+    state = builtin_app.sandbox.state
     state.app_passwords.clear()
     state.oauth_grants.clear()
     del state.users["alice"]
     state.add_user(User("alice", "Another Alice", "alice"))
-    async with browser(house, "alice") as other:
-        page = await other.person.consent(f"{house.url}/account")
+    async with browser(builtin_app, "alice") as other:
+        page = await other.person.consent(f"{builtin_app.url}/account")
 
     assert "Claude" not in page.text
     refused = await http.post(
-        f"{house.url}/mcp",
+        f"{builtin_app.url}/mcp",
         json={"jsonrpc": "2.0", "id": 1, "method": "ping"},
         headers={"Authorization": f"Bearer {tokens['access_token']}"},
     )
@@ -473,37 +481,41 @@ async def test_a_user_who_was_made_anew_finds_nothing_of_the_former_one(
 
 
 async def test_who_is_in_none_of_the_groups_is_refused_and_keeps_nothing(
-    house: House, alice: Browser, bob: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
-    await house.restart(allowed_groups="staff, family")
-    house.sandbox.state.users["bob"].groups = ("family",)
+    await builtin_app.restart(allowed_groups="staff, family")
+    builtin_app.sandbox.state.users["bob"].groups = ("family",)
 
     refused = await alice.refused(await alice.from_nextcloud(await alice.to_nextcloud(client_id)))
-    page = await alice.person.consent(f"{house.url}/account")
+    page = await alice.person.consent(f"{builtin_app.url}/account")
 
     assert (refused.status_code, page.status) == (403, 403)
     assert "may not use this server" in refused.text
-    await nothing_is_left(house)
+    await nothing_is_left(builtin_app)
     assert (await bob.press(await bob.welcomed(client_id), "mine")).status_code == 200
 
 
 async def test_a_client_that_the_operator_does_not_let_in_gets_no_page_to_ask_on(
-    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
-    await house.restart(allowed_clients="claude.ai, *.example.org")
-    allowed = await house.register(http, redirect_uris=["https://claude.ai/api/mcp/auth_callback"])
+    await builtin_app.restart(allowed_clients="claude.ai, *.example.org")
+    allowed = await builtin_app.register(http, redirect_uris=["https://claude.ai/api/mcp/auth_callback"])
 
-    refused = await alice.open(house.authorize_url(client_id))
-    mixed = await house.register(http, redirect_uris=["https://claude.ai/cb", "https://evil.example/cb"])
+    refused = await alice.open(builtin_app.authorize_url(client_id))
+    mixed = await builtin_app.register(
+        http, redirect_uris=["https://claude.ai/cb", "https://evil.example/cb"]
+    )
 
     assert refused.status_code == 403
     assert "not allowed here" in refused.text
     assert (
-        await alice.open(house.authorize_url(mixed["client_id"], redirect_uri="https://claude.ai/cb"))
+        await alice.open(builtin_app.authorize_url(mixed["client_id"], redirect_uri="https://claude.ai/cb"))
     ).status_code == 403
     assert (
         await alice.open(
-            house.authorize_url(allowed["client_id"], redirect_uri="https://claude.ai/api/mcp/auth_callback")
+            builtin_app.authorize_url(
+                allowed["client_id"], redirect_uri="https://claude.ai/api/mcp/auth_callback"
+            )
         )
     ).status_code == 200
 
@@ -512,25 +524,31 @@ async def test_a_client_that_the_operator_does_not_let_in_gets_no_page_to_ask_on
     ("area", "status", "page"), [("oauth2", 503, 503), ("ocs", 503, 503), ("oauth2", 429, 503)]
 )
 async def test_a_nextcloud_that_fails_in_the_middle_leaves_nothing_and_says_so(
-    *, house: House, alice: Browser, client_id: str, area: FaultArea, status: FaultStatus, page: int
+    *,
+    builtin_app: BuiltinApp,
+    alice: Browser,
+    client_id: str,
+    area: FaultArea,
+    status: FaultStatus,
+    page: int,
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
-    house.sandbox.faults.status(status, area=area)
+    builtin_app.sandbox.faults.status(status, area=area)
 
     failed = await alice.refused(back)
-    house.sandbox.faults.clear()
+    builtin_app.sandbox.faults.clear()
 
     assert failed.status_code == page
     assert "Nothing was connected" in failed.text
     if area == "ocs":
-        await nothing_is_left(house)
+        await nothing_is_left(builtin_app)
 
 
 async def test_an_answer_of_nextcloud_that_gets_lost_connects_nobody_and_the_next_try_works(
-    house: House, alice: Browser, client_id: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))
-    house.sandbox.faults.lost_body(area="oauth2")
+    builtin_app.sandbox.faults.lost_body(area="oauth2")
 
     failed = await alice.refused(back)
 
@@ -541,28 +559,30 @@ async def test_an_answer_of_nextcloud_that_gets_lost_connects_nobody_and_the_nex
 
 
 async def test_what_waits_for_an_answer_outlives_a_restart_of_the_server(
-    house: House, alice: Browser, client_id: str, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
-    form = await alice.open(house.authorize_url(client_id))
-    await house.restart()
-    url = onward(await alice.press(form, "allow", allow=["notes:read"]))
-    await house.restart()
+    form = await alice.open(builtin_app.authorize_url(client_id))
+    await builtin_app.restart()
+    url = redirect_target(await alice.press(form, "allow", allow=["notes:read"]))
+    await builtin_app.restart()
     back = await alice.open(await alice.from_nextcloud(url))
-    await house.restart()
+    await builtin_app.restart()
     welcome = await alice.open(back.headers["Location"])
-    await house.restart()
+    await builtin_app.restart()
 
     sent = await alice.press(welcome, "mine")
 
-    assert (await house.redeem(http, client_id, code_in(onward(sent)))).status_code == 200
+    assert (
+        await builtin_app.exchange_code(http, client_id, code_in(redirect_target(sent)))
+    ).status_code == 200
 
 
 async def test_wrong_codes_are_sent_so_seldom_that_nextcloud_goes_on_answering_the_others(
-    house: House, client_id: str
+    builtin_app: BuiltinApp, client_id: str
 ) -> None:
     statuses: list[int] = []
     for letter in "abcd":
-        async with browser(house, "alice") as stranger:
+        async with browser(builtin_app, "alice") as stranger:
             for number in range(3):
                 state = query_of(await stranger.to_nextcloud(client_id))["state"][0]
                 answer = {"state": state, "code": f"{letter}{number}" * 64}
@@ -570,24 +590,24 @@ async def test_wrong_codes_are_sent_so_seldom_that_nextcloud_goes_on_answering_t
                 statuses.append(failed.status_code)
 
     # All of them come from one network.
-    assert token_requests(house) == 2
+    assert token_requests(builtin_app) == 2
     assert statuses.count(403) == 2
     assert statuses.count(503) == 10
 
 
 async def test_disconnecting_on_the_page_ends_the_clients_tokens_too(
-    house: House, alice: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
-    await alice.person.consent(f"{house.url}/account")
+    tokens = await builtin_app.sign_in(alice.person, http)
+    await alice.person.consent(f"{builtin_app.url}/account")
     page = await alice.open("/account")
     csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
 
-    await alice.http.post(f"{house.url}/account/disconnect", data={"csrf": csrf}, headers=OURS)
+    await alice.http.post(f"{builtin_app.url}/account/disconnect", data={"csrf": csrf}, headers=OURS)
 
-    await nothing_is_left(house)
+    await nothing_is_left(builtin_app)
     refused = await http.post(
-        f"{house.url}/token",
+        f"{builtin_app.url}/token",
         data={
             "grant_type": "refresh_token",
             "refresh_token": tokens["refresh_token"],
@@ -598,36 +618,36 @@ async def test_disconnecting_on_the_page_ends_the_clients_tokens_too(
 
 
 async def test_one_app_is_signed_out_and_what_it_may_do_stays(
-    house: House, alice: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
-    await alice.person.consent(f"{house.url}/account")
+    tokens = await builtin_app.sign_in(alice.person, http)
+    await alice.person.consent(f"{builtin_app.url}/account")
     page = await alice.open("/account")
     csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
     assert "Signed in" in page.text
 
     await alice.http.post(
-        f"{house.url}/account/sign-out-app",
+        f"{builtin_app.url}/account/sign-out-app",
         data={"csrf": csrf, "client": tokens["client_id"]},
         headers=OURS,
     )
 
     headers = {"Authorization": f"Bearer {tokens['access_token']}"}
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    assert (await http.post(f"{house.url}/mcp", json=ping, headers=headers)).status_code == 401
+    assert (await http.post(f"{builtin_app.url}/mcp", json=ping, headers=headers)).status_code == 401
     assert "Read your notes" in (await alice.open("/account")).text
-    assert house.connected() == ["alice"]
+    assert builtin_app.connected() == ["alice"]
 
 
 async def test_a_client_that_is_barred_later_gets_no_new_tokens(
-    house: House, alice: Browser, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
-    tokens = await house.sign_in(alice.person, http)
+    tokens = await builtin_app.sign_in(alice.person, http)
 
-    await house.restart(denied_clients="localhost")
+    await builtin_app.restart(denied_clients="localhost")
 
     refused = await http.post(
-        f"{house.url}/token",
+        f"{builtin_app.url}/token",
         data={
             "grant_type": "refresh_token",
             "refresh_token": tokens["refresh_token"],
@@ -639,17 +659,17 @@ async def test_a_client_that_is_barred_later_gets_no_new_tokens(
 
 @pytest.mark.parametrize("way", ["sign-out-everywhere", "disconnect", "app", "sign-out-app"])
 async def test_a_page_that_was_left_open_somewhere_gives_no_code_after_everything_was_ended(
-    house: House, alice: Browser, client_id: str, way: str
+    builtin_app: BuiltinApp, alice: Browser, client_id: str, way: str
 ) -> None:
-    """Somebody else may sit at that computer by now, and could go on for a client of their own."""
+    """Another user may sit at that computer by now, and could go on for a client of their own."""
     left_open = await alice.welcomed(client_id)
     await alice.press(left_open, "mine")
-    async with browser(house, "alice") as elsewhere:
-        await elsewhere.person.consent(f"{house.url}/account")
+    async with browser(builtin_app, "alice") as elsewhere:
+        await elsewhere.person.consent(f"{builtin_app.url}/account")
         page = await elsewhere.open("/account")
         csrf = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
         form = {"csrf": csrf, "client": client_id, "do": "remove"}
-        ended = await elsewhere.http.post(f"{house.url}/account/{way}", data=form, headers=OURS)
+        ended = await elsewhere.http.post(f"{builtin_app.url}/account/{way}", data=form, headers=OURS)
         assert ended.status_code in {200, 303}, ended.text
 
     refused = await alice.press(left_open, "mine")

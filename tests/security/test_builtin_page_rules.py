@@ -22,7 +22,7 @@ from tests.memory_authorizations import (
     fields_of,
     target_of,
 )
-from tests.memory_visits import HOST, NEXTCLOUD, ORIGIN, config, state_of
+from tests.memory_consent_service import HOST, NEXTCLOUD, ORIGIN, config, state_of
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -67,9 +67,9 @@ async def browser(known: MemoryAuthorizations) -> AsyncIterator[httpx2.AsyncClie
 async def every_answer(browser: httpx2.AsyncClient, known: MemoryAuthorizations) -> list[httpx2.Response]:
     """Walk all the ways there are, good and bad, and keep what was answered."""
     answers = [await browser.get(ask_url()), await answer(browser, "allow"), await answer(browser, "deny")]
-    onward = await answer(browser, "allow", "notes:read")
-    cancelled = {"error": "access_denied", "state": state_of(target_of(onward))}
-    answers += [onward, await browser.get(CALLBACK, params=cancelled)]
+    redirect_target = await answer(browser, "allow", "notes:read")
+    cancelled = {"error": "access_denied", "state": state_of(target_of(redirect_target))}
+    answers += [redirect_target, await browser.get(CALLBACK, params=cancelled)]
     back = await come_back(browser)
     answers += [back, await browser.get(back.headers["location"])]
     answers += [await confirm(browser), await confirm(browser, "not-mine"), await confirm(browser, "none")]
@@ -207,11 +207,11 @@ async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
         assert response.headers.get("location", RESULT_ADDRESS) == RESULT_ADDRESS
         assert "refresh" not in response.headers
         assert "evil" not in "".join(re.findall(r'(?:href|action)="([^"]*)"', response.text))
-    onward = await answer(
+    redirect_target = await answer(
         browser, "allow", "notes:read", address=f"{ask_url()}&{more}", **dict.fromkeys(names, evil)
     )
 
-    assert target_of(onward).startswith(f"{NEXTCLOUD}/")
+    assert target_of(redirect_target).startswith(f"{NEXTCLOUD}/")
     assert len(known.away) == 1
 
 
@@ -263,8 +263,8 @@ async def test_nobody_goes_anywhere_by_themselves_before_they_have_answered(
 ) -> None:
     pages = [page for page in await every_answer(browser, known) if "refresh" in page.headers]
 
-    targets = [target_of(page) for page in pages]
-    assert [target.partition("?")[0] for target in targets] == [
+    paths = [target_of(page) for page in pages]
+    assert [target.partition("?")[0] for target in paths] == [
         HOSTED,
         f"{NEXTCLOUD}/index.php/apps/oauth2/authorize",
         HOSTED,
@@ -290,10 +290,10 @@ async def test_a_link_that_is_looked_at_in_advance_or_twice_changes_nothing(
 async def test_what_one_browser_was_given_is_of_no_use_in_another(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
-    onward = await answer(browser, "allow", "notes:read")
-    state = state_of(target_of(onward))
-    arrival = (await come_back(browser)).headers["location"]
-    form = fields_of(await browser.get(arrival))
+    redirect_target = await answer(browser, "allow", "notes:read")
+    state = state_of(target_of(redirect_target))
+    auth_transaction = (await come_back(browser)).headers["location"]
+    form = fields_of(await browser.get(auth_transaction))
     question = fields_of(await browser.get(ask_url()))
     known.calls.clear()
 
@@ -305,7 +305,7 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
                 other.cookies.set("__Host-browser", cookies, domain=HOST)
             answers = [
                 await shown(other, await other.get(CALLBACK, params={"code": "mallory", "state": state})),
-                await other.get(arrival),
+                await other.get(auth_transaction),
                 *[
                     await other.post("/authorize/confirm", data={**form, "answer": said})
                     for said in ("mine", "not-mine")
@@ -325,14 +325,16 @@ async def test_a_check_value_is_good_for_its_own_form_alone(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     question = fields_of(await browser.get(ask_url()))
-    arrival = fields_of(await browser.get((await come_back(browser)).headers["location"]))
+    auth_transaction = fields_of(await browser.get((await come_back(browser)).headers["location"]))
     other = fields_of(await browser.get((await come_back(browser)).headers["location"]))
 
     refused = [
-        await browser.post("/authorize/confirm", data={**arrival, "csrf": csrf, "answer": "mine"})
+        await browser.post("/authorize/confirm", data={**auth_transaction, "csrf": csrf, "answer": "mine"})
         for csrf in (question["csrf"], other["csrf"], "", "é", "0" * 64)
     ] + [
-        await browser.post("/authorize", data={**question, "csrf": arrival["csrf"], "answer": "deny"}),
+        await browser.post(
+            "/authorize", data={**question, "csrf": auth_transaction["csrf"], "answer": "deny"}
+        ),
         await browser.post("/authorize", data={**question, "csrf": [question["csrf"]] * 2, "answer": "deny"}),
         await browser.post("/authorize", data={**question, "request": "", "answer": "deny"}),
     ]
@@ -355,15 +357,19 @@ async def test_a_form_that_another_page_sends_connects_nothing(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations, headers: dict[str, str]
 ) -> None:
     question = fields_of(await browser.get(ask_url()))
-    arrival = fields_of(await browser.get((await come_back(browser)).headers["location"]))
+    auth_transaction = fields_of(await browser.get((await come_back(browser)).headers["location"]))
     away = dict(known.away)
 
     refused = [
         await browser.post(
             "/authorize", data={**question, "answer": "allow", "allow": "notes:read"}, headers=headers
         ),
-        await browser.post("/authorize/confirm", data={**arrival, "answer": "mine"}, headers=headers),
-        await browser.post("/authorize/confirm", data={**arrival, "answer": "not-mine"}, headers=headers),
+        await browser.post(
+            "/authorize/confirm", data={**auth_transaction, "answer": "mine"}, headers=headers
+        ),
+        await browser.post(
+            "/authorize/confirm", data={**auth_transaction, "answer": "not-mine"}, headers=headers
+        ),
     ]
 
     assert [each.status_code for each in refused] == [403] * 3

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.document import Document
-from tests.integration.house import CALLBACK, House, open_house, query_of
+from tests.integration.builtin_app import CALLBACK, BuiltinApp, open_builtin_app, query_of
 
 HTML = {"Accept": "text/html"}
 OURS = {**HTML, "Sec-Fetch-Site": "same-origin"}
@@ -16,8 +16,8 @@ APP = "https://app.example.org/oauth/client.json"
 
 
 @pytest.fixture(scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
-    async with open_house(tmp_path_factory.mktemp("house")) as opened:
+async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path_factory.mktemp("house")) as opened:
         yield opened
 
 
@@ -28,8 +28,8 @@ async def http() -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 @pytest.fixture
-async def client_id(house: House, http: httpx2.AsyncClient) -> str:
-    return str((await house.register(http))["client_id"])
+async def client_id(builtin_app: BuiltinApp, http: httpx2.AsyncClient) -> str:
+    return str((await builtin_app.register(http))["client_id"])
 
 
 def form_of(page: httpx2.Response) -> dict[str, str]:
@@ -38,9 +38,9 @@ def form_of(page: httpx2.Response) -> dict[str, str]:
 
 
 async def test_the_page_says_who_asks_where_it_leads_and_what_it_wants(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
-    page = await http.get(house.authorize_url(client_id))
+    page = await http.get(builtin_app.authorize_url(client_id))
 
     document = Document.read(page.text)
     assert page.status_code == 200
@@ -56,18 +56,18 @@ async def test_the_page_says_who_asks_where_it_leads_and_what_it_wants(
 
 
 async def test_a_client_with_a_document_is_named_by_the_host_that_vouches_for_it(
-    house: House, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
 ) -> None:
-    house.documents[APP] = {
+    builtin_app.documents[APP] = {
         "client_id": APP,
         "client_name": "App",
         "redirect_uris": ["https://elsewhere.example.net/callback", "cursor://app/callback"],
     }
     uri = "https://elsewhere.example.net/callback"
 
-    web = Document.read((await http.get(house.authorize_url(APP, redirect_uri=uri))).text)
+    web = Document.read((await http.get(builtin_app.authorize_url(APP, redirect_uri=uri))).text)
     native = Document.read(
-        (await http.get(house.authorize_url(APP, redirect_uri="cursor://app/callback"))).text
+        (await http.get(builtin_app.authorize_url(APP, redirect_uri="cursor://app/callback"))).text
     )
 
     assert "app.example.org" in web.text.replace("\u200b", "")
@@ -87,9 +87,9 @@ async def test_a_client_with_a_document_is_named_by_the_host_that_vouches_for_it
     ],
 )
 async def test_what_is_asked_for_is_offered_and_nothing_that_changes_things_is_ticked(
-    house: House, http: httpx2.AsyncClient, client_id: str, scope: str, offered: set[str]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, scope: str, offered: set[str]
 ) -> None:
-    choices = Document.read((await http.get(house.authorize_url(client_id, scope=scope))).text).choices
+    choices = Document.read((await http.get(builtin_app.authorize_url(client_id, scope=scope))).text).choices
 
     assert {one.value for one in choices} == offered
     named = offered if len(offered) == 1 else set[str]()
@@ -114,9 +114,9 @@ async def test_what_is_asked_for_is_offered_and_nothing_that_changes_things_is_t
     ],
 )
 async def test_nobody_is_sent_anywhere_that_was_not_named_before(
-    house: House, http: httpx2.AsyncClient, client_id: str, fields: dict[str, str | None]
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, fields: dict[str, str | None]
 ) -> None:
-    page = await http.get(house.authorize_url(**{"client_id": client_id, **fields}))
+    page = await http.get(builtin_app.authorize_url(**{"client_id": client_id, **fields}))
 
     assert page.status_code in {400, 403}
     assert "Location" not in page.headers
@@ -128,9 +128,9 @@ async def test_nobody_is_sent_anywhere_that_was_not_named_before(
 
 @pytest.mark.parametrize("name", ["client_id", "redirect_uri", "state"])
 async def test_what_decides_where_an_answer_goes_may_not_be_there_twice(
-    house: House, http: httpx2.AsyncClient, client_id: str, name: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, name: str
 ) -> None:
-    page = await http.get(f"{house.authorize_url(client_id)}&{urlencode({name: 'again'})}")
+    page = await http.get(f"{builtin_app.authorize_url(client_id)}&{urlencode({name: 'again'})}")
 
     assert page.status_code == 400
     assert CALLBACK not in page.text
@@ -152,74 +152,82 @@ async def test_what_decides_where_an_answer_goes_may_not_be_there_twice(
     ],
 )
 async def test_what_a_client_does_not_get_it_is_told_when_its_person_goes_back_and_not_before(
-    house: House, http: httpx2.AsyncClient, client_id: str, fields: dict[str, str | None], error: str
+    builtin_app: BuiltinApp,
+    http: httpx2.AsyncClient,
+    client_id: str,
+    fields: dict[str, str | None],
+    error: str,
 ) -> None:
-    page = await http.get(house.authorize_url(client_id, **{"state": "mine", **fields}))
+    page = await http.get(builtin_app.authorize_url(client_id, **{"state": "mine", **fields}))
 
     (back,) = [link for link in Document.read(page.text).links if link.startswith(CALLBACK)]
     assert page.status_code == 400
     assert "Location" not in page.headers
     assert "Refresh" not in page.headers
     told = query_of(back)
-    assert (told["error"], told["state"], told["iss"]) == ([error], ["mine"], [house.url])
+    assert (told["error"], told["state"], told["iss"]) == ([error], ["mine"], [builtin_app.url])
 
 
 async def test_something_said_twice_is_told_to_the_client(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
-    url = f"{house.authorize_url(client_id)}&scope=notes:read&scope=files:read"
+    url = f"{builtin_app.authorize_url(client_id)}&scope=notes:read&scope=files:read"
 
     assert "error=invalid_request" in (await http.get(url)).text
 
 
 async def test_a_client_may_name_our_resource_more_than_once_and_with_a_slash(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
-    url = f"{house.authorize_url(client_id)}&{urlencode({'resource': f'{house.url}/mcp/'})}"
+    url = f"{builtin_app.authorize_url(client_id)}&{urlencode({'resource': f'{builtin_app.url}/mcp/'})}"
 
     assert (await http.get(url)).status_code == 200
 
 
 async def test_any_port_of_this_computer_is_the_registered_one_and_one_redirect_need_not_be_named(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
     other_port = await http.get(
-        house.authorize_url(client_id, redirect_uri="http://127.0.0.1:54321/callback")
+        builtin_app.authorize_url(client_id, redirect_uri="http://127.0.0.1:54321/callback")
     )
-    unnamed = await http.get(house.authorize_url(client_id, redirect_uri=None))
-    several = await house.register(http, redirect_uris=[CALLBACK, "https://claude.ai/cb"])
-    ambiguous = await http.get(house.authorize_url(several["client_id"], redirect_uri=None))
+    unnamed = await http.get(builtin_app.authorize_url(client_id, redirect_uri=None))
+    several = await builtin_app.register(http, redirect_uris=[CALLBACK, "https://claude.ai/cb"])
+    ambiguous = await http.get(builtin_app.authorize_url(several["client_id"], redirect_uri=None))
 
     assert (other_port.status_code, unnamed.status_code, ambiguous.status_code) == (200, 200, 400)
 
 
 async def test_no_sends_the_client_word_and_asks_nextcloud_nothing(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
-    page = await http.get(house.authorize_url(client_id, state="a b&c=d\u00e9\r\nX: y"))
-    before = house.sandbox.requests.total
+    page = await http.get(builtin_app.authorize_url(client_id, state="a b&c=d\u00e9\r\nX: y"))
+    before = builtin_app.sandbox.requests.total
 
-    told = await http.post(f"{house.url}/authorize", data={**form_of(page), "answer": "deny"}, headers=OURS)
+    told = await http.post(
+        f"{builtin_app.url}/authorize", data={**form_of(page), "answer": "deny"}, headers=OURS
+    )
 
     back = told.headers["Refresh"].partition("url=")[2]
     assert told.status_code == 200
     assert query_of(back) == {
         "error": ["access_denied"],
         "state": ["a b&c=d\u00e9\r\nX: y"],
-        "iss": [house.url],
+        "iss": [builtin_app.url],
     }
-    assert house.sandbox.requests.total == before
+    assert builtin_app.sandbox.requests.total == before
 
 
 async def test_the_longest_state_in_any_script_survives_the_form(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
     state = "\U0001f600" * 500
-    page = await http.get(house.authorize_url(client_id, state=state))
+    page = await http.get(builtin_app.authorize_url(client_id, state=state))
 
-    told = await http.post(f"{house.url}/authorize", data={**form_of(page), "answer": "deny"}, headers=OURS)
+    told = await http.post(
+        f"{builtin_app.url}/authorize", data={**form_of(page), "answer": "deny"}, headers=OURS
+    )
 
-    # Too long for a header by itself, so that the person presses the button.
+    # Too long for a header by itself, so that the user presses the button.
     assert "Refresh" not in told.headers
     (link,) = [link for link in Document.read(told.text).links if "state=" in link]
     assert query_of(link)["state"] == [state]
@@ -227,11 +235,13 @@ async def test_the_longest_state_in_any_script_survives_the_form(
 
 @pytest.mark.parametrize("answer", ["allow", "none", ""])
 async def test_nothing_ticked_and_enter_in_a_box_allow_nothing(
-    house: House, http: httpx2.AsyncClient, client_id: str, answer: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, answer: str
 ) -> None:
-    page = await http.get(house.authorize_url(client_id))
+    page = await http.get(builtin_app.authorize_url(client_id))
 
-    again = await http.post(f"{house.url}/authorize", data={**form_of(page), "answer": answer}, headers=OURS)
+    again = await http.post(
+        f"{builtin_app.url}/authorize", data={**form_of(page), "answer": answer}, headers=OURS
+    )
 
     assert "Refresh" not in again.headers
     assert ("Nothing is ticked" in again.text) == (answer == "allow")
@@ -250,12 +260,12 @@ async def test_nothing_ticked_and_enter_in_a_box_allow_nothing(
 )
 @pytest.mark.parametrize("path", ["/authorize", "/authorize/confirm"])
 async def test_a_form_that_another_page_sends_does_nothing(
-    *, house: House, http: httpx2.AsyncClient, client_id: str, headers: dict[str, str], path: str
+    *, builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, headers: dict[str, str], path: str
 ) -> None:
-    page = await http.get(house.authorize_url(client_id))
+    page = await http.get(builtin_app.authorize_url(client_id))
     fields = {**form_of(page), "answer": "allow", "allow": "notes:read", "arrival": "a" * 32}
 
-    refused = await http.post(f"{house.url}{path}", data=fields, headers=headers)
+    refused = await http.post(f"{builtin_app.url}{path}", data=fields, headers=headers)
 
     assert refused.status_code == 403
     assert "Refresh" not in refused.headers
@@ -263,15 +273,15 @@ async def test_a_form_that_another_page_sends_does_nothing(
 
 @pytest.mark.parametrize("change", ["request", "csrf", "both", "old"])
 async def test_a_form_that_was_changed_or_is_old_does_nothing(
-    house: House, http: httpx2.AsyncClient, client_id: str, change: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, change: str
 ) -> None:
     fields = {
-        **form_of(await http.get(house.authorize_url(client_id))),
+        **form_of(await http.get(builtin_app.authorize_url(client_id))),
         "answer": "allow",
         "allow": "notes:read",
     }
-    other = form_of(await http.get(house.authorize_url(client_id, scope="notes:read")))
-    ahead = house.clock.ahead
+    other = form_of(await http.get(builtin_app.authorize_url(client_id, scope="notes:read")))
+    ahead = builtin_app.clock.ahead
     match change:
         case "request":
             fields["request"] = other["request"]
@@ -280,41 +290,45 @@ async def test_a_form_that_was_changed_or_is_old_does_nothing(
         case "both":
             fields |= {"request": "AAAA", "csrf": other["csrf"]}
         case _:
-            house.clock.ahead += ahead.__class__(minutes=31)
+            builtin_app.clock.ahead += ahead.__class__(minutes=31)
     try:
-        refused = await http.post(f"{house.url}/authorize", data=fields, headers=OURS)
+        refused = await http.post(f"{builtin_app.url}/authorize", data=fields, headers=OURS)
     finally:
-        house.clock.ahead = ahead
+        builtin_app.clock.ahead = ahead
 
     assert refused.status_code == 403
 
 
 async def test_two_windows_with_two_questions_are_answered_each_for_itself(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
-    first = form_of(await http.get(house.authorize_url(client_id, state="first")))
-    second = form_of(await http.get(house.authorize_url(client_id, state="second")))
+    first = form_of(await http.get(builtin_app.authorize_url(client_id, state="first")))
+    second = form_of(await http.get(builtin_app.authorize_url(client_id, state="second")))
 
     for fields, state in ((second, "second"), (first, "first")):
-        told = await http.post(f"{house.url}/authorize", data={**fields, "answer": "deny"}, headers=OURS)
+        told = await http.post(
+            f"{builtin_app.url}/authorize", data={**fields, "answer": "deny"}, headers=OURS
+        )
         assert query_of(told.headers["Refresh"].partition("url=")[2])["state"] == [state]
 
 
 async def test_a_client_whose_document_changes_meanwhile_is_looked_at_once_more(
-    house: House, http: httpx2.AsyncClient
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
 ) -> None:
     url = "https://changing.example.org/client.json"
     old = {"client_id": url, "client_name": "Changing", "redirect_uris": [CALLBACK]}
-    house.documents[url] = old
-    fields = form_of(await http.get(house.authorize_url(url)))
-    house.documents[url] = {**old, "redirect_uris": ["https://elsewhere.example.org/cb"]}
-    house.clock.ahead += house.clock.ahead.__class__(hours=2)
-    await house.restart()
-    moved = await http.get(house.authorize_url(url))
-    house.clock.ahead -= house.clock.ahead.__class__(hours=2)
+    builtin_app.documents[url] = old
+    fields = form_of(await http.get(builtin_app.authorize_url(url)))
+    builtin_app.documents[url] = {**old, "redirect_uris": ["https://elsewhere.example.org/cb"]}
+    builtin_app.clock.ahead += builtin_app.clock.ahead.__class__(hours=2)
+    await builtin_app.restart()
+    moved = await http.get(builtin_app.authorize_url(url))
+    builtin_app.clock.ahead -= builtin_app.clock.ahead.__class__(hours=2)
 
     refused = await http.post(
-        f"{house.url}/authorize", data={**fields, "answer": "allow", "allow": "notes:read"}, headers=OURS
+        f"{builtin_app.url}/authorize",
+        data={**fields, "answer": "allow", "allow": "notes:read"},
+        headers=OURS,
     )
 
     assert moved.status_code == 400
@@ -327,11 +341,11 @@ async def test_a_client_whose_document_changes_meanwhile_is_looked_at_once_more(
     ["<script>alert(1)</script>", "\u202egpj.live", "x" * 300, "Claude\r\nSet-Cookie: a=b", "", "{{ 7*7 }}"],
 )
 async def test_a_name_can_make_the_page_say_nothing_else(
-    house: House, http: httpx2.AsyncClient, name: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, name: str
 ) -> None:
-    client_id = str((await house.register(http, client_name=name))["client_id"])
+    client_id = str((await builtin_app.register(http, client_name=name))["client_id"])
 
-    page = await http.get(house.authorize_url(client_id))
+    page = await http.get(builtin_app.authorize_url(client_id))
 
     assert page.status_code == 200
     assert "<script" not in page.text
@@ -342,30 +356,32 @@ async def test_a_name_can_make_the_page_say_nothing_else(
 
 
 async def test_looking_at_a_link_has_no_effect(
-    house: House, http: httpx2.AsyncClient, client_id: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
-    before = house.sandbox.requests.total
+    before = builtin_app.sandbox.requests.total
 
     for _ in range(3):
-        await http.get(house.authorize_url(client_id))
-    head = await http.head(house.authorize_url(client_id))
+        await http.get(builtin_app.authorize_url(client_id))
+    head = await http.head(builtin_app.authorize_url(client_id))
 
-    assert house.sandbox.requests.total == before
+    assert builtin_app.sandbox.requests.total == before
     assert head.status_code == 405
 
 
-@pytest.mark.parametrize("arrival", ["", "a", "a" * 32, "../../x", "a" * 4_000])
+@pytest.mark.parametrize("auth_transaction", ["", "a", "a" * 32, "../../x", "a" * 4_000])
 async def test_an_arrival_that_is_nobodys_is_shown_to_nobody(
-    house: House, http: httpx2.AsyncClient, arrival: str
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, auth_transaction: str
 ) -> None:
-    page = await http.get(f"{house.url}/authorize/confirm", params={"arrival": arrival})
+    page = await http.get(f"{builtin_app.url}/authorize/confirm", params={"arrival": auth_transaction})
 
     assert page.status_code == 403
     assert "Nothing was connected" in page.text
 
 
-async def test_the_pages_speak_german_too(house: House, http: httpx2.AsyncClient, client_id: str) -> None:
-    page = await http.get(house.authorize_url(client_id), headers={"Accept-Language": "de"})
+async def test_the_pages_speak_german_too(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
+) -> None:
+    page = await http.get(builtin_app.authorize_url(client_id), headers={"Accept-Language": "de"})
 
     assert re.search('<html lang="de">', page.text)
     assert "möchte" in page.text

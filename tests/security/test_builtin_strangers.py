@@ -1,4 +1,4 @@
-"""Mode `builtin`: what strangers may have the server do must cost nobody else anything."""
+"""Mode `builtin`: what strangers may have the server do must cost no one else anything."""
 
 import socket
 import threading
@@ -10,7 +10,7 @@ import pytest
 from nextcloud_mcp_server.auth.builtin.documents import MOST_PER_ADDRESS
 from nextcloud_mcp_server.auth.builtin.pinned import MOST_LOOKUPS, resolve
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
-from tests.clients_stage import ClientStage, Said
+from tests.clients_fixtures import ClientsFixture, Said
 
 
 async def test_names_whose_servers_are_silent_keep_no_other_name_from_being_looked_up(
@@ -43,7 +43,7 @@ async def test_names_whose_servers_are_silent_keep_no_other_name_from_being_look
 
 
 async def test_who_asks_for_document_after_document_uses_up_what_nobody_else_has_of_them() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
 
     async def ask(number: int, sender: str) -> None:
         url = f"https://host{number}.example.org/client"

@@ -16,7 +16,7 @@ from nextcloud_mcp_server.errors import OAuthRefusal, TokenRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import backend_of, file_url
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.tokens_stage import (
+from tests.tokens_fixtures import (
     ALICE,
     BOB,
     CALLBACK,
@@ -94,11 +94,11 @@ async def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 async def test_a_code_that_comes_twice_gives_nothing_and_ends_what_it_gave(desk: Desk) -> None:
     code = await desk.code()
-    issued = await desk.redeem(code)
+    issued = await desk.exchange_code(code)
     other = await desk.issue()
 
     with refused("invalid_grant"):
-        await desk.redeem(code)
+        await desk.exchange_code(code)
 
     assert not await desk.is_good(issued)
     with refused("invalid_grant"):
@@ -110,12 +110,12 @@ async def test_a_code_that_comes_twice_gives_nothing_and_ends_what_it_gave(desk:
 
 async def test_a_code_that_comes_again_long_after_ends_what_it_gave(desk: Desk) -> None:
     code = await desk.code()
-    refreshed = await desk.refresh(await desk.redeem(code))
+    refreshed = await desk.refresh(await desk.exchange_code(code))
     desk.moment.forward(30 * MINUTE)
     await desk.tokens.purge()
 
     with refused("invalid_grant"):
-        await desk.redeem(code)
+        await desk.exchange_code(code)
 
     assert not await desk.is_good(refreshed)
 
@@ -124,15 +124,15 @@ async def test_of_two_that_redeem_one_code_at_once_nobody_keeps_what_was_given(s
     code = await shared.code()
     answers: list[str] = []
 
-    async def redeem() -> None:
+    async def exchange_code() -> None:
         try:
-            answers.append(refresh_of(await shared.redeem(code)))
+            answers.append(refresh_of(await shared.exchange_code(code)))
         except OAuthRefusal as refusal:
             answers.append(refusal.error)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(redeem)
-        group.start_soon(redeem)
+        group.start_soon(exchange_code)
+        group.start_soon(exchange_code)
 
     assert answers.count("invalid_grant") == 1
     assert await shared.tokens.end(ALICE) == 0
@@ -145,21 +145,21 @@ async def test_a_challenge_that_is_none_of_s256_gets_no_code(desk: Desk, challen
 
 
 async def test_a_plain_challenge_opens_nothing(desk: Desk) -> None:
-    """Whoever saw the authorization request would otherwise know the verifier."""
+    """Anyone who saw the authorization request would otherwise know the verifier."""
     plain = "p" * 43
     code = await desk.give(code_grant(code_challenge=plain))
 
     with refused("invalid_grant"):
-        await desk.redeem(code, verifier=plain)
+        await desk.exchange_code(code, verifier=plain)
 
 
 async def test_a_code_without_a_verifier_gives_nothing_and_can_still_be_redeemed(desk: Desk) -> None:
     code = await desk.code()
 
     with refused("invalid_request"):
-        await desk.redeem(code, verifier=None)
+        await desk.exchange_code(code, verifier=None)
 
-    assert await desk.is_good(await desk.redeem(code))
+    assert await desk.is_good(await desk.exchange_code(code))
 
 
 @pytest.mark.parametrize(
@@ -178,28 +178,28 @@ async def test_a_code_shown_with_something_wrong_is_spent(desk: Desk, wrong: dic
     code = await desk.code()
 
     with refused("invalid_grant"):
-        await desk.redeem(code, **wrong)
+        await desk.exchange_code(code, **wrong)
 
     with refused("invalid_grant"):
-        await desk.redeem(code)
+        await desk.exchange_code(code)
 
 
 async def test_a_short_verifier_is_refused_even_when_its_hash_is_right(desk: Desk) -> None:
     code = await desk.give(code_grant(code_challenge=challenge_of("guessable")))
 
     with refused("invalid_grant"):
-        await desk.redeem(code, verifier="guessable")
+        await desk.exchange_code(code, verifier="guessable")
 
 
 async def test_another_clients_code_looks_unknown_and_stays_as_it_is(desk: Desk) -> None:
     code = await desk.code()
 
     with refused("invalid_grant"):
-        await desk.redeem(code, client_id=OTHER_CLIENT)
+        await desk.exchange_code(code, client_id=OTHER_CLIENT)
 
-    issued = await desk.redeem(code)
+    issued = await desk.exchange_code(code)
     with refused("invalid_grant"):
-        await desk.redeem(code, client_id=OTHER_CLIENT)
+        await desk.exchange_code(code, client_id=OTHER_CLIENT)
     assert await desk.is_good(issued)
 
 
@@ -228,11 +228,11 @@ async def test_a_wrong_resource_is_told_before_anything_is_spent(desk: Desk, res
     with refused("invalid_target"):
         await desk.give(code_grant(resource=resource))
     with refused("invalid_target"):
-        await desk.redeem(code, resource=resource)
+        await desk.exchange_code(code, resource=resource)
     with refused("invalid_target"):
         await desk.refresh(issued, resource=resource)
 
-    assert await desk.is_good(await desk.redeem(code))
+    assert await desk.is_good(await desk.exchange_code(code))
     assert await desk.is_good(await desk.refresh(issued))
 
 
@@ -286,7 +286,7 @@ async def test_ending_one_persons_tokens_leaves_everybody_elses(desk: Desk) -> N
     with pytest.raises(TokenRefused):
         await desk.tokens.verify(access_of(of_alice))
     with refused("invalid_grant"):
-        await desk.redeem(code)
+        await desk.exchange_code(code)
     assert (await desk.tokens.verify(access_of(of_bob))).principal == BOB
 
 
@@ -340,12 +340,12 @@ async def test_killed_between_its_writes_a_refresh_has_not_happened(shared: Desk
 async def test_killed_between_its_writes_a_code_is_not_spent(shared: Desk, url: str, key: str) -> None:
     code = await shared.code()
     async with open_token_workers(url, key, 2) as (killed, other):
-        await killed.order(redeem=code, at=NOW.isoformat(), kill=True)
+        await killed.order(exchange_code=code, at=NOW.isoformat(), kill=True)
         await killed.process.wait()
         left = await execute(
             url, "SELECT (SELECT count(*) FROM codes), (SELECT count(*) FROM token_families)"
         )
-        await other.order(redeem=code, at=NOW.isoformat())
+        await other.order(exchange_code=code, at=NOW.isoformat())
         (token,) = await other.answer()
 
     assert left == [(1, 0)]
@@ -369,9 +369,9 @@ async def test_no_token_code_name_or_address_stands_in_clear_in_the_database_or_
     )
     await desk.database.clients.save(client)
     callback = f"https://{CANARY}.example.org/callback"
-    grant = code_grant(home_id=f"{CANARY} home", redirect_uri=callback)
+    grant = code_grant(storage_id=f"{CANARY} home", redirect_uri=callback)
     code, waiting = await desk.give(grant), await desk.give(grant)
-    issued = await desk.redeem(code, redirect_uri=callback)
+    issued = await desk.exchange_code(code, redirect_uri=callback)
     refreshed = await desk.refresh(issued)
 
     files = [path.with_name(f"mcp.db{suffix}") for suffix in ("", "-wal", "-shm")]
@@ -388,7 +388,7 @@ async def test_no_token_code_name_or_address_stands_in_clear_in_the_database_or_
 async def test_tokens_handed_to_another_person_in_the_database_open_nothing(
     desk: Desk, sqlite_url: str, table: str
 ) -> None:
-    """Whoever can write to the database, and has no key, must not get in as somebody else."""
+    """Anyone who can write to the database, and has no key, must not get in as another user."""
     issued = await desk.issue(BOB)
 
     await execute(sqlite_url, f"UPDATE {table} SET subject = 'alice'")

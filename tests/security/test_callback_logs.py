@@ -12,8 +12,8 @@ import pytest
 
 from nextcloud_mcp_server import logs
 from tests.callback_results import shown
-from tests.integration.house import House, open_house
-from tests.memory_visits import MemoryVisits, browser_of, sign_in
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.memory_consent_service import MemoryVisits, browser_of, sign_in
 
 #: Words, so that they pass everything that hides what looks like a secret.
 CANARIES = ("canary-of-the-query", "canaryofthecode", "canaryofthestate")
@@ -35,8 +35,8 @@ def log() -> Generator[io.StringIO]:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path) as opened:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path) as opened:
         yield opened
 
 
@@ -53,13 +53,17 @@ def written(log: io.StringIO, streams: pytest.CaptureFixture[str]) -> str:
     "change", [{}, {"error": CANARIES[0]}, {"iss": f"https://{CANARIES[0]}"}, {"code": "x" * 9_000}]
 )
 async def test_builtin_writes_nothing_of_a_callbacks_query(
-    log: io.StringIO, house: House, capfd: pytest.CaptureFixture[str], state: str, change: dict[str, str]
+    log: io.StringIO,
+    builtin_app: BuiltinApp,
+    capfd: pytest.CaptureFixture[str],
+    state: str,
+    change: dict[str, str],
 ) -> None:
     """Over HTTP, so that the web server's own log is heard, too."""
     query = {**QUERY, "state": state + QUERY["state"], **change}
     async with httpx2.AsyncClient(timeout=30, headers={"Accept": "text/html"}) as browser:
         for path in ("nextcloud", "unknown"):
-            answer = await browser.get(f"{house.url}/oauth/callback/{path}?{urlencode(query)}")
+            answer = await browser.get(f"{builtin_app.url}/oauth/callback/{path}?{urlencode(query)}")
             if path == "nextcloud":
                 await shown(browser, answer)
 
@@ -69,19 +73,19 @@ async def test_builtin_writes_nothing_of_a_callbacks_query(
 
 
 async def test_builtin_writes_nothing_of_a_code_that_it_ends(
-    log: io.StringIO, house: House, capfd: pytest.CaptureFixture[str]
+    log: io.StringIO, builtin_app: BuiltinApp, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nextcloud is asked here, and away: what it is asked is in no line either."""
     async with httpx2.AsyncClient(timeout=30) as http:
-        client_id = str((await house.register(http))["client_id"])
-        page = await http.get(house.authorize_url(client_id), headers={"Accept": "text/html"})
-    state = await _begun(house, page)
-    house.sandbox.faults.status(503, area="oauth2", times=9)
+        client_id = str((await builtin_app.register(http))["client_id"])
+        page = await http.get(builtin_app.authorize_url(client_id), headers={"Accept": "text/html"})
+    state = await _begun(builtin_app, page)
+    builtin_app.sandbox.faults.status(503, area="oauth2", times=9)
 
     async with httpx2.AsyncClient(timeout=30, headers={"Accept": "text/html"}) as victim:
         query = {"state": state, "code": CANARIES[1] * 8, "note": CANARIES[0]}
         ended = await shown(
-            victim, await victim.get(f"{house.url}/oauth/callback/nextcloud?{urlencode(query)}")
+            victim, await victim.get(f"{builtin_app.url}/oauth/callback/nextcloud?{urlencode(query)}")
         )
 
     text = written(log, capfd)
@@ -89,30 +93,35 @@ async def test_builtin_writes_nothing_of_a_code_that_it_ends(
     assert not [canary for canary in (*CANARIES, state) if canary in text]
 
 
-async def _begun(house: House, page: httpx2.Response) -> str:
+async def _begun(builtin_app: BuiltinApp, page: httpx2.Response) -> str:
     """Press Allow in the browser that the page was shown in; the state that Nextcloud is given."""
     fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text))
     async with httpx2.AsyncClient(timeout=30, cookies=page.cookies) as browser:
         sent = await browser.post(
-            f"{house.url}/authorize",
+            f"{builtin_app.url}/authorize",
             data={**fields, "answer": "allow", "allow": ["notes:read"]},
             headers={"Accept": "text/html", "Sec-Fetch-Site": "same-origin"},
         )
     return parse_qs(urlsplit(sent.headers["Refresh"].partition("url=")[2]).query)["state"][0]
 
 
-@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
 @pytest.mark.parametrize("fault", [None, RuntimeError("a bug")])
 @pytest.mark.parametrize("signed_in", [False, True])
 async def test_oidc_writes_nothing_of_a_callbacks_query(
-    *, log: io.StringIO, capfd: pytest.CaptureFixture[str], leg: str, fault: Exception | None, signed_in: bool
+    *,
+    log: io.StringIO,
+    capfd: pytest.CaptureFixture[str],
+    grant_request: str,
+    fault: Exception | None,
+    signed_in: bool,
 ) -> None:
-    """Also where something fails that nobody planned, which writes a trace."""
-    visits = MemoryVisits(fault=fault)
-    async with browser_of(visits) as browser:
+    """Also where something fails that no one planned, which writes a trace."""
+    consent_service = MemoryVisits(fault=fault)
+    async with browser_of(consent_service) as browser:
         if signed_in:
-            sign_in(browser, visits)
-        await shown(browser, await browser.get(f"/oauth/callback/{leg}", params=QUERY))
+            sign_in(browser, consent_service)
+        await shown(browser, await browser.get(f"/oauth/callback/{grant_request}", params=QUERY))
 
     text = written(log, capfd)
     assert "page failed" in text

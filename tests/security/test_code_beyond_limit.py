@@ -16,11 +16,11 @@ from starlette.routing import Route
 
 from nextcloud_mcp_server.errors import SignInRefused, StorageError
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
+from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
-from nextcloud_mcp_server.web.visits import Params
-from tests.integration.house import open_house
-from tests.trips_stage import COOKIE, Trips, open_trips
-from tests.visits_stage import Stage
+from tests.authorization_fixtures import COOKIE, AuthorizationFixture, open_authorization
+from tests.consent_fixtures import Stage
+from tests.integration.builtin_app import open_builtin_app
 
 Spend = Callable[[Params], Awaitable[None]]
 CALLBACK = "/oauth/callback/nextcloud"
@@ -30,8 +30,8 @@ STATE = re.compile(r"state=(s-[A-Za-z0-9_-]+)")
 
 
 @pytest.fixture
-async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
-    async with open_trips(tmp_path, template) as stage:
+async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
+    async with open_authorization(tmp_path, template) as stage:
         await stage.register()
         yield stage
 
@@ -54,55 +54,55 @@ async def brought(spend: Spend, *callbacks: Params) -> list[int]:
         return [(await browser.get(CALLBACK, params=dict(params))).status_code for params in callbacks]
 
 
-async def test_builtin_spends_the_code_of_a_client_s_sign_in(trips: Trips) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(COOKIE), "victim")
+async def test_builtin_spends_the_code_of_a_client_s_sign_in(authorization: AuthorizationFixture) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(COOKIE), "victim")
 
-    assert await brought(trips.visits.spend_if_known, params) == [303]
-
-    with pytest.raises(SignInRefused):
-        await trips.come_back(params, browser=COOKIE)
-    assert trips.provider.redeemed == []
-
-
-async def test_builtin_spends_the_code_of_a_page_s_sign_in(trips: Trips) -> None:
-    start = await trips.visits.begin_sign_in("account")
-    params = trips.provider.confirm(start.url, "victim")
-
-    await brought(trips.visits.spend_if_known, params)
+    assert await brought(authorization.consent_service.spend_if_known, params) == [303]
 
     with pytest.raises(SignInRefused):
-        await trips.visits.finish_sign_in(start.flow.get_secret_value(), params)
-    assert trips.provider.redeemed == []
+        await authorization.come_back(params, browser=COOKIE)
+    assert authorization.provider.exchanged == []
+
+
+async def test_builtin_spends_the_code_of_a_page_s_sign_in(authorization: AuthorizationFixture) -> None:
+    start = await authorization.consent_service.begin_sign_in("account")
+    params = authorization.provider.confirm(start.url, "victim")
+
+    await brought(authorization.consent_service.spend_if_known, params)
+
+    with pytest.raises(SignInRefused):
+        await authorization.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
+    assert authorization.provider.exchanged == []
 
 
 async def test_oidc_spends_the_code_of_a_grant(people: Stage) -> None:
-    visit, attacker = await people.ask("alice"), await people.browser("alice")
-    params = people.provider.confirm(await people.allow(visit, attacker), "victim")
+    consent_request, attacker = await people.ask("alice"), await people.browser("alice")
+    params = people.provider.confirm(await people.allow(consent_request, attacker), "victim")
 
-    await brought(people.visits.spend_if_known, params)
+    await brought(people.consent_service.spend_if_known, params)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_grant(params, attacker.who, attacker.token)
-    assert people.provider.redeemed == []
+        await people.consent_service.finish_grant(params, attacker.who, attacker.token)
+    assert people.provider.exchanged == []
 
 
 async def test_oidc_spends_the_code_of_a_sign_in(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
 
-    await brought(people.visits.spend_if_known, params)
+    await brought(people.consent_service.spend_if_known, params)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
     assert people.issuer.token_requests() == []
 
 
 async def test_an_old_sign_in_of_oidc_is_not_known_any_more(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     people.clock.forward(21 * 60)
 
-    await brought(people.visits.spend_if_known, params)
+    await brought(people.consent_service.spend_if_known, params)
 
     assert not await people.database.spent_codes.is_spent(params["code"][0])
 
@@ -121,14 +121,14 @@ async def test_an_old_sign_in_of_oidc_is_not_known_any_more(people: Stage) -> No
 )
 @pytest.mark.parametrize("mode", ["builtin", "oidc"])
 async def test_what_strangers_write_costs_no_row(
-    trips: Trips, people: Stage, mode: str, change: dict[str, list[str]]
+    authorization: AuthorizationFixture, people: Stage, mode: str, change: dict[str, list[str]]
 ) -> None:
-    stage = trips if mode == "builtin" else people
-    start = await stage.visits.begin_sign_in("account")
+    stage = authorization if mode == "builtin" else people
+    start = await stage.consent_service.begin_sign_in("account")
     state = httpx2.URL(start.url).params["state"]
     junk = {"state": [state], "code": ["code-that-a-stranger-wrote"], **change}
 
-    assert await brought(stage.visits.spend_if_known, junk) == [303]
+    assert await brought(stage.consent_service.spend_if_known, junk) == [303]
 
     assert not [code for code in junk["code"] if await stage.database.spent_codes.is_spent(code)]
 
@@ -153,16 +153,18 @@ async def test_a_database_that_is_away_changes_nothing_of_the_answer() -> None:
 
 
 async def test_the_server_spends_the_code_when_sixty_junk_callbacks_came_before(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house, httpx2.AsyncClient(timeout=30) as http:
-        begun = await http.post(f"{house.url}/account/sign-in", headers=SAME_ORIGIN, follow_redirects=True)
+    async with open_builtin_app(tmp_path) as builtin_app, httpx2.AsyncClient(timeout=30) as http:
+        begun = await http.post(
+            f"{builtin_app.url}/account/sign-in", headers=SAME_ORIGIN, follow_redirects=True
+        )
         (state,) = STATE.findall(begun.text)[:1]
-        callback = f"{house.url}{CALLBACK}"
+        callback = f"{builtin_app.url}{CALLBACK}"
         for number in range(Rates().callback):
             await http.get(callback, params={"state": "junk", "code": f"junk-{number:020}"})
 
         answer = await http.get(callback, params={"state": state, "code": "code-of-the-victim"})
 
-        assert house.parts is not None
-        core = await house.parts.core.get()
+        assert builtin_app.parts is not None
+        core = await builtin_app.parts.core.get()
         assert answer.headers["location"] == TOO_MANY_RESULT
         assert await core.database.spent_codes.is_spent("code-of-the-victim")

@@ -1,7 +1,7 @@
 """An attacker begins a sign-in and sends the victim the address at the upstream; the victim presses Grant.
 
-The code then stands in the victim's address bar and is bound to nothing: whoever gets hold of it could finish in the
-attacker's browser. So the first callback that brings it to the wrong browser ends the code for everyone.
+The code then stands in the victim's address bar and is bound to nothing: anyone who gets hold of it could finish in
+the attacker's browser. So the first callback that brings it to the wrong browser ends the code for everyone.
 """
 
 from collections.abc import AsyncGenerator
@@ -19,9 +19,9 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     Unreachable,
 )
+from tests.authorization_fixtures import CLIENT, COOKIE, AuthorizationFixture, open_authorization
+from tests.consent_fixtures import Browser, Stage
 from tests.issuer_fake import ISSUER, Params
-from tests.trips_stage import CLIENT, COOKIE, Trips, open_trips
-from tests.visits_stage import Browser, Stage
 
 ATTACKER = COOKIE
 VICTIM = "value-in-the-cookie-of-the-victim"
@@ -30,17 +30,17 @@ HALF_AN_HOUR = 30 * 60
 
 
 @pytest.fixture
-async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
-    async with open_trips(tmp_path, template) as stage:
+async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
+    async with open_authorization(tmp_path, template) as stage:
         await stage.register()
         yield stage
 
 
 async def begun_by_attacker(stage: Stage) -> tuple[Browser, str]:
     """Let Alice's client ask, and Alice allow it; the address at Nextcloud is what she sends."""
-    visit = await stage.ask("alice")
+    consent_request = await stage.ask("alice")
     attacker = await stage.browser("alice", preferred_username="alice")
-    return attacker, await stage.allow(visit, attacker)
+    return attacker, await stage.allow(consent_request, attacker)
 
 
 def codes(params: Params) -> str:
@@ -50,160 +50,171 @@ def codes(params: Params) -> str:
 # Mode `builtin`: Nextcloud says who signs in.
 
 
-async def test_builtin_exchanges_and_revokes_a_code_that_the_victim_brings(trips: Trips) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+async def test_builtin_exchanges_and_revokes_a_code_that_the_victim_brings(
+    authorization: AuthorizationFixture,
+) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
 
     with pytest.raises(OtherBrowser):
-        await trips.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.returned(params, browser=VICTIM)
 
-    assert trips.provider.redeemed == [codes(params)]
-    assert await trips.given_back() == [f"access-{codes(params)}"]
-    assert await trips.grant("victim") is None
-    assert ("sign-in", "refused: another browser") in await trips.audit("")
+    assert authorization.provider.exchanged == [codes(params)]
+    assert await authorization.given_back() == [f"access-{codes(params)}"]
+    assert await authorization.grant("victim") is None
+    assert ("sign-in", "refused: another browser") in await authorization.audit("")
 
 
-async def test_builtin_ends_the_sign_in_in_the_attackers_browser_too(trips: Trips) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+async def test_builtin_ends_the_sign_in_in_the_attackers_browser_too(
+    authorization: AuthorizationFixture,
+) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     with pytest.raises(OtherBrowser):
-        await trips.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.returned(params, browser=VICTIM)
 
     with pytest.raises(SignInRefused):
-        await trips.authorization.returned(params, browser=ATTACKER)
+        await authorization.authorization.returned(params, browser=ATTACKER)
 
-    assert await trips.grant("victim") is None
+    assert await authorization.grant("victim") is None
 
 
 @pytest.mark.parametrize("failure", [None, Unreachable("away"), GrantRefused("no")])
 async def test_builtin_takes_the_code_in_no_other_sign_in_of_the_attacker(
-    trips: Trips, failure: Exception | None
+    authorization: AuthorizationFixture, failure: Exception | None
 ) -> None:
     """Also where Nextcloud could not be asked when the victim came: the code may live on there."""
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
-    trips.provider.failure = failure
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
+    authorization.provider.failure = failure
     with pytest.raises(OtherBrowser):
-        await trips.authorization.returned(params, browser=VICTIM)
-    trips.provider.failure = None
-    another = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
+        await authorization.authorization.returned(params, browser=VICTIM)
+    authorization.provider.failure = None
+    another = parse_qs(urlsplit(await authorization.to_nextcloud(ATTACKER)).query)
 
     for _ in range(2):
-        came = await trips.authorization.returned(
+        came = await authorization.authorization.returned(
             {"state": another["state"], "code": params["code"]}, browser=ATTACKER
         )
         with pytest.raises(SignInRefused):
-            await trips.authorization.come_back(came, browser=ATTACKER)
-        another = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
+            await authorization.authorization.come_back(came, browser=ATTACKER)
+        another = parse_qs(urlsplit(await authorization.to_nextcloud(ATTACKER)).query)
 
-    assert trips.provider.redeemed == [codes(params)]
-    assert await trips.grant("victim") is None
+    assert authorization.provider.exchanged == [codes(params)]
+    assert await authorization.grant("victim") is None
 
 
-async def test_builtin_spends_a_code_that_it_may_not_send(trips: Trips) -> None:
+async def test_builtin_spends_a_code_that_it_may_not_send(authorization: AuthorizationFixture) -> None:
     """Too many codes were refused lately, so none is sent for half an hour; a code lives ten minutes."""
     for _ in range(2):
         junk = {
-            **trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim"),
+            **authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim"),
             "code": ["made-up-code"],
         }
         with pytest.raises(OtherBrowser):
-            await trips.authorization.returned(junk, browser=VICTIM)
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+            await authorization.authorization.returned(junk, browser=VICTIM)
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
 
     with pytest.raises(OtherBrowser):
-        await trips.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.returned(params, browser=VICTIM)
 
-    assert codes(params) not in trips.provider.redeemed
-    assert await trips.database.spent_codes.is_spent(codes(params))
-    trips.clock.forward(HALF_AN_HOUR)
-    assert await trips.database.spent_codes.is_spent(codes(params))
+    assert codes(params) not in authorization.provider.exchanged
+    assert await authorization.database.spent_codes.is_spent(codes(params))
+    authorization.clock.forward(HALF_AN_HOUR)
+    assert await authorization.database.spent_codes.is_spent(codes(params))
 
 
-async def test_builtin_sends_no_code_for_a_state_that_it_never_made(trips: Trips) -> None:
-    params = {**trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim"), "state": ["c-made-up"]}
+async def test_builtin_sends_no_code_for_a_state_that_it_never_made(
+    authorization: AuthorizationFixture,
+) -> None:
+    params = {
+        **authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim"),
+        "state": ["c-made-up"],
+    }
 
     with pytest.raises(SignInRefused) as caught:
-        await trips.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.returned(params, browser=VICTIM)
 
     assert not isinstance(caught.value, OtherBrowser)
-    assert trips.provider.redeemed == []
+    assert authorization.provider.exchanged == []
 
 
-async def finish_with(trips: Trips, code: str) -> None:
+async def finish_with(authorization: AuthorizationFixture, code: str) -> None:
     """Bring a code to a new sign-in of the attacker's, in the attacker's browser."""
-    begun = parse_qs(urlsplit(await trips.to_nextcloud(ATTACKER)).query)
-    came = await trips.authorization.returned({"state": begun["state"], "code": [code]}, browser=ATTACKER)
-    await trips.authorization.come_back(came, browser=ATTACKER)
+    begun = parse_qs(urlsplit(await authorization.to_nextcloud(ATTACKER)).query)
+    came = await authorization.authorization.returned(
+        {"state": begun["state"], "code": [code]}, browser=ATTACKER
+    )
+    await authorization.authorization.come_back(came, browser=ATTACKER)
 
 
 @pytest.mark.parametrize("state", ["c-made-up", "", None])
 async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_the_address(
-    trips: Trips, state: str | None
+    authorization: AuthorizationFixture, state: str | None
 ) -> None:
     """Nextcloud brings back any `state` that it is given."""
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     brought = {"code": params["code"], **({} if state is None else {"state": [state]})}
     with pytest.raises(SignInRefused):
-        await trips.authorization.returned(brought, browser=VICTIM)
+        await authorization.authorization.returned(brought, browser=VICTIM)
 
     with pytest.raises(SignInRefused):
-        await finish_with(trips, codes(params))
+        await finish_with(authorization, codes(params))
 
-    assert trips.provider.redeemed == []
+    assert authorization.provider.exchanged == []
 
 
 async def test_builtin_spends_the_code_of_a_client_that_is_ended_while_its_user_comes_back(
-    trips: Trips,
+    authorization: AuthorizationFixture,
 ) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(VICTIM), "victim")
-    came = await trips.authorization.returned(params, browser=VICTIM)
-    client = await trips.database.clients.find(CLIENT)
+    params = authorization.provider.confirm(await authorization.to_nextcloud(VICTIM), "victim")
+    came = await authorization.authorization.returned(params, browser=VICTIM)
+    client = await authorization.database.clients.find(CLIENT)
     assert client
-    await trips.database.clients.delete(CLIENT)
+    await authorization.database.clients.delete(CLIENT)
 
     with pytest.raises((ClientUnknown, SignInRefused)):
-        await trips.authorization.asked_by(came)
+        await authorization.authorization.asked_by(came)
 
-    await trips.database.clients.save(client)
+    await authorization.database.clients.save(client)
     with pytest.raises(SignInRefused):
-        await finish_with(trips, codes(params))
-    assert trips.provider.redeemed == []
+        await finish_with(authorization, codes(params))
+    assert authorization.provider.exchanged == []
 
 
 @pytest.mark.parametrize("used", [{"error": ["access_denied"]}, {"code": ["short"]}])
 async def test_builtin_spends_the_code_though_the_attacker_used_up_the_state_first(
-    trips: Trips, used: Params
+    authorization: AuthorizationFixture, used: Params
 ) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "victim")
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     with pytest.raises(SignInRefused):
-        await trips.authorization.returned({"state": params["state"], **used}, browser=ATTACKER)
+        await authorization.authorization.returned({"state": params["state"], **used}, browser=ATTACKER)
     with pytest.raises(SignInRefused):
-        await trips.authorization.returned(params, browser=VICTIM)
-
-    with pytest.raises(SignInRefused):
-        await finish_with(trips, codes(params))
-
-    assert trips.provider.redeemed == []
-
-
-async def test_builtin_ends_an_old_sign_in_with_its_code(trips: Trips) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "alice")
-    trips.clock.forward(11 * 60)
+        await authorization.authorization.returned(params, browser=VICTIM)
 
     with pytest.raises(SignInRefused):
-        await trips.authorization.returned(params, browser=ATTACKER)
+        await finish_with(authorization, codes(params))
 
-    assert await trips.given_back() == [f"access-{codes(params)}"]
+    assert authorization.provider.exchanged == []
+
+
+async def test_builtin_ends_an_old_sign_in_with_its_code(authorization: AuthorizationFixture) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "alice")
+    authorization.clock.forward(11 * 60)
+
+    with pytest.raises(SignInRefused):
+        await authorization.authorization.returned(params, browser=ATTACKER)
+
+    assert await authorization.given_back() == [f"access-{codes(params)}"]
 
 
 @pytest.mark.parametrize("change", [{"iss": ["https://evil.example"]}, {"x": ["1", "2"]}])
 async def test_builtin_ends_the_code_of_an_answer_that_it_does_not_trust(
-    trips: Trips, change: dict[str, list[str]]
+    authorization: AuthorizationFixture, change: dict[str, list[str]]
 ) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(ATTACKER), "alice")
+    params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "alice")
 
     with pytest.raises(SignInRefused):
-        await trips.authorization.returned({**params, **change}, browser=ATTACKER)
+        await authorization.authorization.returned({**params, **change}, browser=ATTACKER)
 
-    assert await trips.given_back() == [f"access-{codes(params)}"]
+    assert await authorization.given_back() == [f"access-{codes(params)}"]
 
 
 # Mode `oidc`: the grant at Nextcloud.
@@ -218,17 +229,17 @@ async def test_oidc_exchanges_and_revokes_a_code_that_the_victim_brings(
     victim = await mapped.browser("victim", preferred_username="victim")
 
     ending = (
-        mapped.visits.finish_grant(params, victim.who, victim.token)
+        mapped.consent_service.finish_grant(params, victim.who, victim.token)
         if signed_in
-        else mapped.visits.end_foreign(params)
+        else mapped.consent_service.end_foreign(params)
     )
 
     with pytest.raises(OtherBrowser):
         await ending
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, attacker.who, attacker.token)
+        await mapped.consent_service.finish_grant(params, attacker.who, attacker.token)
 
-    assert mapped.provider.redeemed == [codes(params)]
+    assert mapped.provider.exchanged == [codes(params)]
     assert await mapped.given_back() == [f"access-{codes(params)}"]
     assert await mapped.grant("alice") is None
     assert ("consent", "refused: another browser") in await mapped.audit("alice")
@@ -240,38 +251,38 @@ async def test_oidc_takes_the_code_in_no_other_flow_of_the_attacker(people: Stag
     params = people.provider.confirm(url, "victim")
     people.provider.failure = Unreachable("away")
     with pytest.raises(OtherBrowser):
-        await people.visits.end_foreign(params)
+        await people.consent_service.end_foreign(params)
     people.provider.failure = None
-    visit = await people.ask("alice", "another client")
-    another = parse_qs(urlsplit(await people.allow(visit, attacker)).query)
+    consent_request = await people.ask("alice", "another client")
+    another = parse_qs(urlsplit(await people.allow(consent_request, attacker)).query)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_grant(
+        await people.consent_service.finish_grant(
             {"state": another["state"], "code": params["code"]}, attacker.who, attacker.token
         )
 
-    assert await people.held(visit, attacker) is None
-    assert people.provider.redeemed == [codes(params)]
+    assert await people.pending_grant(consent_request, attacker) is None
+    assert people.provider.exchanged == [codes(params)]
 
 
 async def test_oidc_ends_a_code_for_a_request_that_is_over(mapped: Stage) -> None:
-    visit = await mapped.ask("alice")
+    consent_request = await mapped.ask("alice")
     alice = await mapped.browser("alice", preferred_username="alice")
-    params = mapped.provider.confirm(await mapped.allow(visit, alice), "alice")
-    await mapped.visits.decline(visit, alice.who)
+    params = mapped.provider.confirm(await mapped.allow(consent_request, alice), "alice")
+    await mapped.consent_service.decline(consent_request, alice.who)
 
     with pytest.raises(ElicitationUnknown):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     assert await mapped.given_back() == [f"access-{codes(params)}"]
 
 
 async def test_oidc_sends_no_code_where_no_flow_was_begun(mapped: Stage) -> None:
     with pytest.raises(SignInRefused) as caught:
-        await mapped.visits.end_foreign({"state": ["made-up"], "code": ["granted-by-victim"]})
+        await mapped.consent_service.end_foreign({"state": ["made-up"], "code": ["granted-by-victim"]})
 
     assert not isinstance(caught.value, OtherBrowser)
-    assert mapped.provider.redeemed == []
+    assert mapped.provider.exchanged == []
 
 
 @pytest.mark.parametrize("signed_in", [True, False])
@@ -285,15 +296,15 @@ async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_a
     brought = {"state": state, "code": params["code"]}
     with pytest.raises(SignInRefused):
         await (
-            people.visits.finish_grant(brought, victim.who, victim.token)
+            people.consent_service.finish_grant(brought, victim.who, victim.token)
             if signed_in
-            else people.visits.end_foreign(brought)
+            else people.consent_service.end_foreign(brought)
         )
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_grant(params, attacker.who, attacker.token)
+        await people.consent_service.finish_grant(params, attacker.who, attacker.token)
 
-    assert people.provider.redeemed == []
+    assert people.provider.exchanged == []
 
 
 async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_account(mapped: Stage) -> None:
@@ -303,21 +314,23 @@ async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_a
     victim = await mapped.browser("victim")
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, victim.who, victim.token)
+        await mapped.consent_service.finish_grant(params, victim.who, victim.token)
 
     assert await mapped.database.spent_codes.is_spent(codes(params))
 
 
 async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: Stage) -> None:
     """Some providers end all tokens of a sign-in with one of them."""
-    visit = await mapped.ask("alice")
+    consent_request = await mapped.ask("alice")
     alice = await mapped.browser("alice", preferred_username="alice")
-    first, second = [mapped.provider.confirm(await mapped.allow(visit, alice), "alice") for _ in range(2)]
-    await mapped.visits.finish_grant(first, alice.who, alice.token)
+    first, second = [
+        mapped.provider.confirm(await mapped.allow(consent_request, alice), "alice") for _ in range(2)
+    ]
+    await mapped.consent_service.finish_grant(first, alice.who, alice.token)
 
-    await mapped.visits.finish_grant(second, alice.who, alice.token)
+    await mapped.consent_service.finish_grant(second, alice.who, alice.token)
 
-    assert mapped.provider.redeemed == [codes(first)]
+    assert mapped.provider.exchanged == [codes(first)]
     assert await mapped.database.spent_codes.is_spent(codes(second))
 
 
@@ -328,75 +341,75 @@ async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: St
 async def test_a_sign_in_that_the_victim_brings_back_is_exchanged_once_and_worth_nothing(
     people: Stage, flow: str
 ) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
 
     for _ in range(2):
         with pytest.raises(OtherBrowser):
-            await people.visits.finish_sign_in(flow, params)
+            await people.consent_service.finish_sign_in(flow, params)
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
     assert len(people.issuer.token_requests()) == 1
-    assert await people.visits.signed_in(start.flow.get_secret_value()) is None
+    assert await people.consent_service.signed_in(start.flow.get_secret_value()) is None
 
 
 async def test_a_sign_in_of_the_victim_is_worth_nothing_though_the_provider_was_away(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     people.issuer.instead = lambda request: httpx2.Response(503) if request.url.path == "/token" else None
     with pytest.raises(OtherBrowser):
-        await people.visits.finish_sign_in("", params)
+        await people.consent_service.finish_sign_in("", params)
     people.issuer.instead = lambda _: None
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
 
 async def test_a_state_of_a_sign_in_that_was_changed_is_none_of_ours(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     state = params["state"][0]
 
     for changed in ("", "x", state[:-8], f"{state[:40]}A{state[41:]}"):
         with pytest.raises(SignInRefused) as caught:
-            await people.visits.finish_sign_in("", {**params, "state": [changed]})
+            await people.consent_service.finish_sign_in("", {**params, "state": [changed]})
         assert not isinstance(caught.value, OtherBrowser)
 
     assert people.issuer.token_requests() == []
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
     assert people.issuer.token_requests() == []
 
 
 async def test_an_answer_that_the_own_browser_brings_too_late_is_not_said_to_be_anothers(
     people: Stage,
 ) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "alice")
     people.clock.forward(11 * 60)
 
     with pytest.raises(SignInRefused) as caught:
-        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
     assert not isinstance(caught.value, OtherBrowser)
     assert len(people.issuer.token_requests()) == 1
 
 
 async def test_an_old_state_ends_no_code(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     people.clock.forward(21 * 60)
 
     with pytest.raises(OtherBrowser):
-        await people.visits.finish_sign_in("", params)
+        await people.consent_service.finish_sign_in("", params)
 
     assert people.issuer.token_requests() == []
 
 
 async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(people: Stage) -> None:
     people.issuer.metadata["revocation_endpoint"] = f"{ISSUER}/revoke"
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     revoked: list[str] = []
 
@@ -408,7 +421,7 @@ async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(
 
     people.issuer.instead = revoke
     with pytest.raises(OtherBrowser):
-        await people.visits.finish_sign_in("", params)
+        await people.consent_service.finish_sign_in("", params)
 
     assert len(revoked) == 1
     assert "token=" in revoked[0]
@@ -420,6 +433,6 @@ async def test_a_code_is_ended_though_its_request_is_forgotten(mapped: Stage) ->
     mapped.sql("DELETE FROM elicitations")
 
     with pytest.raises(OtherBrowser):
-        await mapped.visits.end_foreign(params)
+        await mapped.consent_service.end_foreign(params)
 
     assert await mapped.given_back() == [f"access-{codes(params)}"]

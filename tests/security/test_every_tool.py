@@ -35,7 +35,7 @@ VALUES: dict[str, tuple[object, ...]] = {
 }
 ODD = (None, 10**30)
 PAGE = httpx2.Response(200, headers={"Content-Type": "text/html"}, content=b"<html>Sign in</html>")
-#: Nobody recorded what these apps answer, so their writing tools are tried here, with the sandbox's answers.
+#: No one recorded what these apps answer, so their writing tools are tried here, with the sandbox's answers.
 UNRECORDED = frozenset({"talk", "news", "mail", "status"})
 ANSWERED = [name for name, spec in SPECS.items() if spec.read_only or spec.toolset in UNRECORDED]
 

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
-from nextcloud_mcp_server.nextcloud.visible import shown as shown_text
+from nextcloud_mcp_server.nextcloud.sanitize import shown as shown_text
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.documents import Documents
@@ -20,7 +20,7 @@ from nextcloud_mcp_server.tools.registry import load
 from nextcloud_mcp_server.tools.result import Document, Result
 from tests.dav_fakes import call_with
 from tests.every_tool import SPECS, tampered, usual
-from tests.integration.world import Asked, World
+from tests.integration.personal_app import Asked, PersonalApp
 from tests.security.test_every_tool import ANSWERED, read
 
 #: Direction overrides, tags, zero width, variation selectors, an escape of a terminal.
@@ -121,11 +121,14 @@ RAW = f"First line\r\nkeep {HIDDEN} this\r\n\r\n\u05e9\u05dc\u05d5\u05dd\u200f! 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["shown", "raw"])
 async def test_an_edit_finds_hidden_characters_either_way_and_keeps_them(
-    world: World, asked: Asked, *, shown: bool
+    personal_app: PersonalApp, asked: Asked, *, shown: bool
 ) -> None:
-    files = world.sandbox.state.users["alice"].files
+    files = personal_app.sandbox.state.users["alice"].files
     files.put("/a.txt", RAW.encode())
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         seen = await client.call_tool("nc_files_read_file", {"path": "/a.txt"})
         assert seen.structured_content is not None
         whole, etag = seen.structured_content["content"], seen.structured_content["etag"]
@@ -141,9 +144,12 @@ async def test_an_edit_finds_hidden_characters_either_way_and_keeps_them(
 
 
 async def test_a_note_that_is_written_back_as_it_was_shown_keeps_each_of_its_characters(
-    world: World, asked: Asked
+    personal_app: PersonalApp, asked: Asked
 ) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(alice.allow)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+    ):
         made = await client.call_tool("nc_notes_create_note", {"title": "x", "content": shown_text(RAW)})
         assert made.structured_content is not None
         note_id = made.structured_content["id"]
@@ -158,13 +164,13 @@ async def test_a_note_that_is_written_back_as_it_was_shown_keeps_each_of_its_cha
     assert not written.is_error
     assert isinstance(resource.contents[0], TextResourceContents)
     assert resource.contents[0].text == f"{back}end"
-    assert world.sandbox.state.users["alice"].files.get("/Notes/x.md").read().decode() == f"{RAW}end"
+    assert personal_app.sandbox.state.users["alice"].files.get("/Notes/x.md").read().decode() == f"{RAW}end"
 
 
 async def test_a_refusal_shows_what_is_hidden_in_the_name_of_a_prompt_and_the_address_of_a_resource(
-    world: World,
+    personal_app: PersonalApp,
 ) -> None:
-    async with world.client() as client:
+    async with personal_app.client() as client:
         with pytest.raises(MCPError) as prompt:
             await client.get_prompt("tidy\u3164\u202e")
         with pytest.raises(MCPError) as resource:

@@ -51,7 +51,7 @@ def test_a_zone_made_to_be_slow_is_not_run() -> None:
     for changes in (change * 60, many, early):
         zone = f"BEGIN:VTIMEZONE\nTZID:Slow\n{changes}END:VTIMEZONE\n"
         found = agenda([stored(1, event, zone)], LOW, HIGH, UTC)
-        # A zone that nobody can tell is none: its times float.
+        # A zone that no one can tell is none: its times float.
         assert {event.at.start.tzinfo for event in found.events if isinstance(event.at.start, datetime)} == {
             None
         }

@@ -1,4 +1,4 @@
-"""Documents made to hurt whoever opens them: refused, or ended, in bounded memory and time."""
+"""Documents made to hurt anyone who opens them: refused, or ended, in bounded memory and time."""
 
 import io
 import struct

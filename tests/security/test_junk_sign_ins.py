@@ -1,4 +1,4 @@
-"""Attack: codes that Nextcloud does not accept, so that it or this server turns everybody's sign-in away."""
+"""Attack: codes that Nextcloud does not accept, so that it or this server turns every user's sign-in away."""
 
 import re
 import secrets
@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.auth.budget import ALLOW_LISTED, USUAL, WINDOW, RedemptionBudget
+from nextcloud_mcp_server.auth.consent.exchange_limiter import ALLOW_LISTED, USUAL, WINDOW, ExchangeLimiter
 from nextcloud_mcp_server.auth.requester import Requester, current_requester
 from nextcloud_mcp_server.errors import Throttled
 from nextcloud_mcp_server.sandbox.person import Person
-from tests.integration.house import House, open_house
-from tests.oauth_stage import Office, Replica, caller
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.oauth_fixtures import Office, Replica, caller
 
 SAME_ORIGIN = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 STATE = re.compile(r"state=(s-[A-Za-z0-9_-]+)")
@@ -23,8 +23,8 @@ ATTACKER, OTHER = "203.0.113.7", "198.51.100.9"
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path, trusted_proxies="127.0.0.1") as made:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path, trusted_proxies="127.0.0.1") as made:
         yield made
 
 
@@ -40,88 +40,90 @@ def junk_code(length: int = 128) -> str:
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(length))
 
 
-async def come_back(http: httpx2.AsyncClient, house: House, code: str) -> httpx2.Response:
+async def come_back(http: httpx2.AsyncClient, builtin_app: BuiltinApp, code: str) -> httpx2.Response:
     """Begin a sign-in for the account page, and come back with a code of one's own."""
-    leads_on = await http.post(f"{house.url}/account/sign-in", headers=SAME_ORIGIN)
+    leads_on = await http.post(f"{builtin_app.url}/account/sign-in", headers=SAME_ORIGIN)
     found = STATE.search(leads_on.text)
     assert found, leads_on.text
     params = {"state": found[1], "code": code}
-    return await http.get(f"{house.url}/oauth/callback/nextcloud", params=params, headers=SAME_ORIGIN)
+    return await http.get(f"{builtin_app.url}/oauth/callback/nextcloud", params=params, headers=SAME_ORIGIN)
 
 
-async def sign_in(house: House, http: httpx2.AsyncClient, name: str = "alice") -> None:
-    await house.sign_in(Person(name, name, browser=http), http)
+async def sign_in(builtin_app: BuiltinApp, http: httpx2.AsyncClient, name: str = "alice") -> None:
+    await builtin_app.sign_in(Person(name, name, browser=http), http)
 
 
-async def failures(house: House) -> int:
-    assert house.parts is not None
-    core = await house.parts.core.get()
-    return await core.database.redemptions.count(since=house.clock() - WINDOW)
+async def failures(builtin_app: BuiltinApp) -> int:
+    assert builtin_app.parts is not None
+    core = await builtin_app.parts.core.get()
+    return await core.database.failed_exchanges.count(since=builtin_app.clock() - WINDOW)
 
 
-async def test_junk_from_one_network_leaves_the_sign_ins_of_another_alone(house: House) -> None:
+async def test_junk_from_one_network_leaves_the_sign_ins_of_another_alone(builtin_app: BuiltinApp) -> None:
     for number in range(6):
         async with browser(f"2001:db8::{number:x}") as stranger:
-            await come_back(stranger, house, junk_code())
+            await come_back(stranger, builtin_app, junk_code())
 
     async with browser(OTHER) as http:
-        await sign_in(house, http)
+        await sign_in(builtin_app, http)
 
-    assert await failures(house) == USUAL.of_one
+    assert await failures(builtin_app) == USUAL.of_one
 
 
-async def test_a_browser_that_signed_in_before_has_a_share_that_strangers_cannot_use_up(house: House) -> None:
+async def test_a_browser_that_signed_in_before_has_a_share_that_strangers_cannot_use_up(
+    builtin_app: BuiltinApp,
+) -> None:
     async with browser(ATTACKER) as mine:
-        await sign_in(house, mine)
+        await sign_in(builtin_app, mine)
         for number in range(4):
             async with browser(f"192.0.2.{number}") as stranger:
-                await come_back(stranger, house, junk_code())
+                await come_back(stranger, builtin_app, junk_code())
         async with browser(OTHER) as stranger:
-            answer = await come_back(stranger, house, junk_code())
+            answer = await come_back(stranger, builtin_app, junk_code())
 
-        await sign_in(house, mine)
+        await sign_in(builtin_app, mine)
 
-    assert await failures(house) == USUAL.of_strangers
+    assert await failures(builtin_app) == USUAL.of_strangers
     assert "half an hour" in answer.text
 
 
 async def test_who_has_an_account_and_many_marks_cannot_use_up_that_share_from_one_network(
-    house: House,
+    builtin_app: BuiltinApp,
 ) -> None:
     async with browser(OTHER) as mine, AsyncExitStack() as stack:
-        await sign_in(house, mine)
+        await sign_in(builtin_app, mine)
         marked = [await stack.enter_async_context(browser(ATTACKER)) for _ in range(3)]
         for http in marked:
-            await sign_in(house, http, "bob")
+            await sign_in(builtin_app, http, "bob")
         for http in marked * 2:
-            await come_back(http, house, junk_code())
+            await come_back(http, builtin_app, junk_code())
 
-        await sign_in(house, mine)
+        await sign_in(builtin_app, mine)
 
-    assert await failures(house) == USUAL.of_one
+    assert await failures(builtin_app) == USUAL.of_one
 
 
 async def test_who_is_signed_in_reads_the_account_page_and_disconnects_whatever_strangers_do(
-    house: House,
+    builtin_app: BuiltinApp,
 ) -> None:
     async with browser(OTHER) as mine:
         person = Person("alice", "alice", browser=mine)
-        await house.sign_in(person, mine)
-        await person.consent(f"{house.url}/account")
+        await builtin_app.sign_in(person, mine)
+        await person.consent(f"{builtin_app.url}/account")
         for number in range(6):
             async with browser(f"192.0.2.{number}") as stranger:
-                await come_back(stranger, house, junk_code())
-        account = await mine.get(f"{house.url}/account", headers=SAME_ORIGIN)
+                await come_back(stranger, builtin_app, junk_code())
+        account = await mine.get(f"{builtin_app.url}/account", headers=SAME_ORIGIN)
         check = re.search(
             r'action="/account/disconnect".*?name="csrf" value="([^"]+)"', account.text, re.DOTALL
         )
         assert check, account.text
         ended = await mine.post(
-            f"{house.url}/account/disconnect", data={"csrf": check[1]}, headers=SAME_ORIGIN
+            f"{builtin_app.url}/account/disconnect", data={"csrf": check[1]}, headers=SAME_ORIGIN
         )
 
     assert ended.status_code == 200
-    assert house.connected() == []
+    assert builtin_app.connected() == []
 
 
 @pytest.mark.parametrize(
@@ -130,22 +132,24 @@ async def test_who_is_signed_in_reads_the_account_page_and_disconnects_whatever_
     ids=["short", "repeated", "with a dash", "long"],
 )
 async def test_what_cannot_be_a_code_of_nextcloud_is_not_sent_and_not_counted(
-    house: House, code: str
+    builtin_app: BuiltinApp, code: str
 ) -> None:
     async with browser(ATTACKER) as stranger:
-        await come_back(stranger, house, code)
+        await come_back(stranger, builtin_app, code)
 
-    assert await failures(house) == 0
+    assert await failures(builtin_app) == 0
 
 
-async def test_a_marked_browser_is_marked_by_nothing_that_tells_who_it_is_or_lets_it_in(house: House) -> None:
+async def test_a_marked_browser_is_marked_by_nothing_that_tells_who_it_is_or_lets_it_in(
+    builtin_app: BuiltinApp,
+) -> None:
     async with browser(OTHER) as mine:
-        await sign_in(house, mine)
+        await sign_in(builtin_app, mine)
         marks = {cookie.name: cookie for cookie in mine.cookies.jar if "known-browser" in cookie.name}
         (mark,) = marks.values()
     async with browser(OTHER) as thief:
         thief.cookies.set(mark.name, str(mark.value), domain="127.0.0.1")
-        account = await thief.get(f"{house.url}/account", headers=SAME_ORIGIN)
+        account = await thief.get(f"{builtin_app.url}/account", headers=SAME_ORIGIN)
 
     assert re.fullmatch(r"[A-Za-z0-9_-]{24}\.[0-9a-f]{64}", str(mark.value))
     assert mark.has_nonstandard_attr("HttpOnly")
@@ -153,16 +157,16 @@ async def test_a_marked_browser_is_marked_by_nothing_that_tells_who_it_is_or_let
 
 
 @pytest.fixture
-def budget(office: Office, replica: Replica) -> RedemptionBudget:
-    return RedemptionBudget(replica.database, clock=office.stage.clock)
+def exchange_limiter(office: Office, replica: Replica) -> ExchangeLimiter:
+    return ExchangeLimiter(replica.database, clock=office.stage.clock)
 
 
-async def exchange_junk(budget: RedemptionBudget, requester: Requester, name: str) -> bool:
+async def exchange_junk(exchange_limiter: ExchangeLimiter, requester: Requester, name: str) -> bool:
     """Do as a sign-in does whose code is not accepted; tell whether it was sent."""
     token = current_requester.set(requester)
     try:
-        await budget.check(None, name)
-        await budget.failed(caller("nobody").principal, name)
+        await exchange_limiter.check(None, name)
+        await exchange_limiter.failed(caller("nobody").principal, name)
     except Throttled:
         return False
     finally:
@@ -170,20 +174,25 @@ async def exchange_junk(budget: RedemptionBudget, requester: Requester, name: st
     return True
 
 
-async def test_of_a_thousand_junk_sign_ins_from_one_network_two_are_sent(budget: RedemptionBudget) -> None:
-    sent = [await exchange_junk(budget, Requester("network"), f"flow-{number}") for number in range(1_000)]
+async def test_of_a_thousand_junk_sign_ins_from_one_network_two_are_sent(
+    exchange_limiter: ExchangeLimiter,
+) -> None:
+    sent = [
+        await exchange_junk(exchange_limiter, Requester("network"), f"flow-{number}")
+        for number in range(1_000)
+    ]
 
     assert sum(sent) == USUAL.of_one
-    assert await exchange_junk(budget, Requester("another network"), "flow")
+    assert await exchange_junk(exchange_limiter, Requester("another network"), "flow")
 
 
-async def test_a_known_browser_cannot_use_up_what_the_others_have(budget: RedemptionBudget) -> None:
+async def test_a_known_browser_cannot_use_up_what_the_others_have(exchange_limiter: ExchangeLimiter) -> None:
     mine = Requester("mine", is_known_browser=True)
 
-    sent = [await exchange_junk(budget, mine, f"flow-{number}") for number in range(20)]
+    sent = [await exchange_junk(exchange_limiter, mine, f"flow-{number}") for number in range(20)]
 
     assert sum(sent) == USUAL.of_one
-    assert await exchange_junk(budget, Requester("other", is_known_browser=True), "flow")
+    assert await exchange_junk(exchange_limiter, Requester("other", is_known_browser=True), "flow")
 
 
 async def test_where_nextcloud_counts_nothing_of_ours_strangers_stop_nobody(
@@ -195,9 +204,11 @@ async def test_where_nextcloud_counts_nothing_of_ours_strangers_stop_nobody(
         asked.append(True)
         return True
 
-    budget = RedemptionBudget(replica.database, clock=office.stage.clock, is_allow_listed=is_allow_listed)
+    exchange_limiter = ExchangeLimiter(
+        replica.database, clock=office.stage.clock, is_allow_listed=is_allow_listed
+    )
     sent = [
-        await exchange_junk(budget, Requester(f"network-{number // 10}"), f"flow-{number}")
+        await exchange_junk(exchange_limiter, Requester(f"network-{number // 10}"), f"flow-{number}")
         for number in range(30)
     ]
 

@@ -1,4 +1,4 @@
-"""What is kept in memory of calendars is never another person's, and goes when the access goes."""
+"""What is kept in memory of calendars is never another user's, and goes when the access goes."""
 
 import pytest
 from pydantic import SecretStr

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Principal
-from tests.kills import NEVER, ROOT
+from tests.crash_harness import NEVER, ROOT
 from tests.sealed_rows import Rows, opened_values, sealed_values
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from nextcloud_mcp_server.errors import ConfigurationError, InvalidInput
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.settings import environment
-from nextcloud_mcp_server.tools.computer import Computer, is_odd
+from nextcloud_mcp_server.tools.local_folder import LocalFolder, is_odd
 from nextcloud_mcp_server.tools.registry import TOOLSETS
 
 
@@ -28,13 +28,13 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def read(computer: Computer, name: str) -> None:
-    with computer.reading(name):
+def read(local_folder: LocalFolder, name: str) -> None:
+    with local_folder.reading(name):
         raise AssertionError("it was opened")
 
 
-def write(computer: Computer, name: str) -> None:
-    with computer.writing(name):
+def write(local_folder: LocalFolder, name: str) -> None:
+    with local_folder.writing(name):
         raise AssertionError("it was opened")
 
 
@@ -58,10 +58,10 @@ def write(computer: Computer, name: str) -> None:
     ],
 )
 def test_no_name_leads_out_of_the_folder(
-    folder: Path, name: str, use: Callable[[Computer, str], None]
+    folder: Path, name: str, use: Callable[[LocalFolder, str], None]
 ) -> None:
     with pytest.raises(InvalidInput):
-        use(Computer(folder), name)
+        use(LocalFolder(folder), name)
 
     assert not (folder.parent / "new").exists()
     assert not (folder.parent / "outside" / "new").exists()
@@ -78,16 +78,16 @@ def test_no_name_leads_out_of_the_folder_on_windows(name: str) -> None:
 @pytest.mark.parametrize("name", ["pipe", "sub", "missing", "sub/a.txt/b", "x" * 300])
 def test_what_is_no_plain_file_is_not_read(folder: Path, name: str) -> None:
     with pytest.raises(InvalidInput):
-        read(Computer(folder), name)
+        read(LocalFolder(folder), name)
 
 
 def test_a_folder_that_is_not_there_is_not_made(folder: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be written"):
-        write(Computer(folder), "no/where.txt")
+        write(LocalFolder(folder), "no/where.txt")
 
 
 def test_a_file_exchanged_for_a_link_between_the_look_and_the_opening_is_refused(folder: Path) -> None:
-    class Raced(Computer):
+    class Raced(LocalFolder):
         def _inside(self, name: str) -> Path:
             path = super()._inside(name)
             (folder / "sub" / "a.txt").unlink()
@@ -102,7 +102,7 @@ def test_a_file_exchanged_for_a_link_between_the_look_and_the_opening_is_refused
 
 
 def test_a_file_made_through_such_a_link_does_not_stay(folder: Path) -> None:
-    class Raced(Computer):
+    class Raced(LocalFolder):
         def _inside(self, name: str) -> Path:
             path = super()._inside(name)
             (folder / "sub" / "a.txt").unlink()
@@ -117,7 +117,7 @@ def test_a_file_made_through_such_a_link_does_not_stay(folder: Path) -> None:
 
 
 def test_a_file_has_its_name_only_when_it_is_whole(folder: Path) -> None:
-    with Computer(folder).writing("new.txt") as file:
+    with LocalFolder(folder).writing("new.txt") as file:
         file.write(b"half")
         names = [path.name for path in folder.iterdir() if path.suffix == ".part"]
         there = (folder / "new.txt").exists()
@@ -139,13 +139,13 @@ def test_a_name_that_was_taken_meanwhile_is_left_alone(
         monkeypatch.setattr(os, "link", no_links)
 
     def overtaken() -> None:
-        with Computer(folder).writing("new.txt") as file:
+        with LocalFolder(folder).writing("new.txt") as file:
             file.write(b"ours")
             (folder / "new.txt").write_bytes(b"theirs")
 
     with pytest.raises(InvalidInput, match="exists already"):
         overtaken()
-    with Computer(folder).writing("other.txt") as file:
+    with LocalFolder(folder).writing("other.txt") as file:
         file.write(b"ours")
 
     assert (folder / "new.txt").read_bytes() == b"theirs"
@@ -154,7 +154,7 @@ def test_a_name_that_was_taken_meanwhile_is_left_alone(
 
 
 async def test_a_file_that_changes_while_it_is_read_is_not_sent_on(folder: Path) -> None:
-    with Computer(folder).reading("sub/a.txt") as source:
+    with LocalFolder(folder).reading("sub/a.txt") as source:
         assert await source.read(2) == b"fi"
         (folder / "sub" / "a.txt").write_text("changed")
 
@@ -168,7 +168,7 @@ def test_without_the_setting_there_is_nothing_to_reach_and_no_tool_for_it(tmp_pa
 
     assert {spec.name for spec in open_} - {spec.name for spec in shut} == {"nc_files_download_file"}
     with pytest.raises(InvalidInput, match="LOCAL_FOLDER"):
-        read(Computer(), str(tmp_path))
+        read(LocalFolder(), str(tmp_path))
 
 
 def load(folder: Path, **more: object) -> environment.Settings:

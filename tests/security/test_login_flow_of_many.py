@@ -16,9 +16,9 @@ from nextcloud_mcp_server.errors import (
     Unsealable,
     WrongAccount,
 )
-from nextcloud_mcp_server.storage.records import ElicitationState, GrantLeg
-from tests.auth_stage import READ, together
-from tests.visits_stage import GRANT_CALLBACK, NEXTCLOUD, Stage, open_visits
+from nextcloud_mcp_server.storage.records import ElicitationState, GrantRequest
+from tests.auth_fixtures import READ, together
+from tests.consent_fixtures import GRANT_CALLBACK, NEXTCLOUD, Stage, open_consent_service
 
 WRONG = ("consent", "refused: wrong account")
 
@@ -29,16 +29,16 @@ async def nobody_is_connected(stage: Stage) -> None:
 
 
 async def test_alices_flow_granted_by_bob_is_stored_for_nobody_and_deleted_at_once(following: Stage) -> None:
-    visit, alice = await following.begin("alice")
+    consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
     await following.turn()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
-    assert await following.flow(visit) is None
+    assert await following.flow(consent_request) is None
     assert await following.audit("alice") == [WRONG]
-    shown = await following.visits.view(visit, alice.who)
+    shown = await following.consent_service.view(consent_request, alice.who)
     assert shown.state is ElicitationState.OPENED
     assert shown.login_url is None
     assert shown.error is not None
@@ -46,7 +46,7 @@ async def test_alices_flow_granted_by_bob_is_stored_for_nobody_and_deleted_at_on
 
 
 async def test_bobs_flow_that_alice_was_sent_never_gives_bob_her_account(following: Stage) -> None:
-    """Whoever is talked into granting somebody else's flow gives away nothing."""
+    """Anyone who is talked into granting another user's flow gives away nothing."""
     await following.begin("bob")
     secret = following.granted_by("alice")
 
@@ -69,7 +69,7 @@ async def test_bob_signing_in_with_alices_name_is_still_bob(following: Stage) ->
 
 
 async def test_alice_signing_in_with_her_address_is_still_alice(following: Stage) -> None:
-    visit, _ = await following.begin("alice")
+    consent_request, _ = await following.begin("alice")
     secret = following.granted_by("alice", login_name="alice@example.org")
 
     await following.turn()
@@ -79,7 +79,7 @@ async def test_alice_signing_in_with_her_address_is_still_alice(following: Stage
     assert (grant.account.uid, grant.credential.login_name) == ("alice", "alice@example.org")
     assert grant.credential.secret.get_secret_value() == secret
     assert grant.credential.provider == "login_flow"
-    assert await following.state(visit) is ElicitationState.COMPLETE
+    assert await following.state(consent_request) is ElicitationState.COMPLETE
 
 
 @pytest.mark.parametrize("last", ["alice", "bob"])
@@ -101,18 +101,18 @@ async def test_when_both_grant_one_flow_only_the_mapped_account_is_ever_stored(
 
 
 async def test_after_a_wrong_account_the_same_visit_can_be_tried_again(following: Stage) -> None:
-    visit, alice = await following.begin("alice")
+    consent_request, alice = await following.begin("alice")
     following.granted_by("bob")
     await following.turn()
 
-    assert await following.visits.allow(visit, alice.who, alice.token, READ) is None
+    assert await following.consent_service.allow(consent_request, alice.who, alice.token, READ) is None
     following.granted_by("alice")
     await following.turn()
 
     assert await following.grant("alice") is not None
-    assert await following.state(visit) is ElicitationState.COMPLETE
-    assert (await following.visits.view(visit, alice.who)).error is None
-    assert following.finished == [visit]
+    assert await following.state(consent_request) is ElicitationState.COMPLETE
+    assert (await following.consent_service.view(consent_request, alice.who)).error is None
+    assert following.finished == [consent_request]
 
 
 async def test_an_account_that_somebody_else_has_is_not_taken_from_them(following: Stage) -> None:
@@ -120,8 +120,11 @@ async def test_an_account_that_somebody_else_has_is_not_taken_from_them(followin
     await following.begin("bob")
     kept = following.granted_by("bob")
     await following.turn()
-    visit, alice = await following.ask("alice"), await following.browser("alice", preferred_username="bob")
-    await following.visits.allow(visit, alice.who, alice.token, READ)
+    consent_request, alice = (
+        await following.ask("alice"),
+        await following.browser("alice", preferred_username="bob"),
+    )
+    await following.consent_service.allow(consent_request, alice.who, alice.token, READ)
     given = following.granted_by("bob")
 
     await following.turn()
@@ -134,25 +137,25 @@ async def test_an_account_that_somebody_else_has_is_not_taken_from_them(followin
 
 
 async def test_nobody_else_sees_or_ends_a_flow(following: Stage) -> None:
-    visit, _ = await following.begin("alice")
+    consent_request, _ = await following.begin("alice")
     bob = await following.browser("bob", preferred_username="bob")
 
     with pytest.raises(OtherPerson):
-        await following.visits.view(visit, bob.who)
+        await following.consent_service.view(consent_request, bob.who)
     with pytest.raises(OtherPerson):
-        await following.visits.decline(visit, bob.who)
+        await following.consent_service.decline(consent_request, bob.who)
 
-    assert await following.state(visit) is ElicitationState.OPENED
+    assert await following.state(consent_request) is ElicitationState.OPENED
 
 
 async def test_the_account_that_must_come_of_it_is_that_of_the_sign_in_that_began_it(
     following: Stage,
 ) -> None:
-    visit, _ = await following.begin("alice")
+    consent_request, _ = await following.begin("alice")
     again = await following.browser("alice", preferred_username="bob")
 
     with pytest.raises(WrongAccount, match="was begun for the Nextcloud account 'alice'"):
-        await following.visits.allow(visit, again.who, again.token, READ)
+        await following.consent_service.allow(consent_request, again.who, again.token, READ)
 
     following.granted_by("bob")
     await following.turn()
@@ -161,7 +164,7 @@ async def test_the_account_that_must_come_of_it_is_that_of_the_sign_in_that_bega
 
 async def test_signing_out_changes_nothing_about_whose_account_it_must_be(following: Stage) -> None:
     _, alice = await following.begin("alice")
-    await following.visits.sign_out_everywhere(alice.who)
+    await following.consent_service.sign_out_everywhere(alice.who)
     secret = following.granted_by("bob")
 
     await following.turn()
@@ -172,18 +175,18 @@ async def test_signing_out_changes_nothing_about_whose_account_it_must_be(follow
 
 async def test_without_a_mapping_nothing_starts(tmp_path: Path, template: Path) -> None:
     with pytest.raises(ConfigurationError, match="claim that holds it in ACCOUNT_MAPPING"):
-        async with open_visits(tmp_path, template, follows=True):
+        async with open_consent_service(tmp_path, template, follows=True):
             pass
 
 
 async def test_who_has_no_account_by_the_mapping_starts_no_flow(following: Stage) -> None:
     following.issuer.userinfo = {"sub": "alice"}
-    visit, alice = await following.ask("alice"), await following.browser("alice")
+    consent_request, alice = await following.ask("alice"), await following.browser("alice")
 
     with pytest.raises(SignInRefused, match="preferred_username"):
-        await following.visits.allow(visit, alice.who, alice.token, READ)
+        await following.consent_service.allow(consent_request, alice.who, alice.token, READ)
 
-    assert await following.flow(visit) is None
+    assert await following.flow(consent_request) is None
     assert following.sandbox.state.login_flows == []
 
 
@@ -201,8 +204,8 @@ async def test_after_a_restart_the_account_is_still_the_one_that_was_said(
 
 
 async def test_what_a_dead_process_left_is_compared_before_it_is_used(following: Stage) -> None:
-    """It ended after Nextcloud had answered, and before anybody asked whose it is."""
-    visit, _ = await following.begin("alice")
+    """It ended after Nextcloud had answered, and before anyone asked whose it is."""
+    consent_request, _ = await following.begin("alice")
     secret = following.granted_by("bob")
 
     async def die(request: httpx2.Request) -> None:
@@ -214,7 +217,7 @@ async def test_what_a_dead_process_left_is_compared_before_it_is_used(following:
     async with anyio.create_task_group() as group:
         group.start_soon(following.poller.turn)
     following.network.before = None
-    kept = await following.flow(visit)
+    kept = await following.flow(consent_request)
 
     following.clock.forward(60)
     await following.turn(following.new_poller())
@@ -227,32 +230,32 @@ async def test_what_a_dead_process_left_is_compared_before_it_is_used(following:
 
 @pytest.mark.parametrize("granted_by", ["alice", "bob"])
 async def test_what_comes_after_the_person_declined_is_deleted(following: Stage, granted_by: str) -> None:
-    visit, alice = await following.begin("alice")
-    await following.visits.decline(visit, alice.who)
+    consent_request, alice = await following.begin("alice")
+    await following.consent_service.decline(consent_request, alice.who)
     secret = following.granted_by(granted_by)
 
     await following.turn()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
-    assert await following.state(visit) is ElicitationState.DECLINED
-    assert await following.flow(visit) is None
+    assert await following.state(consent_request) is ElicitationState.DECLINED
+    assert await following.flow(consent_request) is None
 
 
 async def test_what_comes_after_a_disconnect_is_deleted(following: Stage) -> None:
-    visit, alice = await following.begin("alice")
-    await following.visits.disconnect(alice.who)
+    consent_request, alice = await following.begin("alice")
+    await following.consent_service.disconnect(alice.who)
     secret = following.granted_by("alice")
 
     await following.turn()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
-    assert await following.state(visit) is ElicitationState.EXPIRED
+    assert await following.state(consent_request) is ElicitationState.EXPIRED
 
 
 async def test_an_account_moved_in_from_another_flow_does_not_open(following: Stage) -> None:
-    """Somebody who can write to the database, and has no key, cannot say whose account it must be."""
+    """A user who can write to the database, and has no key, cannot say whose account it must be."""
     alices, _ = await following.begin("alice")
     bobs, _ = await following.begin("bob")
     following.granted_by("bob", flow=0)
@@ -270,8 +273,8 @@ async def test_an_account_moved_in_from_another_flow_does_not_open(following: St
 
 
 async def test_a_flow_that_names_no_account_is_good_for_nobody(following: Stage) -> None:
-    """One person's server began it, on the same database, or somebody emptied the column."""
-    visit, _ = await following.begin("alice")
+    """One user's server began it, on the same database, or a user emptied the column."""
+    consent_request, _ = await following.begin("alice")
     secret = following.granted_by("alice")
     following.sql("UPDATE login_flows SET uid = NULL")
 
@@ -280,15 +283,15 @@ async def test_a_flow_that_names_no_account_is_good_for_nobody(following: Stage)
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
     assert await following.audit("alice") == [WRONG]
-    assert await following.state(visit) is ElicitationState.OPENED
+    assert await following.state(consent_request) is ElicitationState.OPENED
 
 
 async def test_no_browser_can_come_back_where_none_was_sent_away(following: Stage) -> None:
     """The settings named Nextcloud's OAuth app before, and a browser is still on its way."""
-    visit, alice = await following.begin("alice")
-    leg = GrantLeg(
+    consent_request, alice = await following.begin("alice")
+    grant_request = GrantRequest(
         state=SecretStr("on-its-way"),
-        elicitation_id=visit,
+        elicitation_id=consent_request,
         principal=alice.who.principal,
         scopes=READ,
         redirect_uri=GRANT_CALLBACK,
@@ -297,13 +300,13 @@ async def test_no_browser_can_come_back_where_none_was_sent_away(following: Stag
         created_at=following.clock(),
         expires_at=following.clock() + timedelta(minutes=10),
     )
-    await following.database.grant_legs.create(leg, sign_in=alice.token)
+    await following.database.grant_requests.create(grant_request, sign_in=alice.token)
     params = following.provider.confirm(f"{NEXTCLOUD}/?state=on-its-way", "alice")
 
     with pytest.raises(SignInRefused):
-        await following.visits.finish_grant(params, alice.who, alice.token)
+        await following.consent_service.finish_grant(params, alice.who, alice.token)
 
-    assert following.provider.redeemed == []
+    assert following.provider.exchanged == []
     await nobody_is_connected(following)
 
 

@@ -1,4 +1,4 @@
-"""No secret and no text of a person in any log, also at DEBUG; and one line stays one line."""
+"""No secret and no text of a user in any log, also at DEBUG; and one line stays one line."""
 
 import io
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from nextcloud_mcp_server import logs
-from tests.integration.world import Asked, World
+from tests.integration.personal_app import Asked, PersonalApp
 
 NOTE = "canary-text-of-a-private-note"
 
@@ -30,29 +30,32 @@ def log() -> Generator[io.StringIO]:
 
 
 async def test_a_whole_journey_leaves_no_secret_in_any_log(
-    log: io.StringIO, world: World, asked: Asked, capfd: pytest.CaptureFixture[str]
+    log: io.StringIO, personal_app: PersonalApp, asked: Asked, capfd: pytest.CaptureFixture[str]
 ) -> None:
     flows: list[str] = []
     secrets: list[str] = []
-    async with world.person() as alice, world.client(elicitation_callback=asked.by(None)) as client:
+    async with (
+        personal_app.person() as alice,
+        personal_app.client(elicitation_callback=asked.by(None)) as client,
+    ):
 
         async def allow(url: str) -> None:
             nextcloud = await alice.allow(url, stop_at_nextcloud=True)
             flows.extend(
                 text
-                for flow in world.sandbox.state.login_flows
+                for flow in personal_app.sandbox.state.login_flows
                 for text in (flow.poll_token, flow.login_token)
             )
             await alice.allow(nextcloud.url)
-            secrets.extend(world.sandbox.state.app_passwords)
+            secrets.extend(personal_app.sandbox.state.app_passwords)
 
         asked.go = allow
         await client.call_tool("nc_notes_create_note", {"title": "Plans", "content": NOTE})
         await client.call_tool("nc_notes_search_notes", {"query": NOTE})
-        world.sandbox.faults.status(503, times=5)
+        personal_app.sandbox.faults.status(503, times=5)
         await client.call_tool("nc_notes_list_notes", {})
-        world.sandbox.faults.clear()
-        world.sandbox.state.app_passwords.clear()
+        personal_app.sandbox.faults.clear()
+        personal_app.sandbox.state.app_passwords.clear()
         asked.by(None, action="decline")
         await client.call_tool("nc_notes_list_notes", {})
     logging.getLogger("nextcloud_mcp_server.auth").debug("the log is alive")
@@ -62,13 +65,13 @@ async def test_a_whole_journey_leaves_no_secret_in_any_log(
     assert "the log is alive" in written
     assert flows
     assert secrets
-    for canary in (*flows, *secrets, world.secret, NOTE):
+    for canary in (*flows, *secrets, personal_app.secret, NOTE):
         assert canary not in written
 
 
-async def test_what_a_client_says_stays_on_its_line(log: io.StringIO, world: World) -> None:
+async def test_what_a_client_says_stays_on_its_line(log: io.StringIO, personal_app: PersonalApp) -> None:
     forged = "x\n2026-11-27 INFO nextcloud_mcp_server.auth: consent granted to mallory\r\n\x1b[2Jy"
-    async with world.raw() as client:
+    async with personal_app.raw() as client:
         await client.request("tools/call", {"name": forged, "arguments": {forged: forged}})
         await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {"limit": forged}})
         await client.request("elicitation/track", {"elicitationId": forged})

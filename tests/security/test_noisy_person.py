@@ -6,30 +6,30 @@ from starlette.applications import Starlette
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import guard
-from nextcloud_mcp_server.web.routes import people_routes
-from tests.memory_visits import NEXTCLOUD_HOST, ORIGIN, MemoryVisits, config, sign_in
+from nextcloud_mcp_server.web.routes import multi_user_routes
+from tests.memory_consent_service import NEXTCLOUD_HOST, ORIGIN, MemoryVisits, config, sign_in
 
 
-def site(visits: MemoryVisits, rates: Rates) -> httpx2.ASGITransport:
+def site(consent_service: MemoryVisits, rates: Rates) -> httpx2.ASGITransport:
     limits = Limits(rates)
-    pages = people_routes(
-        visits.ready,
+    pages = multi_user_routes(
+        consent_service.ready,
         keys=lambda: [b"k" * 32],
         nextcloud_host=NEXTCLOUD_HOST,
         mcp_url=f"{ORIGIN}/mcp",
-        clock=lambda: visits.now,
+        clock=lambda: consent_service.now,
         on_person=limits.person,
     )
     return httpx2.ASGITransport(guard(AddressLimits(Starlette(routes=pages), limits), config()))
 
 
 async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_are_not() -> None:
-    visits = MemoryVisits()
-    transport = site(visits, Rates(person=3))
+    consent_service = MemoryVisits()
+    transport = site(consent_service, Rates(person=3))
     options = {"transport": transport, "base_url": ORIGIN, "headers": {"Accept": "text/html"}}
     async with httpx2.AsyncClient(**options) as alice, httpx2.AsyncClient(**options) as bob:  # type: ignore[arg-type]
-        sign_in(alice, visits, "alice")
-        sign_in(bob, visits, "bob")
+        sign_in(alice, consent_service, "alice")
+        sign_in(bob, consent_service, "bob")
         noisy = [(await alice.get("/account")).status_code for _ in range(4)]
         again = await alice.get("/account")
         calm = await bob.get("/account")
@@ -41,19 +41,23 @@ async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_ar
 
 
 async def test_another_session_of_the_same_person_does_not_help() -> None:
-    visits = MemoryVisits()
-    async with httpx2.AsyncClient(transport=site(visits, Rates(person=2)), base_url=ORIGIN) as browser:
+    consent_service = MemoryVisits()
+    async with httpx2.AsyncClient(
+        transport=site(consent_service, Rates(person=2)), base_url=ORIGIN
+    ) as browser:
         answers: list[int] = []
         for _ in range(3):
-            sign_in(browser, visits, "alice")
+            sign_in(browser, consent_service, "alice")
             answers.append((await browser.get("/account")).status_code)
 
     assert answers == [200, 200, 429]
 
 
 async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> None:
-    visits = MemoryVisits()
-    async with httpx2.AsyncClient(transport=site(visits, Rates(page=5)), base_url=ORIGIN) as stranger:
+    consent_service = MemoryVisits()
+    async with httpx2.AsyncClient(
+        transport=site(consent_service, Rates(page=5)), base_url=ORIGIN
+    ) as stranger:
         answers = [
             await stranger.get(
                 "/oauth/provision", params={"elicitationId": f"{n:08d}-0000-4000-8000-{n:012d}"}
@@ -62,12 +66,14 @@ async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> N
         ]
 
     assert answers[-1].status_code == 429
-    assert visits.visits == {}
+    assert consent_service.consent_service == {}
 
 
 async def test_guessing_states_is_stopped_by_the_address() -> None:
-    visits = MemoryVisits()
-    async with httpx2.AsyncClient(transport=site(visits, Rates(callback=3)), base_url=ORIGIN) as stranger:
+    consent_service = MemoryVisits()
+    async with httpx2.AsyncClient(
+        transport=site(consent_service, Rates(callback=3)), base_url=ORIGIN
+    ) as stranger:
         answers = [
             await stranger.get("/oauth/callback/nextcloud", params={"state": f"guess{n}", "code": "x" * 20})
             for n in range(4)
@@ -82,12 +88,14 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
 
 async def test_a_code_is_spent_though_its_browser_has_asked_too_often_before() -> None:
     """An attacker's page can lead a browser that is signed in here round and round, and then to Nextcloud."""
-    visits = MemoryVisits()
-    async with httpx2.AsyncClient(transport=site(visits, Rates(person=1)), base_url=ORIGIN) as victim:
-        sign_in(victim, visits, "alice")
+    consent_service = MemoryVisits()
+    async with httpx2.AsyncClient(
+        transport=site(consent_service, Rates(person=1)), base_url=ORIGIN
+    ) as victim:
+        sign_in(victim, consent_service, "alice")
         asked = [(await victim.get("/account")).status_code for _ in range(2)]
 
         await victim.get("/oauth/callback/nextcloud", params={"state": "made-up", "code": "code-of-alice"})
 
     assert asked == [200, 429]
-    assert visits.spent == ["code-of-alice"]
+    assert consent_service.spent == ["code-of-alice"]

@@ -1,4 +1,4 @@
-"""Texts of notes that are kept in memory are never another person's, and go when the access goes."""
+"""Texts of notes that are kept in memory are never another user's, and go when the access goes."""
 
 import pytest
 from pydantic import SecretStr

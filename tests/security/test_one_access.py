@@ -1,7 +1,7 @@
-"""Attack: an access that Nextcloud refuses, that opens somebody else's account, or that is another one by now.
+"""Attack: an access that Nextcloud refuses, that opens another user's account, or that is another one by now.
 
-Much goes on in one person's name at once: calls, looks for changes, questions for apps, the parts of an
-upload. Nextcloud counts every refusal against everybody behind our address, so none of these may go on
+Much goes on in one user's name at once: calls, looks for changes, questions for apps, the parts of an
+upload. Nextcloud counts every refusal against every user behind our address, so none of these may go on
 with what another has seen refused.
 """
 
@@ -22,11 +22,11 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.availability import NOTHING, Apps, Told
+from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.apps import apps_of
 from tests.dav_fakes import account_over, call, entry, multistatus, network, recorded
-from tests.updates_stage import ALICE, Stage, open_stage, settled
+from tests.updates_fixtures import ALICE, Stage, open_stage, settled
 
 README = "nc://files/Readme.md"
 CALLER = Caller(ALICE, "a", "Test")
@@ -45,7 +45,7 @@ class Refusing:
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
         self.asked.append(request.method)
-        # Whoever can ask has asked before anybody is answered.
+        # Anyone who can ask has asked before anyone is answered.
         await anyio.wait_all_tasks_blocked()
         sent = b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode()
         empty = httpx2.ByteStream(multistatus([]).content)
@@ -81,7 +81,7 @@ async def test_what_runs_side_by_side_sends_a_refused_access_no_more_and_a_new_o
     again = await _look(refusing.account("new"))
 
     assert ended == [CredentialRejected] * 21
-    # The first, which goes alone while nobody knows whether the access works, and its probe.
+    # The first, which goes alone while no one knows whether the access works, and its probe.
     assert refused == 2
     assert again == {}
 
@@ -174,7 +174,7 @@ async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_
 ) -> None:
     availability, core = stage.state.availability, await stage.state.core()
     etag = (await (await opened(stage)).account.capabilities.get()).etag
-    await availability.heard(ALICE, Apps(Told(frozenset(), etag), account="alice"))
+    await availability.heard(ALICE, Apps(AppList(frozenset(), etag), account="alice"))
     lacked = availability.lacks(ALICE, "notes")
 
     stage.connect("bob")

@@ -13,16 +13,16 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import dav, ranking, visible
+from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
 from nextcloud_mcp_server.resources.notes import Notes
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
-from tests.auth_stage import Process, Stage
-from tests.bearer_stage import INITIALIZE, LIST, Served, serving, token
-from tests.integration.crowd import Crowd, open_crowd
-from tests.integration.house import open_house
+from tests.auth_fixtures import Process, Stage
+from tests.bearer_fixtures import INITIALIZE, LIST, Served, serving, token
+from tests.integration.builtin_app import open_builtin_app
+from tests.integration.oidc_app import OidcApp, open_oidc_app
 
-Mode = Callable[[Path], AbstractAsyncContextManager[tuple[Crowd, str]]]
+Mode = Callable[[Path], AbstractAsyncContextManager[tuple[OidcApp, str]]]
 OPEN = {"Accept": "application/json, text/event-stream"}
 
 
@@ -128,7 +128,7 @@ def test_escapes_without_end_cost_little_more_than_to_find_them() -> None:
     written = "<U+202E>" * 400_000
 
     found = timeit(lambda: re.sub(r"<U\+([0-9A-F]{4,6})>", lambda one: one[0], written), number=1)
-    meant = timeit(lambda: visible.meant(written), number=1)
+    meant = timeit(lambda: sanitize.meant(written), number=1)
 
     assert meant < 3 * found
 
@@ -148,22 +148,26 @@ async def test_streams_are_open_to_a_number_and_then_refused(stage: Stage, proce
 
 
 @asynccontextmanager
-async def builtin(folder: Path) -> AsyncGenerator[tuple[Crowd, str]]:
-    async with open_house(folder) as house, house.person() as alice, httpx2.AsyncClient() as http:
-        yield house, str((await house.sign_in(alice, http))["access_token"])
+async def builtin(folder: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
+    async with (
+        open_builtin_app(folder) as builtin_app,
+        builtin_app.person() as alice,
+        httpx2.AsyncClient() as http,
+    ):
+        yield builtin_app, str((await builtin_app.sign_in(alice, http))["access_token"])
 
 
 @asynccontextmanager
-async def oidc(folder: Path) -> AsyncGenerator[tuple[Crowd, str]]:
-    async with open_crowd(folder) as crowd:
-        yield crowd, crowd.token("alice")
+async def oidc(folder: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
+    async with open_oidc_app(folder) as oidc_app:
+        yield oidc_app, oidc_app.token("alice")
 
 
 @pytest.mark.parametrize("mode", [oidc, builtin], ids=["oidc", "builtin"])
 async def test_a_token_has_so_many_sessions_in_either_mode(mode: Mode, tmp_path: Path) -> None:
-    async with mode(tmp_path) as (crowd, given):
+    async with mode(tmp_path) as (oidc_app, given):
         headers = OPEN | {"Authorization": f"Bearer {given}"}
-        async with httpx2.AsyncClient(base_url=crowd.url, headers=headers, timeout=30) as http:
+        async with httpx2.AsyncClient(base_url=oidc_app.url, headers=headers, timeout=30) as http:
             opened = [
                 (await http.post("/mcp", json=INITIALIZE)).headers["Mcp-Session-Id"]
                 for _ in range(MOST_OF_CLIENT + 2)

@@ -25,7 +25,7 @@ from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from tests.auth_stage import READ, Process, Stage
+from tests.auth_fixtures import READ, Process, Stage
 
 BASE = "https://cloud.example.org/nextcloud"
 

@@ -1,4 +1,4 @@
-"""The pages against those who would have a person consent to something else, or without knowing."""
+"""The pages against those who would have a user consent to something else, or without knowing."""
 
 import re
 from collections.abc import AsyncIterator
@@ -45,12 +45,12 @@ def client(consent: MemoryConsent, **headers: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=usual | headers)
 
 
-def provision(visit_id: str) -> str:
-    return f"/oauth/provision?elicitationId={visit_id}"
+def provision(elicitation_id: str) -> str:
+    return f"/oauth/provision?elicitationId={elicitation_id}"
 
 
-def waiting(visit_id: str) -> str:
-    return f"/oauth/waiting?elicitationId={visit_id}"
+def waiting(elicitation_id: str) -> str:
+    return f"/oauth/waiting?elicitationId={elicitation_id}"
 
 
 async def form_of(browser: httpx2.AsyncClient, url: str) -> dict[str, str]:
@@ -58,8 +58,8 @@ async def form_of(browser: httpx2.AsyncClient, url: str) -> dict[str, str]:
     return {"elicitationId": url.partition("=")[2], "csrf": FORM_CHECK.findall(text)[0]}
 
 
-async def allow(browser: httpx2.AsyncClient, visit_id: str, *scopes: str) -> httpx2.Response:
-    form = await form_of(browser, provision(visit_id))
+async def allow(browser: httpx2.AsyncClient, elicitation_id: str, *scopes: str) -> httpx2.Response:
+    form = await form_of(browser, provision(elicitation_id))
     data = {**form, "answer": "allow", "allow": list(scopes or ["notes:read"])}
     return await browser.post("/oauth/provision", data=data)
 
@@ -115,30 +115,30 @@ async def test_every_link_that_does_not_lead_on_gets_the_same_page(
 
 
 async def test_a_link_preview_has_no_effect(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
-    visit_id = consent.open()
-    before = consent.visits[visit_id]
+    elicitation_id = consent.open()
+    before = consent.consent_service[elicitation_id]
 
     for _ in range(3):
-        await browser.get(provision(visit_id))
-        await browser.head(provision(visit_id))
-        await browser.get(f"{provision(visit_id)}&answer=allow&allow=notes:read")
+        await browser.get(provision(elicitation_id))
+        await browser.head(provision(elicitation_id))
+        await browser.get(f"{provision(elicitation_id)}&answer=allow&allow=notes:read")
 
-    assert consent.visits[visit_id] == before
+    assert consent.consent_service[elicitation_id] == before
     assert set(consent.calls) == {"view"}
 
 
 async def test_another_browser_never_sees_how_a_visit_goes_on(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
-    visit_id = consent.open()
-    await allow(browser, visit_id)
+    elicitation_id = consent.open()
+    await allow(browser, elicitation_id)
 
     async with client(consent) as other:
         gone = await other.get("/oauth/provision")
-        while_waiting = await other.get(waiting(visit_id))
-        again = await other.get(provision(visit_id))
-        consent.complete(visit_id)
-        afterwards = [await other.get(waiting(visit_id)), await other.get(provision(visit_id))]
+        while_waiting = await other.get(waiting(elicitation_id))
+        again = await other.get(provision(elicitation_id))
+        consent.complete(elicitation_id)
+        afterwards = [await other.get(waiting(elicitation_id)), await other.get(provision(elicitation_id))]
 
     assert seen(while_waiting) == seen(gone)
     assert "asks for access" in again.text
@@ -151,11 +151,11 @@ async def test_a_ticket_opens_no_other_visit(browser: httpx2.AsyncClient, consen
     await allow(browser, mine)
     async with client(consent) as somebody:
         await allow(somebody, other)
-    ticket = next(value for name, value in browser.cookies.items() if name.startswith("visit-"))
+    ticket = next(value for name, value in browser.cookies.items() if name.startswith("consent-"))
 
     async with client(consent) as thief:
         await thief.get(provision(consent.open()))
-        for name in (name for name in somebody.cookies if name.startswith("visit-")):
+        for name in (name for name in somebody.cookies if name.startswith("consent-")):
             thief.cookies.set(name, ticket)
         stolen = await thief.get(waiting(other))
         own = await browser.get(waiting(other))
@@ -184,24 +184,24 @@ async def test_a_ticket_opens_no_other_visit(browser: httpx2.AsyncClient, consen
 async def test_a_form_of_another_page_changes_nothing(
     browser: httpx2.AsyncClient, consent: MemoryConsent, headers: dict[str, str], page: str, answer: str
 ) -> None:
-    visit_id = consent.open()
-    form = await form_of(browser, provision(visit_id))
+    elicitation_id = consent.open()
+    form = await form_of(browser, provision(elicitation_id))
     del browser.headers["sec-fetch-site"]
 
     data = {**form, "answer": answer, "allow": "notes:read"}
     response = await browser.post(page, data=data, headers=headers)
 
     assert response.status_code == 403
-    assert consent.visits[visit_id].state is ElicitationState.PENDING
+    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
     assert set(consent.calls) == {"view"}
 
 
 async def test_an_old_browser_that_names_our_origin_is_believed(consent: MemoryConsent) -> None:
-    visit_id = consent.open()
+    elicitation_id = consent.open()
 
     async with client(consent, Origin=ORIGIN) as old:
         del old.headers["sec-fetch-site"]
-        response = await allow(old, visit_id)
+        response = await allow(old, elicitation_id)
 
     assert response.status_code == 303
 
@@ -212,13 +212,13 @@ async def test_an_old_browser_that_names_our_origin_is_believed(consent: MemoryC
 async def test_a_form_without_its_check_value_changes_nothing(
     browser: httpx2.AsyncClient, consent: MemoryConsent, change: str
 ) -> None:
-    visit_id, other_id = consent.open(), consent.open()
-    form: dict[str, Any] = await form_of(browser, provision(visit_id))
+    elicitation_id, other_id = consent.open(), consent.open()
+    form: dict[str, Any] = await form_of(browser, provision(elicitation_id))
     other_form = await form_of(browser, provision(other_id))
     await allow(browser, other_id)
-    ticket = next(value for name, value in browser.cookies.items() if name.startswith("visit-"))
+    ticket = next(value for name, value in browser.cookies.items() if name.startswith("consent-"))
     async with client(consent) as other:
-        foreign = await form_of(other, provision(visit_id))
+        foreign = await form_of(other, provision(elicitation_id))
     values = {
         "missing": [],
         "empty": "",
@@ -233,7 +233,7 @@ async def test_a_form_without_its_check_value_changes_nothing(
     response = await browser.post("/oauth/provision", data=data)
 
     assert response.status_code == 403
-    assert consent.visits[visit_id].state is ElicitationState.PENDING
+    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
 
 
 async def test_a_form_without_the_cookie_changes_nothing_and_tells_nothing_about_the_id(
@@ -271,13 +271,13 @@ async def test_a_made_up_cookie_is_replaced(
 async def test_markup_in_a_name_is_only_text(
     browser: httpx2.AsyncClient, consent: MemoryConsent, name: str
 ) -> None:
-    visit_id = consent.open(**{name: HOSTILE})
+    elicitation_id = consent.open(**{name: HOSTILE})
 
-    pages = [await browser.get(provision(visit_id))]
-    await allow(browser, visit_id)
-    pages.append(await browser.get(waiting(visit_id)))
-    consent.complete(visit_id, HOSTILE)
-    pages.append(await browser.get(waiting(visit_id)))
+    pages = [await browser.get(provision(elicitation_id))]
+    await allow(browser, elicitation_id)
+    pages.append(await browser.get(waiting(elicitation_id)))
+    consent.complete(elicitation_id, HOSTILE)
+    pages.append(await browser.get(waiting(elicitation_id)))
 
     assert all("<script" not in page.text and "<img" not in page.text for page in pages)
     assert "&lt;script&gt;" in pages[2].text
@@ -285,11 +285,11 @@ async def test_markup_in_a_name_is_only_text(
 
 
 async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
-    visit_id = consent.open()
-    await allow(browser, visit_id)
-    consent.fail(visit_id, HOSTILE)
+    elicitation_id = consent.open()
+    await allow(browser, elicitation_id)
+    consent.fail(elicitation_id, HOSTILE)
 
-    page = await browser.get(waiting(visit_id))
+    page = await browser.get(waiting(elicitation_id))
 
     assert "<script" not in page.text
     assert "&lt;script&gt;" in page.text
@@ -298,9 +298,9 @@ async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, cons
 async def test_a_name_cannot_turn_the_text_around_or_push_it_away(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
-    visit_id = consent.open(client_name="\u202eevil\u2066\u200b\n\n\n" + "W" * 300)
+    elicitation_id = consent.open(client_name="\u202eevil\u2066\u200b\n\n\n" + "W" * 300)
 
-    page = await browser.get(provision(visit_id))
+    page = await browser.get(provision(elicitation_id))
 
     assert "\u202e" not in page.text
     assert "\u2066" not in page.text
@@ -320,11 +320,11 @@ async def test_no_page_repeats_what_was_in_its_address(browser: httpx2.AsyncClie
 async def test_a_line_break_in_an_error_stays_in_one_line_of_the_log(
     browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
 ) -> None:
-    visit_id = consent.open()
-    await allow(browser, visit_id)
-    consent.fail(visit_id, "one\r\nWARNING two")
+    elicitation_id = consent.open()
+    await allow(browser, elicitation_id)
+    consent.fail(elicitation_id, "one\r\nWARNING two")
 
-    await browser.get(waiting(visit_id))
+    await browser.get(waiting(elicitation_id))
 
     assert all("\n" not in record.getMessage() for record in caplog.records)
 
@@ -333,15 +333,15 @@ async def test_secrets_of_a_visit_never_reach_the_log(
     browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
-    visit_id = consent.open()
-    await allow(browser, visit_id)
-    await browser.get(waiting(visit_id))
+    elicitation_id = consent.open()
+    await allow(browser, elicitation_id)
+    await browser.get(waiting(elicitation_id))
     await browser.post("/mcp", headers={"Authorization": f"Bearer {SECRET}x"})
 
     ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
 
     assert not any(
-        secret in ours for secret in (visit_id, SECRET, consent.login_url, *browser.cookies.values())
+        secret in ours for secret in (elicitation_id, SECRET, consent.login_url, *browser.cookies.values())
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of many people against those who would have somebody answer for somebody else."""
+"""The pages of many users against those who would have a user answer for another user."""
 
 import re
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ import pytest
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
 from tests.callback_results import shown
-from tests.memory_visits import (
+from tests.memory_consent_service import (
     HOST,
     ORIGIN,
     MemoryVisits,
@@ -75,13 +75,13 @@ PLACES = re.compile(
 
 
 @pytest.fixture
-def visits() -> MemoryVisits:
+def consent_service() -> MemoryVisits:
     return MemoryVisits()
 
 
 @pytest.fixture
-async def people(visits: MemoryVisits) -> AsyncIterator[httpx2.AsyncClient]:
-    async with browser_of(visits) as client:
+async def people(consent_service: MemoryVisits) -> AsyncIterator[httpx2.AsyncClient]:
+    async with browser_of(consent_service) as client:
         yield client
 
 
@@ -100,20 +100,25 @@ def fields(elicitation_id: str, check: str | list[str], **more: str) -> dict[str
 
 
 async def test_before_a_sign_in_every_link_gets_the_same_page(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    ended = {state: visits.open() for state in ElicitationState if state.final}
+    ended = {state: consent_service.open() for state in ElicitationState if state.final}
     for state, elicitation_id in ended.items():
-        visits.end(elicitation_id, state)
-    links = [UNKNOWN, visits.open("alice"), visits.open("bob", client_name="Other"), *ended.values()]
+        consent_service.end(elicitation_id, state)
+    links = [
+        UNKNOWN,
+        consent_service.open("alice"),
+        consent_service.open("bob", client_name="Other"),
+        *ended.values(),
+    ]
 
     answers = [await people.get(url("provision", link)) for link in links]
-    sign_in(people, visits, "bob")
+    sign_in(people, consent_service, "bob")
     answers += [await people.get(url("provision", link)) for link in links]
 
     assert answers[0].status_code == 200
     assert all(seen(answer) == seen(answers[0]) for answer in answers)
-    assert "view" not in visits.calls
+    assert "view" not in consent_service.calls
 
 
 @pytest.mark.parametrize(
@@ -136,38 +141,40 @@ async def test_before_a_sign_in_every_link_gets_the_same_page(
 )
 @pytest.mark.parametrize("path", ["provision", "consent", "confirm", "not-me", "waiting", "done"])
 async def test_every_malformed_link_gets_the_same_page(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str, query: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str, query: str
 ) -> None:
-    elicitation_id = visits.open()
+    elicitation_id = consent_service.open()
     plain = await people.get("/oauth/provision")
 
     address = f"/oauth/{path}?{query.format(open=elicitation_id, upper=elicitation_id.upper())}"
     signed_out = await people.get(address)
-    sign_in(people, visits)
+    sign_in(people, consent_service)
     signed_in = await people.get(address)
 
     assert signed_out.status_code == 404
     assert seen(signed_out) == seen(signed_in) == seen(plain)
 
 
-async def test_a_link_preview_has_no_effect(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    elicitation_id = visits.open()
-    before = visits.visits[elicitation_id]
+async def test_a_link_preview_has_no_effect(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
+    elicitation_id = consent_service.open()
+    before = consent_service.consent_service[elicitation_id]
 
     for path in ("provision", "consent", "confirm", "not-me", "waiting", "done"):
         answers = [await people.get(url(path, elicitation_id)), await people.head(url(path, elicitation_id))]
         assert all("set-cookie" not in answer.headers for answer in answers)
 
-    assert visits.visits[elicitation_id] == before
-    assert visits.calls == []
+    assert consent_service.consent_service[elicitation_id] == before
+    assert consent_service.calls == []
 
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
 async def test_somebody_elses_link_is_refused_and_tells_nothing_about_it(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
 ) -> None:
-    elicitation_id = visits.open("alice", client_name="Secret Client")
-    sign_in(people, visits, "bob")
+    elicitation_id = consent_service.open("alice", client_name="Secret Client")
+    sign_in(people, consent_service, "bob")
 
     response = await people.get(url(path, elicitation_id))
 
@@ -177,15 +184,15 @@ async def test_somebody_elses_link_is_refused_and_tells_nothing_about_it(
     assert "alice" not in response.text.lower()
 
 
-async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(visits: MemoryVisits) -> None:
-    elicitation_id = visits.open("alice")
-    own = visits.open("bob")
-    before = visits.visits[elicitation_id]
+async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(consent_service: MemoryVisits) -> None:
+    elicitation_id = consent_service.open("alice")
+    own = consent_service.open("bob")
+    before = consent_service.consent_service[elicitation_id]
 
-    async with browser_of(visits) as bob:
-        sign_in(bob, visits, "bob")
+    async with browser_of(consent_service) as bob:
+        sign_in(bob, consent_service, "bob")
         page = await bob.get(url("consent", own))
-        # The check value is right for a visit of his own, and wrong for hers.
+        # The check value is right for a consent request of his own, and wrong for hers.
         check = checks(page)[-1]
         answers = [
             await bob.post(f"/oauth/{path}", data=fields(elicitation_id, check, answer=answer))
@@ -194,37 +201,37 @@ async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(visits: M
         ]
 
     assert {answer.status_code for answer in answers} == {403}
-    assert visits.visits[elicitation_id] == before
-    assert visits.legs == {}
+    assert consent_service.consent_service[elicitation_id] == before
+    assert consent_service.legs == {}
 
 
 async def test_the_third_look_of_somebody_else_ends_the_visit_and_the_owner_is_told(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open("alice")
-    sign_in(people, visits, "bob")
+    elicitation_id = consent_service.open("alice")
+    sign_in(people, consent_service, "bob")
 
     for _ in range(3):
         await people.get(url("consent", elicitation_id))
-    async with browser_of(visits) as alice:
-        sign_in(alice, visits, "alice")
+    async with browser_of(consent_service) as alice:
+        sign_in(alice, consent_service, "alice")
         told = await alice.get(url("consent", elicitation_id), follow_redirects=True)
 
     assert "Somebody else tried to answer." in told.text
 
 
 async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_else(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.follows = True
-    elicitation_id = visits.open("alice")
-    sign_in(people, visits, "alice")
+    consent_service.follows = True
+    elicitation_id = consent_service.open("alice")
+    sign_in(people, consent_service, "alice")
     await allow(people, elicitation_id)
     shown = await people.get(url("waiting", elicitation_id))
-    link = visits.visits[elicitation_id].login_url
+    link = consent_service.consent_service[elicitation_id].login_url
 
-    async with browser_of(visits) as bob, browser_of(visits) as stranger:
-        sign_in(bob, visits, "bob")
+    async with browser_of(consent_service) as bob, browser_of(consent_service) as stranger:
+        sign_in(bob, consent_service, "bob")
         refused = await bob.get(url("waiting", elicitation_id))
         cancelled = await bob.post("/oauth/cancel", data=fields(elicitation_id, checks(shown)[0]))
         signed_out = await stranger.get(url("waiting", elicitation_id))
@@ -234,42 +241,46 @@ async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_els
     assert (refused.status_code, cancelled.status_code, signed_out.status_code) == (403, 403, 303)
     for answer in (refused, cancelled, signed_out):
         assert "/login/v2/" not in answer.text + str(answer.headers)
-    assert visits.visits[elicitation_id].state is ElicitationState.OPENED
+    assert consent_service.consent_service[elicitation_id].state is ElicitationState.OPENED
 
 
 # Flows
 
 
 async def test_an_address_to_sign_in_is_worth_nothing_in_another_browser(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    await people.post(url("provision", visits.open()))
+    await people.post(url("provision", consent_service.open()))
     captured = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
     params = {"code": "alice", "state": captured}
 
-    async with browser_of(visits) as fresh, browser_of(visits) as busy:
+    async with browser_of(consent_service) as fresh, browser_of(consent_service) as busy:
         without = await shown(fresh, await fresh.get("/oauth/callback/sign-in", params=params))
-        await busy.post(url("provision", visits.open()))
+        await busy.post(url("provision", consent_service.open()))
         with_another = await shown(busy, await busy.get("/oauth/callback/sign-in", params=params))
 
     assert without.status_code == with_another.status_code == 403
     assert "This began in another browser" in without.text
-    assert visits.sessions == {}
-    assert visits.spent == ["alice", "alice"]
+    assert consent_service.sessions == {}
+    assert consent_service.spent == ["alice", "alice"]
 
 
 async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open("alice")
-    sign_in(people, visits, "alice")
+    elicitation_id = consent_service.open("alice")
+    sign_in(people, consent_service, "alice")
     await allow(people, elicitation_id)
     captured = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
     params = {"code": "bob", "state": captured}
 
-    async with browser_of(visits) as signed_out, browser_of(visits) as bob, browser_of(visits) as other:
-        sign_in(bob, visits, "bob")
-        sign_in(other, visits, "alice")
+    async with (
+        browser_of(consent_service) as signed_out,
+        browser_of(consent_service) as bob,
+        browser_of(consent_service) as other,
+    ):
+        sign_in(bob, consent_service, "bob")
+        sign_in(other, consent_service, "alice")
         pages = [
             await shown(each, await each.get("/oauth/callback/nextcloud", params=params))
             for each in (signed_out, bob, other)
@@ -278,27 +289,29 @@ async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
 
     assert {page.status_code for page in (*pages, own)} == {403}
     assert "This began in another browser" in pages[0].text
-    assert visits.spent == ["bob"] * 4
-    assert visits.connected == {}
-    assert visits.waiting == {}
+    assert consent_service.spent == ["bob"] * 4
+    assert consent_service.connected == {}
+    assert consent_service.waiting == {}
 
 
-async def test_each_way_back_has_its_own_path(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    elicitation_id = visits.open()
-    sign_in(people, visits)
+async def test_each_way_back_has_its_own_path(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
+    elicitation_id = consent_service.open()
+    sign_in(people, consent_service)
     await allow(people, elicitation_id)
     state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
 
     answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
 
     assert (await shown(people, answer)).status_code == 403
-    assert len(visits.sessions) == 1
-    assert visits.connected == {}
+    assert len(consent_service.sessions) == 1
+    assert consent_service.connected == {}
 
 
-async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    elicitation_id = visits.open()
-    sign_in(people, visits)
+async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, consent_service: MemoryVisits) -> None:
+    elicitation_id = consent_service.open()
+    sign_in(people, consent_service)
     back = await give(people, elicitation_id, "alice")
 
     again = await shown(people, await people.get(str(back.request.url)))
@@ -307,51 +320,55 @@ async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, visits: Mem
     assert again.status_code == 403
 
 
-@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
 async def test_a_way_back_is_only_walked_with_get(
-    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, grant_request: str
 ) -> None:
-    sign_in(people, visits)
+    sign_in(people, consent_service)
 
     answers = [
-        await people.request(method, f"/oauth/callback/{leg}?code=a&state=b") for method in ("HEAD", "POST")
+        await people.request(method, f"/oauth/callback/{grant_request}?code=a&state=b")
+        for method in ("HEAD", "POST")
     ]
 
     assert [answer.status_code for answer in answers] == [405, 405]
-    assert visits.calls == []
+    assert consent_service.calls == []
 
 
-@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
 async def test_every_value_of_a_parameter_reaches_who_decides(
-    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, grant_request: str
 ) -> None:
-    elicitation_id = visits.open()
+    elicitation_id = consent_service.open()
     await people.post(url("provision", elicitation_id))
     state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
-    if leg == "nextcloud":
-        sign_in(people, visits)
+    if grant_request == "nextcloud":
+        sign_in(people, consent_service)
         await allow(people, elicitation_id)
         state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
 
     answers = [
-        await people.get(f"/oauth/callback/{leg}?code=alice&code=bob&state={state}"),
-        await people.get(f"/oauth/callback/{leg}?code=alice&state={state}&state={state}"),
+        await people.get(f"/oauth/callback/{grant_request}?code=alice&code=bob&state={state}"),
+        await people.get(f"/oauth/callback/{grant_request}?code=alice&state={state}&state={state}"),
     ]
 
     assert [(await shown(people, answer)).status_code for answer in answers] == [403, 403]
-    assert visits.connected == {}
+    assert consent_service.connected == {}
 
 
-@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
 async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
-    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str, caplog: pytest.LogCaptureFixture
+    people: httpx2.AsyncClient,
+    consent_service: MemoryVisits,
+    grant_request: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(0)
-    await people.post(url("provision", visits.open()))
-    sign_in(people, visits)
+    await people.post(url("provision", consent_service.open()))
+    sign_in(people, consent_service)
 
     params = {"error": HOSTILE, "error_description": HOSTILE, "code": "canary-code", "state": "canary-state"}
-    response = await shown(people, await people.get(f"/oauth/callback/{leg}", params=params))
+    response = await shown(people, await people.get(f"/oauth/callback/{grant_request}", params=params))
 
     ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
     assert response.status_code == 403
@@ -362,17 +379,17 @@ async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
 
 
 async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    planted = sign_in(people, visits, "mallory")
-    await people.post("/oauth/other-account", data=fields(visits.open(), ""))
-    visits.sessions.pop(planted)
-    await people.post(url("provision", visits.open()))
+    planted = sign_in(people, consent_service, "mallory")
+    await people.post("/oauth/other-account", data=fields(consent_service.open(), ""))
+    consent_service.sessions.pop(planted)
+    await people.post(url("provision", consent_service.open()))
     state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
 
     await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
 
-    (token,) = visits.sessions
+    (token,) = consent_service.sessions
     assert token != planted
     assert people.cookies["__Host-session"] == token
 
@@ -391,9 +408,9 @@ async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_af
     ],
 )
 async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
-    people: httpx2.AsyncClient, visits: MemoryVisits, cookie: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, cookie: str
 ) -> None:
-    values = {name: visits.session(name) for name in ("alice", "bob")}
+    values = {name: consent_service.session(name) for name in ("alice", "bob")}
 
     response = await people.get("/account", headers={b"cookie": cookie.format(**values).encode()})
 
@@ -401,24 +418,24 @@ async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
 
 
 async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_person(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    sign_in(people, visits)
+    consent_service.client()
+    sign_in(people, consent_service)
     check = checks(await people.get("/account"))[0]
-    sign_in(people, visits)
+    sign_in(people, consent_service)
 
     response = await people.post("/account/disconnect", data={"csrf": check})
 
     assert response.status_code == 403
-    assert visits.connected == {"alice": "alice"}
+    assert consent_service.connected == {"alice": "alice"}
 
 
 async def test_after_signing_out_the_back_button_shows_and_does_nothing(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    token = sign_in(people, visits)
+    consent_service.client()
+    token = sign_in(people, consent_service)
     page = await people.get("/account")
     await people.post("/account/sign-out", data={"csrf": checks(page)[0]})
     sign_out = dict(people.cookies)
@@ -431,7 +448,7 @@ async def test_after_signing_out_the_back_button_shows_and_does_nothing(
     assert page.headers["cache-control"] == "no-store"
     assert "Claude Code" not in again.text
     assert changed.headers["location"] == "/account"
-    assert list(visits.clients) == [("alice", "claude")]
+    assert list(consent_service.clients) == [("alice", "claude")]
 
 
 # Forms
@@ -452,13 +469,13 @@ async def test_after_signing_out_the_back_button_shows_and_does_nothing(
     ],
 )
 async def test_a_form_of_another_page_changes_nothing(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str, headers: dict[str, str]
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str, headers: dict[str, str]
 ) -> None:
-    elicitation_id = visits.open()
-    visits.client()
-    sign_in(people, visits)
+    elicitation_id = consent_service.open()
+    consent_service.client()
+    sign_in(people, consent_service)
     check = checks(await people.get("/account" if "account/" in path else url("consent", elicitation_id)))[-1]
-    visits.calls.clear()
+    consent_service.calls.clear()
     del people.headers["sec-fetch-site"]
 
     data = fields(elicitation_id, check)
@@ -466,13 +483,13 @@ async def test_a_form_of_another_page_changes_nothing(
 
     assert response.status_code == 403
     assert "set-cookie" not in response.headers
-    assert visits.calls == []
+    assert consent_service.calls == []
 
 
-async def test_an_old_browser_that_names_our_origin_is_believed(visits: MemoryVisits) -> None:
-    async with browser_of(visits, Origin=ORIGIN) as old:
+async def test_an_old_browser_that_names_our_origin_is_believed(consent_service: MemoryVisits) -> None:
+    async with browser_of(consent_service, Origin=ORIGIN) as old:
         del old.headers["sec-fetch-site"]
-        response = await old.post(url("provision", visits.open()))
+        response = await old.post(url("provision", consent_service.open()))
 
     assert response.headers["location"] == "/oauth/sign-in"
 
@@ -482,16 +499,16 @@ async def test_an_old_browser_that_names_our_origin_is_believed(visits: MemoryVi
 )
 @pytest.mark.parametrize("path", [path for path in FORMS if path not in (FORMS[0], "/account/sign-in")])
 async def test_a_form_without_its_check_value_changes_nothing(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str, change: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str, change: str
 ) -> None:
-    elicitation_id, other_id = visits.open(), visits.open()
-    visits.client()
-    sign_in(people, visits)
+    elicitation_id, other_id = consent_service.open(), consent_service.open()
+    consent_service.client()
+    sign_in(people, consent_service)
     consent = await people.get(url("consent", elicitation_id))
     account = await people.get("/account")
-    async with browser_of(visits) as mallory:
-        sign_in(mallory, visits, "mallory")
-        own = visits.open("mallory")
+    async with browser_of(consent_service) as mallory:
+        sign_in(mallory, consent_service, "mallory")
+        own = consent_service.open("mallory")
         foreign = [*checks(await mallory.get(url("consent", own))), *checks(await mallory.get("/account"))]
     values: dict[str, Any] = {
         "missing": [],
@@ -502,38 +519,38 @@ async def test_a_form_without_its_check_value_changes_nothing(
         "twice": [checks(account)[0], checks(account)[0]],
         "ü": "ü",
     }
-    before = dict(visits.visits)
-    visits.calls.clear()
+    before = dict(consent_service.consent_service)
+    consent_service.calls.clear()
 
     response = await people.post(path, data=fields(elicitation_id, values[change]))
 
     assert response.status_code == 403
-    assert visits.calls == []
-    assert visits.visits == before
-    assert list(visits.clients) == [("alice", "claude")]
+    assert consent_service.calls == []
+    assert consent_service.consent_service == before
+    assert list(consent_service.clients) == [("alice", "claude")]
 
 
 async def test_the_value_of_a_consent_form_is_worth_nothing_on_the_page_that_asks_whose_account_it_is(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open()
-    sign_in(people, visits)
+    elicitation_id = consent_service.open()
+    sign_in(people, consent_service)
     check = checks(await people.get(url("consent", elicitation_id)))[-1]
     await give(people, elicitation_id, "bob")
 
     response = await people.post("/oauth/confirm", data=fields(elicitation_id, check, answer="mine"))
 
     assert response.status_code == 403
-    assert visits.connected == {}
+    assert consent_service.connected == {}
 
 
 @pytest.mark.parametrize(
     "path", [path for path in FORMS if "provision" not in path and path != "/account/sign-in"]
 )
 async def test_a_form_in_another_form_is_not_read(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
 ) -> None:
-    sign_in(people, visits)
+    sign_in(people, consent_service)
 
     answers = [
         await people.post(path, json={"answer": "allow"}),
@@ -541,76 +558,83 @@ async def test_a_form_in_another_form_is_not_read(
     ]
 
     assert [answer.status_code for answer in answers] == [400, 400]
-    assert visits.calls == []
+    assert consent_service.calls == []
 
 
 @pytest.mark.parametrize("path", [path for path in FORMS if "?" not in path])
 async def test_what_changes_something_is_never_a_link(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
 ) -> None:
-    visits.client()
-    sign_in(people, visits)
+    consent_service.client()
+    sign_in(people, consent_service)
     check = checks(await people.get("/account"))[0]
-    visits.calls.clear()
+    consent_service.calls.clear()
 
     await people.get(path, params={"csrf": check, "do": "remove", "client": "claude", "answer": "allow"})
 
     assert not {"disconnect", "remove", "sign_out", "sign_out_everywhere", "allow", "confirm"} & set(
-        visits.calls
+        consent_service.calls
     )
 
 
 # What is shown
 
 
-async def test_markup_in_a_name_is_only_text(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    visits.names = {"alice": HOSTILE, "bob": HOSTILE}
-    visits.client(client_id=HOSTILE, name=HOSTILE, recent=visits.did(f"nc_{HOSTILE}"))
-    visits.client(client_id=f"{HOSTILE}2", name=HOSTILE)
-    visits.connected["alice"] = HOSTILE
-    sign_in(people, visits)
-    pages = [await people.get("/account"), await people.get(url("consent", visits.open(client_name=HOSTILE)))]
-    elicitation_id = visits.open(client_name=HOSTILE)
+async def test_markup_in_a_name_is_only_text(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
+    consent_service.names = {"alice": HOSTILE, "bob": HOSTILE}
+    consent_service.client(client_id=HOSTILE, name=HOSTILE, recent=consent_service.did(f"nc_{HOSTILE}"))
+    consent_service.client(client_id=f"{HOSTILE}2", name=HOSTILE)
+    consent_service.connected["alice"] = HOSTILE
+    sign_in(people, consent_service)
+    pages = [
+        await people.get("/account"),
+        await people.get(url("consent", consent_service.open(client_name=HOSTILE))),
+    ]
+    elicitation_id = consent_service.open(client_name=HOSTILE)
     done = await allow(people, elicitation_id)
     pages.append(await people.get(done.headers["location"]))
-    visits.connected.clear()
-    elicitation_id = visits.open(client_name=HOSTILE)
+    consent_service.connected.clear()
+    elicitation_id = consent_service.open(client_name=HOSTILE)
     asked = await give(people, elicitation_id, "bob")
     pages.append(await people.get(asked.headers["location"]))
-    pages.append(await people.get(url("consent", visits.open("bob"))))
+    pages.append(await people.get(url("consent", consent_service.open("bob"))))
 
     assert all("<script" not in page.text and "<img" not in page.text for page in pages)
     assert all("&lt;script&gt;" in page.text for page in pages)
     assert all(">49<" not in page.text for page in pages)
 
 
-async def test_a_name_cannot_turn_the_text_around(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    visits.names = {"alice": "\u202eecila\u2066\u200b" + "W" * 300}
-    visits.client(name="\u202egpj.live\u200b")
-    sign_in(people, visits)
+async def test_a_name_cannot_turn_the_text_around(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
+    consent_service.names = {"alice": "\u202eecila\u2066\u200b" + "W" * 300}
+    consent_service.client(name="\u202egpj.live\u200b")
+    sign_in(people, consent_service)
 
-    pages = [await people.get("/account"), await people.get(url("consent", visits.open()))]
+    pages = [await people.get("/account"), await people.get(url("consent", consent_service.open()))]
 
     assert all(char not in page.text for page in pages for char in "\u202e\u2066\u200b")
     assert all(len(word) <= 64 for page in pages for word in re.findall(r"W+", page.text))
 
 
 async def test_a_name_of_letters_that_are_drawn_as_nothing_is_no_name(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.names = {"alice": "\u3164\u115f\u2800\ufe0f\U000e0101"}
-    sign_in(people, visits)
+    consent_service.names = {"alice": "\u3164\u115f\u2800\ufe0f\U000e0101"}
+    sign_in(people, consent_service)
 
-    page = await people.get(url("consent", visits.open()))
+    page = await people.get(url("consent", consent_service.open()))
 
     assert "<bdi>alice</bdi>" in page.text
     assert "\u3164" not in page.text
 
 
 async def test_no_page_repeats_what_was_in_its_address(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    sign_in(people, visits)
+    sign_in(people, consent_service)
 
     pages = [
         await people.get(path.format(style="x"), params={"x": HOSTILE, "told": HOSTILE})
@@ -628,18 +652,20 @@ async def test_no_page_repeats_what_was_in_its_address(
     "evil", ["//evil.example", "\\\\evil.example", "https://evil.example", "/%0d%0aX: y", "javascript:1"]
 )
 async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
-    people: httpx2.AsyncClient, visits: MemoryVisits, evil: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, evil: str
 ) -> None:
-    elicitation_id = visits.open()
+    elicitation_id = consent_service.open()
     names = ("next", "url", "redirect", "redirect_uri", "return_to", "target", "rd", "continue")
     query = urlencode(dict.fromkeys(names, evil))
     locations: list[str] = []
 
     for signed_in in (False, True):
         if signed_in:
-            sign_in(people, visits)
+            sign_in(people, consent_service)
         for method, path in ROUTES:
-            address = path.format(open=elicitation_id, unknown=UNKNOWN, foreign=visits.open("bob"), style="x")
+            address = path.format(
+                open=elicitation_id, unknown=UNKNOWN, foreign=consent_service.open("bob"), style="x"
+            )
             response = await people.request(method, f"{address}{'&' if '?' in address else '?'}{query}")
             locations += response.headers.get_list("location")
 
@@ -647,36 +673,36 @@ async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
     assert all(PLACES.fullmatch(location) for location in locations)
 
 
-@pytest.mark.parametrize("leg", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
 @pytest.mark.parametrize("change", ["payload", "mac", "no mac", "other leg", "other browser"])
 async def test_a_cookie_of_somebody_else_leads_our_page_nowhere(
-    people: httpx2.AsyncClient, visits: MemoryVisits, leg: str, change: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, grant_request: str, change: str
 ) -> None:
     kept: dict[str, str] = {}
-    async with browser_of(visits) as mallory:
-        sign_in(mallory, visits, "mallory")
-        await allow(mallory, visits.open("mallory"))
+    async with browser_of(consent_service) as mallory:
+        sign_in(mallory, consent_service, "mallory")
+        await allow(mallory, consent_service.open("mallory"))
         foreign = {"nextcloud": mallory.cookies["__Host-onward"]}
         mallory.cookies.delete("__Host-session", domain=HOST)
-        await mallory.post(url("provision", visits.open()))
+        await mallory.post(url("provision", consent_service.open()))
         foreign["sign-in"] = mallory.cookies["__Host-onward"]
-    await people.post(url("provision", visits.open()))
+    await people.post(url("provision", consent_service.open()))
     kept["sign-in"] = people.cookies["__Host-onward"]
-    sign_in(people, visits)
-    await allow(people, visits.open())
+    sign_in(people, consent_service)
+    await allow(people, consent_service.open())
     kept["nextcloud"] = people.cookies["__Host-onward"]
-    payload, _, mac = kept[leg].partition(".")
-    other = kept["nextcloud" if leg == "sign-in" else "sign-in"]
+    payload, _, mac = kept[grant_request].partition(".")
+    other = kept["nextcloud" if grant_request == "sign-in" else "sign-in"]
     value = {
-        "payload": f"{foreign[leg].partition('.')[0]}.{mac}",
+        "payload": f"{foreign[grant_request].partition('.')[0]}.{mac}",
         "mac": f"{payload}.{'0' * 64}",
         "no mac": payload,
         "other leg": other,
-        "other browser": foreign[leg],
+        "other browser": foreign[grant_request],
     }[change]
     people.cookies.set("__Host-onward", value, domain=HOST)
 
-    response = await people.get(f"/oauth/{leg}")
+    response = await people.get(f"/oauth/{grant_request}")
 
     assert response.status_code == 404
     assert "refresh" not in response.headers
@@ -686,15 +712,15 @@ async def test_a_cookie_of_somebody_else_leads_our_page_nowhere(
 
 
 @pytest.fixture
-async def filled(visits: MemoryVisits) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
+async def filled(consent_service: MemoryVisits) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
     """A browser whose application also answers failing routes, and the values for `ROUTES`."""
     values = {
-        "open": visits.open(),
-        "foreign": visits.open("bob"),
+        "open": consent_service.open(),
+        "foreign": consent_service.open("bob"),
         "unknown": UNKNOWN,
         "style": stylesheet()[0],
     }
-    async with browser_of(visits, config(max_body_bytes=5)) as browser:
+    async with browser_of(consent_service, config(max_body_bytes=5)) as browser:
         yield browser, values
 
 
@@ -713,7 +739,7 @@ async def filled(visits: MemoryVisits) -> AsyncIterator[tuple[httpx2.AsyncClient
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_answer_carries_the_security_headers(
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
-    visits: MemoryVisits,
+    consent_service: MemoryVisits,
     method: str,
     path: str,
     headers: dict[str, str],
@@ -722,7 +748,7 @@ async def test_every_answer_carries_the_security_headers(
 ) -> None:
     browser, values = filled
     if signed_in:
-        sign_in(browser, visits)
+        sign_in(browser, consent_service)
 
     response = await browser.request(method, path.format(**values), headers=headers)
 
@@ -741,7 +767,7 @@ async def test_every_answer_carries_the_security_headers(
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them named cases
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
-    visits: MemoryVisits,
+    consent_service: MemoryVisits,
     method: str,
     path: str,
     header: str,
@@ -749,24 +775,24 @@ async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them nam
     status: int,
 ) -> None:
     browser, values = filled
-    sign_in(browser, visits)
+    sign_in(browser, consent_service)
 
     response = await browser.request(method, path.format(**values), headers={header: value})
 
     assert response.status_code == status
     assert "set-cookie" not in response.headers
-    assert visits.calls == []
+    assert consent_service.calls == []
 
 
 async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    visits.client("bob")
-    answers = [await people.post(url("provision", visits.open()))]
+    consent_service.client()
+    consent_service.client("bob")
+    answers = [await people.post(url("provision", consent_service.open()))]
     state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
     answers.append(await people.get("/oauth/callback/sign-in", params={"code": "carol", "state": state}))
-    elicitation_id = visits.open("carol")
+    elicitation_id = consent_service.open("carol")
     answers += [await allow(people, elicitation_id), await give(people, elicitation_id, "carol")]
     check = {"csrf": checks(await people.get("/account"))[0]}
     answers.append(await people.post("/account/disconnect", data=check))
@@ -784,11 +810,11 @@ async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hos
 
 
 async def test_secrets_of_a_visit_never_reach_the_log(
-    people: httpx2.AsyncClient, visits: MemoryVisits, caplog: pytest.LogCaptureFixture
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
-    elicitation_id = visits.open()
-    token = sign_in(people, visits)
+    elicitation_id = consent_service.open()
+    token = sign_in(people, consent_service)
     back = await give(people, elicitation_id, "alice")
     await people.get(back.headers["location"])
     await people.get(str(back.request.url))

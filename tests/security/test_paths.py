@@ -1,4 +1,4 @@
-"""Names and addresses that try to leave the person's own files, or to become something else."""
+"""Names and addresses that try to leave the user's own files, or to become something else."""
 
 from urllib.parse import unquote
 

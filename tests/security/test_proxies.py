@@ -1,4 +1,4 @@
-"""Attack: pretend to be somebody else, somewhere else, by headers that a reverse proxy would write."""
+"""Attack: pretend to be another user, somewhere else, by headers that a reverse proxy would write."""
 
 from ipaddress import ip_network
 

@@ -14,15 +14,15 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.exchange import LEASE, RETRY
 from nextcloud_mcp_server.auth.outbox import FIRST_RETRY_SECONDS
+from nextcloud_mcp_server.auth.token_refresh import LEASE, RETRY
 from nextcloud_mcp_server.errors import ElicitationRequired, NextcloudError, TimedOut
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.request_log import RequestRecord
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_stage import READ, Stage, open_stage
-from tests.oauth_stage import TOKEN, Office, Replica, caller, is_refresh, new_gate, office_of
+from tests.auth_fixtures import READ, Stage, open_stage
+from tests.oauth_fixtures import TOKEN, Office, Replica, caller, is_refresh, new_gate, office_of
 from tests.processes import Worker, open_workers
 
 ALICE = caller("alice")
@@ -167,7 +167,7 @@ async def test_a_disconnect_long_after_the_last_call_refreshes_to_revoke(
 async def test_a_token_whose_answer_timed_out_is_sent_once_more_after_a_pause_and_then_never(
     office: Office,
 ) -> None:
-    """Only sending it tells whether it was redeemed, and each refusal is a failed login of our address."""
+    """Only sending it tells whether it was exchanged, and each refusal is a failed login of our address."""
     hasty, other = await office.replica(request_seconds=0.2), await office.replica()
     await office.connect(hasty)
     office.stage.clock.forward(HOUR.total_seconds())
@@ -195,7 +195,7 @@ async def test_a_token_whose_answer_timed_out_is_sent_once_more_after_a_pause_an
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_disconnect_fences_a_running_refresh(office: Office, replica: Replica, when: str) -> None:
-    """Without a fence the answer would bring the grant back, or live on at Nextcloud, known to nobody."""
+    """Without a fence the answer would bring the grant back, or live on at Nextcloud, known to no one."""
     other = await office.replica()
     await office.connect(replica)
     office.stage.clock.forward(HOUR.total_seconds())
@@ -297,7 +297,7 @@ async def test_an_answer_that_is_none_costs_nobody_their_connection(
 
 async def test_no_token_is_in_the_database_in_clear(office: Office, replica: Replica, stage: Stage) -> None:
     grant = await office.connect(replica)
-    late = await replica.provider.redeem(code=office.code(), verifier=None, nonce=None)
+    late = await replica.provider.exchange_code(code=office.code(), verifier=None, nonce=None)
     await replica.database.grants.keep_alternate(grant.credential.id, late.tokens)
     await replica.database.outbox.add(
         principal=ALICE.principal,

@@ -12,23 +12,23 @@ from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
-from tests.integration.crowd import Crowd, open_crowd
-from tests.integration.house import House, open_house
+from tests.consent_fixtures import Stage
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.integration.oidc_app import OidcApp, open_oidc_app
 from tests.issuer_fake import ISSUER
-from tests.visits_stage import Stage
 
 PING: tuple[str, dict[str, Any]] = ("tools/call", {"name": "check_provisioning_status", "arguments": {}})
 
 
 @pytest.fixture
-async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
-    async with open_crowd(tmp_path / "data", hold_seconds=0) as made:
+async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
+    async with open_oidc_app(tmp_path / "data", hold_seconds=0) as made:
         yield made
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path) as made:
+async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
+    async with open_builtin_app(tmp_path) as made:
         yield made
 
 
@@ -42,7 +42,7 @@ class Heard:
         self.told.append(principals)
 
 
-async def release(server: Crowd, uid: str) -> None:
+async def release(server: OidcApp, uid: str) -> None:
     """Do as `accounts release` does, in another process."""
     assert server.parts is not None
     database = (await server.parts.core.get()).database
@@ -50,7 +50,7 @@ async def release(server: Crowd, uid: str) -> None:
     assert await database.accounts.release(holding)
 
 
-async def hears_the_end(client: HandshakeClient, server: Crowd, uid: str) -> None:
+async def hears_the_end(client: HandshakeClient, server: OidcApp, uid: str) -> None:
     """Open a stream, have the account released, and wait until the stream has ended."""
     async with anyio.create_task_group() as group:
         ended = anyio.Event()
@@ -66,28 +66,28 @@ async def hears_the_end(client: HandshakeClient, server: Crowd, uid: str) -> Non
 
 
 async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_account_and_of_nobody_else(
-    crowd: Crowd,
+    oidc_app: OidcApp,
 ) -> None:
-    token = crowd.token("alice")
+    token = oidc_app.token("alice")
     async with (
-        crowd.person("alice") as alice,
-        crowd.raw(token, capabilities={"elicitation": {"url": {}}}) as client,
-        crowd.raw(crowd.token("bob")) as other,
+        oidc_app.person("alice") as alice,
+        oidc_app.raw(token, capabilities={"elicitation": {"url": {}}}) as client,
+        oidc_app.raw(oidc_app.token("bob")) as other,
     ):
         asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
         await alice.consent(asked["error"]["data"]["elicitations"][0]["url"])
 
-        await hears_the_end(client, crowd, "alice")
+        await hears_the_end(client, oidc_app, "alice")
 
         assert (await client.refused(*PING))[0] == 404
         assert "result" in await other.request(*PING)
 
 
-async def test_builtin_ends_the_stream_of_who_held_a_released_account(house: House) -> None:
+async def test_builtin_ends_the_stream_of_who_held_a_released_account(builtin_app: BuiltinApp) -> None:
     async with httpx2.AsyncClient(timeout=45, follow_redirects=True) as http:
-        tokens = await house.sign_in(Person("alice", "alice", browser=http), http)
-    async with house.raw(tokens["access_token"]) as client:
-        await hears_the_end(client, house, "alice")
+        tokens = await builtin_app.sign_in(Person("alice", "alice", browser=http), http)
+    async with builtin_app.raw(tokens["access_token"]) as client:
+        await hears_the_end(client, builtin_app, "alice")
 
         assert (await client.refused(*PING))[0] == 401
 

@@ -1,7 +1,7 @@
-"""Attack, or an accident: everybody's requests carry the same ids, as those of equal clients do.
+"""Attack, or an accident: every user's requests carry the same ids, as those of equal clients do.
 
 JSON-RPC ids and progress tokens are unique within one client's session only, and every client counts
-from 1. Whatever a server keeps under such a number alone mixes people up.
+from 1. Whatever a server keeps under such a number alone mixes users up.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -15,8 +15,8 @@ import pytest
 
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, StatelessClient, WireClient
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
-from tests.integration.crowd import Crowd, open_crowd
-from tests.town import LIST, URL_MODE, connect, move_in, note_of
+from tests.integration.oidc_app import OidcApp, open_oidc_app
+from tests.load_cluster import LIST, URL_MODE, connect, move_in, note_of
 
 NAMES = [f"person{number}" for number in range(20)]
 TURNS = 3
@@ -25,22 +25,22 @@ ERAS: dict[str, type[WireClient]] = {"with a session": HandshakeClient, "on its 
 
 
 @pytest.fixture
-async def crowd(tmp_path: Path) -> AsyncGenerator[Crowd]:
-    async with open_crowd(tmp_path / "data") as made:
+async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
+    async with open_oidc_app(tmp_path / "data") as made:
         for name in NAMES:
             move_in(made.sandbox, made.issuer, name)
         yield made
 
 
 async def clients(
-    crowd: Crowd, stack: AsyncExitStack, kind: type[WireClient], capabilities: dict[str, Any]
+    oidc_app: OidcApp, stack: AsyncExitStack, kind: type[WireClient], capabilities: dict[str, Any]
 ) -> dict[str, WireClient]:
-    """Give each person a client of their own."""
+    """Give each user a client of their own."""
     made: dict[str, WireClient] = {}
     for name in NAMES:
-        headers = {"Authorization": f"Bearer {crowd.token(name)}"}
+        headers = {"Authorization": f"Bearer {oidc_app.token(name)}"}
         http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
-        made[name] = kind(http, f"{crowd.url}/mcp", capabilities=capabilities)
+        made[name] = kind(http, f"{oidc_app.url}/mcp", capabilities=capabilities)
         await made[name].open()
     return made
 
@@ -48,7 +48,7 @@ async def clients(
 async def all_ask(
     made: dict[str, WireClient], method: str, params: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Let everybody send their request at once; each request has the same id."""
+    """Let every user send their request at once; each request has the same id."""
     answers: dict[str, Any] = {}
 
     async def ask(name: str) -> None:
@@ -69,12 +69,12 @@ def titles(answer: dict[str, Any]) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_answers_to_the_same_ids_do_not_cross(crowd: Crowd, era: str) -> None:
-    assert crowd.parts is not None
-    database = (await crowd.parts.core.get()).database
-    await connect(NAMES, database, crowd.sandbox, crowd.issuer, crowd.nextcloud_url)
+async def test_answers_to_the_same_ids_do_not_cross(oidc_app: OidcApp, era: str) -> None:
+    assert oidc_app.parts is not None
+    database = (await oidc_app.parts.core.get()).database
+    await connect(NAMES, database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url)
     async with AsyncExitStack() as stack:
-        made = await clients(crowd, stack, ERAS[era], URL_MODE)
+        made = await clients(oidc_app, stack, ERAS[era], URL_MODE)
         for _ in range(TURNS):
             answers = await all_ask(made, "tools/call", everybody({"name": LIST, "arguments": {}}))
 
@@ -83,15 +83,15 @@ async def test_answers_to_the_same_ids_do_not_cross(crowd: Crowd, era: str) -> N
             }
 
 
-async def test_visits_and_how_they_end_do_not_cross(crowd: Crowd) -> None:
+async def test_visits_and_how_they_end_do_not_cross(oidc_app: OidcApp) -> None:
     """All wait under the same id and the same progress token; half decline, then half connect."""
     declining, connecting = NAMES[::2], NAMES[1::2]
-    assert crowd.parts is not None
-    core = await crowd.parts.core.get()
+    assert oidc_app.parts is not None
+    core = await oidc_app.parts.core.get()
     provisioning = core.provisioning
     assert provisioning is not None
     async with AsyncExitStack() as stack:
-        made = await clients(crowd, stack, HandshakeClient, DRAFT)
+        made = await clients(oidc_app, stack, HandshakeClient, DRAFT)
         asked = await all_ask(made, "tools/call", everybody({"name": LIST, "arguments": {}}))
         ids = {name: asked[name]["error"]["data"]["elicitations"][0]["elicitationId"] for name in NAMES}
         waiting = {name: anyio.Event() for name in NAMES}
@@ -103,7 +103,9 @@ async def test_visits_and_how_they_end_do_not_cross(crowd: Crowd) -> None:
                 await event.wait()
             for name in declining:
                 await provisioning.decline(ids[name])
-            await connect(connecting, core.database, crowd.sandbox, crowd.issuer, crowd.nextcloud_url)
+            await connect(
+                connecting, core.database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url
+            )
 
         answers: dict[str, Any] = {}
         async with anyio.create_task_group() as group:

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider
+from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -38,7 +38,7 @@ async def test_the_last_answer_counts_and_the_visit_at_nextcloud_stays_the_same(
         kind="page",
         scopes=frozenset({"notes:read"}),
         ttl=timedelta(minutes=10),
-        new_url=lambda visit_id: visit_id,
+        new_url=lambda elicitation_id: elicitation_id,
     )
     transport = httpx2.ASGITransport(Sandbox.demo().app)
     async with open_pool(ca_bundle=None, user_agent="test", transport=transport) as pool:

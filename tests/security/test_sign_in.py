@@ -17,7 +17,8 @@ from nextcloud_mcp_server.errors import (
     StorageError,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_stage import together
+from tests.auth_fixtures import together
+from tests.consent_fixtures import Stage
 from tests.issuer_fake import (
     CLIENT,
     ISSUER,
@@ -30,11 +31,10 @@ from tests.issuer_fake import (
     with_,
     without,
 )
-from tests.visits_stage import Stage
 
 
 async def flow_and_answer(stage: Stage, name: str = "alice") -> tuple[str, Params]:
-    start = await stage.visits.begin_sign_in("account")
+    start = await stage.consent_service.begin_sign_in("account")
     return start.flow.get_secret_value(), stage.issuer.sign_in(start.url, name)
 
 
@@ -61,10 +61,10 @@ ENDED = {"code and error", "another issuer", "another twice"}
 
 
 async def ended(people: Stage, flow: str, params: Params, *, sent: int) -> None:
-    """Nobody is signed in; the code was sent so often, and never will be again."""
+    """No one is signed in; the code was sent so often, and never will be again."""
     assert len(people.issuer.token_requests()) == sent
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, params)
+        await people.consent_service.finish_sign_in(flow, params)
     assert len(people.issuer.token_requests()) == sent
 
 
@@ -74,7 +74,7 @@ async def test_an_odd_answer_is_refused_and_its_code_is_ended(people: Stage, odd
     changed = ODD[odd](params)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, changed)
+        await people.consent_service.finish_sign_in(flow, changed)
 
     if changed.get("code") == params["code"]:
         await ended(people, flow, params, sent=int(odd in ENDED))
@@ -94,10 +94,10 @@ async def test_an_issuer_that_names_itself_must_be_the_one_that_was_asked(
     flow, params = await flow_and_answer(people)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, change(params))
+        await people.consent_service.finish_sign_in(flow, change(params))
 
     await ended(people, flow, params, sent=1)
-    await people.visits.finish_sign_in(*await flow_and_answer(people))
+    await people.consent_service.finish_sign_in(*await flow_and_answer(people))
 
 
 async def test_an_answer_counts_only_in_the_browser_that_asked(people: Stage) -> None:
@@ -105,7 +105,7 @@ async def test_an_answer_counts_only_in_the_browser_that_asked(people: Stage) ->
     his, params = await flow_and_answer(people, "bob")
 
     with pytest.raises(OtherBrowser):
-        await people.visits.finish_sign_in(mine, params)
+        await people.consent_service.finish_sign_in(mine, params)
 
     await ended(people, his, params, sent=1)
 
@@ -115,7 +115,7 @@ async def test_a_flow_that_we_did_not_seal_is_refused(people: Stage, flow: str) 
     _, params = await flow_and_answer(people)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, params)
+        await people.consent_service.finish_sign_in(flow, params)
 
 
 async def test_a_changed_flow_is_refused(people: Stage) -> None:
@@ -123,7 +123,7 @@ async def test_a_changed_flow_is_refused(people: Stage) -> None:
     changed = flow[:-6] + ("AAAAAA" if flow[-6:] != "AAAAAA" else "BBBBBB")
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(changed, params)
+        await people.consent_service.finish_sign_in(changed, params)
 
 
 async def test_what_is_sealed_for_the_database_is_no_flow(people: Stage) -> None:
@@ -131,7 +131,7 @@ async def test_what_is_sealed_for_the_database_is_no_flow(people: Stage) -> None
         sealed = keys.seal('["s", "v", "n", "t", "account", 9999999999]', ("cookie", "sign-in"))
         flow = base64.urlsafe_b64encode(sealed.value).decode()
         with pytest.raises(SignInRefused):
-            await people.visits.finish_sign_in(flow, {"state": ["s"], "code": ["some-code"]})
+            await people.consent_service.finish_sign_in(flow, {"state": ["s"], "code": ["some-code"]})
 
     assert people.issuer.token_requests() == []
 
@@ -141,43 +141,45 @@ async def test_a_flow_is_good_for_ten_minutes(people: Stage) -> None:
     people.clock.forward(10 * 60)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, params)
+        await people.consent_service.finish_sign_in(flow, params)
 
     await ended(people, flow, params, sent=1)
 
 
 async def test_an_answer_that_is_played_again_begins_no_second_session(people: Stage) -> None:
     flow, params = await flow_and_answer(people)
-    done = await people.visits.finish_sign_in(flow, params)
+    done = await people.consent_service.finish_sign_in(flow, params)
 
     with pytest.raises(SignInRefused, match="used already"):
-        await people.visits.finish_sign_in(flow, params)
+        await people.consent_service.finish_sign_in(flow, params)
 
     assert len(people.issuer.token_requests()) == 1
-    assert await people.visits.signed_in(done.token.get_secret_value()) == done.signed_in
+    assert await people.consent_service.signed_in(done.token.get_secret_value()) == done.signed_in
 
 
 async def test_a_flow_that_brought_one_person_in_never_brings_another(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
     alice, bob = (people.issuer.sign_in(start.url, name) for name in ("alice", "bob"))
-    done = await people.visits.finish_sign_in(flow, alice)
+    done = await people.consent_service.finish_sign_in(flow, alice)
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, bob)
+        await people.consent_service.finish_sign_in(flow, bob)
 
-    assert await people.visits.signed_in(done.token.get_secret_value()) == done.signed_in
+    assert await people.consent_service.signed_in(done.token.get_secret_value()) == done.signed_in
 
 
 async def test_two_answers_at_once_begin_one_session(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
     begun: list[str] = []
     refused: list[Exception] = []
 
     async def answer(name: str, params: Params) -> None:
         try:
-            begun.append((await people.visits.finish_sign_in(flow, params)).signed_in.principal.subject)
+            begun.append(
+                (await people.consent_service.finish_sign_in(flow, params)).signed_in.principal.subject
+            )
         except (SignInRefused, StorageError) as error:
             refused.append(error)
 
@@ -201,7 +203,7 @@ async def test_a_code_from_somebody_elses_sign_in_is_of_no_use(people: Stage) ->
 
     # The verifier that goes along was made for another code.
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(flow, {**params, "code": victims["code"]})
+        await people.consent_service.finish_sign_in(flow, {**params, "code": victims["code"]})
 
 
 async def test_a_token_with_another_nonce_is_refused(people: Stage) -> None:
@@ -262,21 +264,21 @@ async def test_a_token_signed_by_somebody_else_is_refused(people: Stage) -> None
 
 
 async def test_a_token_that_nobody_signed_is_refused(people: Stage) -> None:
-    start = await people.visits.begin_sign_in("account")
+    start = await people.consent_service.begin_sign_in("account")
     nonce = parse_qs(urlsplit(start.url).query)["nonce"][0]
     claims = {"iss": ISSUER, "aud": CLIENT, "sub": "alice", "nonce": nonce, "exp": NOW + 60, "iat": NOW}
     params = people.issuer.sign_in(start.url, "mallory")
     people.issuer.tokens = {"id_token": jwt.encode(claims, "", algorithm="none", headers={"kid": "one"})}
 
     with pytest.raises(SignInRefused):
-        await people.visits.finish_sign_in(start.flow.get_secret_value(), params)
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
 
 async def test_metadata_of_another_issuer_begins_nothing(people: Stage) -> None:
     people.issuer.metadata["issuer"] = "https://evil.test"
 
     with pytest.raises(ConfigurationError, match="calls itself"):
-        await people.visits.begin_sign_in("account")
+        await people.consent_service.begin_sign_in("account")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ async def test_nothing_that_an_address_says_is_repeated(people: Stage) -> None:
     said = {"state": params["state"], "error": [evil], "error_description": [evil], "error_uri": [evil]}
 
     with pytest.raises(SignInRefused) as caught:
-        await people.visits.finish_sign_in(flow, said)
+        await people.consent_service.finish_sign_in(flow, said)
 
     assert "script" not in str(caught.value)
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
-from tests.integration.world import until
+from tests.integration.personal_app import until
 
 SOON = 0.2
 HEAD = b"POST /read HTTP/1.1\r\nHost: mcp.test\r\n"

@@ -1,10 +1,10 @@
-"""A model that is told the current etag repeats its change with it, and erases what another person wrote."""
+"""A model that is told the current etag repeats its change with it, and erases what another user wrote."""
 
 import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import EtagMismatch
-from nextcloud_mcp_server.nextcloud import refusal, troubles
+from nextcloud_mcp_server.nextcloud import error_mapping, file_errors
 from tests.dav_fakes import http_over
 
 
@@ -24,8 +24,8 @@ async def test_the_refusal_of_a_stale_etag_does_not_name_the_current_one(answer:
 
 
 def test_nor_does_that_of_a_file() -> None:
-    assert "canary" not in str(troubles.changed("a.txt", "canary-of-now"))
+    assert "canary" not in str(file_errors.changed("a.txt", "canary-of-now"))
 
 
 def test_the_refusal_says_to_read_again_and_to_look() -> None:
-    assert "Read it again, look at what has changed" in refusal.CHANGED
+    assert "Read it again, look at what has changed" in error_mapping.CHANGED

@@ -1,6 +1,6 @@
-"""Attack: a client uses a token for less than its person allowed, to do more than the token covers.
+"""Attack: a client uses a token for less than its user allowed, to do more than the token covers.
 
-What a call may do is what the person allowed this client, within the scopes of the token and within
+What a call may do is what the user allowed this client, within the scopes of the token and within
 the operator's settings. In both modes the client here may do everything, and its token covers
 `files:read` alone.
 """
@@ -16,10 +16,10 @@ import pytest
 
 from nextcloud_mcp_server.auth.scopes import expand
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
-from tests.clients_stage import IN_ORDER
-from tests.integration.crowd import Crowd, open_crowd
-from tests.integration.house import House, open_house
-from tests.town import connect, move_in
+from tests.clients_fixtures import IN_ORDER
+from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.integration.oidc_app import OidcApp, open_oidc_app
+from tests.load_cluster import connect, move_in
 
 NARROW = "files:read"
 NOTE = "nc://notes/{id}"
@@ -27,42 +27,42 @@ CONNECTION = {"request_nextcloud_access", "revoke_nextcloud_access"}
 
 
 @asynccontextmanager
-async def oidc(folder: Path) -> AsyncGenerator[tuple[Crowd, str]]:
+async def oidc(folder: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
     """Let carol's client do everything, and give it a token for files alone."""
-    async with open_crowd(folder) as crowd:
-        move_in(crowd.sandbox, crowd.issuer, "carol")
-        assert crowd.parts is not None
-        database = (await crowd.parts.core.get()).database
-        await connect(("carol",), database, crowd.sandbox, crowd.issuer, crowd.nextcloud_url)
-        yield crowd, crowd.token("carol", scope=f"openid {NARROW}")
+    async with open_oidc_app(folder) as oidc_app:
+        move_in(oidc_app.sandbox, oidc_app.issuer, "carol")
+        assert oidc_app.parts is not None
+        database = (await oidc_app.parts.core.get()).database
+        await connect(("carol",), database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url)
+        yield oidc_app, oidc_app.token("carol", scope=f"openid {NARROW}")
 
 
 @asynccontextmanager
-async def builtin(folder: Path) -> AsyncGenerator[tuple[House, str]]:
+async def builtin(folder: Path) -> AsyncGenerator[tuple[BuiltinApp, str]]:
     """Let alice's client do everything, and narrow its token when it is refreshed (RFC 6749 §6)."""
     async with (
-        open_house(folder) as house,
+        open_builtin_app(folder) as builtin_app,
         httpx2.AsyncClient(timeout=30) as http,
-        house.person("alice") as alice,
+        builtin_app.person("alice") as alice,
     ):
-        tokens = await house.sign_in(alice, http, only=IN_ORDER)
+        tokens = await builtin_app.sign_in(alice, http, only=IN_ORDER)
         form = {
             "grant_type": "refresh_token",
             "client_id": tokens["client_id"],
             "refresh_token": tokens["refresh_token"],
             "scope": NARROW,
         }
-        yield house, (await http.post(f"{house.url}/token", data=form)).json()["access_token"]
+        yield builtin_app, (await http.post(f"{builtin_app.url}/token", data=form)).json()["access_token"]
 
 
 @pytest.fixture(params=[oidc, builtin], ids=["oidc", "builtin"])
-async def narrow(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[tuple[Crowd, str]]:
+async def narrow(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
     async with request.param(tmp_path / "data") as made:
         yield made
 
 
 @pytest.fixture
-async def client(narrow: tuple[Crowd, str]) -> AsyncGenerator[HandshakeClient]:
+async def client(narrow: tuple[OidcApp, str]) -> AsyncGenerator[HandshakeClient]:
     server, token = narrow
     async with server.raw(token, capabilities={"elicitation": {"url": {}}}) as opened:
         yield opened
@@ -90,7 +90,7 @@ async def test_a_call_that_the_token_does_not_cover_is_refused_and_names_the_sco
 
 
 async def test_lists_and_completions_hold_nothing_that_the_token_does_not_cover(
-    narrow: tuple[Crowd | House, str], client: HandshakeClient
+    narrow: tuple[OidcApp | BuiltinApp, str], client: HandshakeClient
 ) -> None:
     async def listed(method: str, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await client.request(method, {}))["result"][name]
@@ -102,7 +102,7 @@ async def test_lists_and_completions_hold_nothing_that_the_token_does_not_cover(
         values: list[str] = answer.get("result", {}).get("completion", {}).get("values", [])
         return values
 
-    asks_later = isinstance(narrow[0], House)
+    asks_later = isinstance(narrow[0], BuiltinApp)
     found = await listed("tools/list", "tools")
     # Writing is asked for by its first call where the sign-in does not ask for it.
     writing = {one["name"] for one in found if not one["annotations"]["readOnlyHint"]} - CONNECTION
@@ -122,7 +122,7 @@ async def test_lists_and_completions_hold_nothing_that_the_token_does_not_cover(
     assert (notes, by_prompt) == ([], [])
 
 
-async def test_a_stream_hears_of_nothing_that_the_token_does_not_cover(narrow: tuple[Crowd, str]) -> None:
+async def test_a_stream_hears_of_nothing_that_the_token_does_not_cover(narrow: tuple[OidcApp, str]) -> None:
     server, token = narrow
     async with (
         server.client(token) as client,
@@ -157,9 +157,9 @@ async def test_asking_for_more_than_the_token_covers_asks_the_person_for_nothing
 async def test_a_wide_token_of_the_same_client_works_beside_the_narrow_one(tmp_path: Path) -> None:
     call: tuple[str, dict[str, Any]] = ("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
     async with (
-        oidc(tmp_path / "data") as (crowd, token),
-        crowd.raw(crowd.token("carol")) as wide,
-        crowd.raw(token) as narrow,
+        oidc(tmp_path / "data") as (oidc_app, token),
+        oidc_app.raw(oidc_app.token("carol")) as wide,
+        oidc_app.raw(token) as narrow,
     ):
         before = await wide.request(*call)
         refused, _ = await narrow.refused(*call)
@@ -174,13 +174,13 @@ async def test_two_clients_that_describe_themselves_alike_inherit_nothing_from_e
     tmp_path: Path,
 ) -> None:
     async with (
-        open_house(tmp_path / "data") as house,
+        open_builtin_app(tmp_path / "data") as builtin_app,
         httpx2.AsyncClient(timeout=30) as http,
-        house.person("alice") as alice,
+        builtin_app.person("alice") as alice,
     ):
-        wide = await house.sign_in(alice, http, only=IN_ORDER)
-        narrow = await house.sign_in(alice, http, only=[NARROW])
-        async with house.raw(narrow["access_token"]) as client:
+        wide = await builtin_app.sign_in(alice, http, only=IN_ORDER)
+        narrow = await builtin_app.sign_in(alice, http, only=[NARROW])
+        async with builtin_app.raw(narrow["access_token"]) as client:
             refused, _ = await client.refused("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
             status = await client.request(
                 "tools/call", {"name": "check_provisioning_status", "arguments": {}}

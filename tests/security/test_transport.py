@@ -4,7 +4,7 @@ import json
 
 import httpx2
 
-from tests.integration.world import World
+from tests.integration.personal_app import PersonalApp
 
 ROUTES = [
     ("GET", "/"),
@@ -32,10 +32,10 @@ INITIALIZE = {
 }
 
 
-async def statuses(world: World, headers: dict[str, str]) -> dict[tuple[str, str], int]:
+async def statuses(personal_app: PersonalApp, headers: dict[str, str]) -> dict[tuple[str, str], int]:
     """Knock at every route."""
-    authorized = {"Authorization": f"Bearer {world.secret}"} | headers
-    async with httpx2.AsyncClient(base_url=world.url, headers=authorized) as http:
+    authorized = {"Authorization": f"Bearer {personal_app.secret}"} | headers
+    async with httpx2.AsyncClient(base_url=personal_app.url, headers=authorized) as http:
         return {(method, path): (await http.request(method, path)).status_code for method, path in ROUTES}
 
 
@@ -43,8 +43,8 @@ async def statuses(world: World, headers: dict[str, str]) -> dict[tuple[str, str
 PROBE = ("/healthz", {"Host": "127.0.0.1"})
 
 
-async def test_every_route_refuses_strange_hosts_origins_and_proxies(world: World) -> None:
-    port = world.url.rpartition(":")[2]
+async def test_every_route_refuses_strange_hosts_origins_and_proxies(personal_app: PersonalApp) -> None:
+    port = personal_app.url.rpartition(":")[2]
     refusals = {
         421: [
             {"Host": name} for name in ("evil.example", f"evil.example:{port}", "127.0.0.1", "localhost:1")
@@ -53,7 +53,7 @@ async def test_every_route_refuses_strange_hosts_origins_and_proxies(world: Worl
             {"Origin": "https://evil.example"},
             {"Origin": "null"},
             {"Origin": f"http://127.0.0.1.evil.example:{port}"},
-            {"Origin": f"{world.url}.evil.example"},
+            {"Origin": f"{personal_app.url}.evil.example"},
             {"X-Forwarded-For": "10.0.0.1"},
             {"X-Forwarded-Host": "evil.example"},
             {"Forwarded": "for=10.0.0.1"},
@@ -64,47 +64,47 @@ async def test_every_route_refuses_strange_hosts_origins_and_proxies(world: Worl
         (route, str(headers)): status
         for expected, cases in refusals.items()
         for headers in cases
-        for route, status in (await statuses(world, headers)).items()
+        for route, status in (await statuses(personal_app, headers)).items()
         if status != expected and (route[1], headers) != PROBE
     }
 
     assert wrong == {}
 
 
-async def test_mcp_wants_its_secret(world: World) -> None:
+async def test_mcp_wants_its_secret(personal_app: PersonalApp) -> None:
     headers: list[dict[str, str]] = [
         {},
         {"Authorization": ""},
         {"Authorization": "Bearer"},
-        {"Authorization": f"Bearer {world.secret[:-1]}"},
-        {"Authorization": f"Bearer {world.secret}x"},
-        {"Authorization": f"Bearer {world.secret.upper()}"},
-        {"Authorization": f"Basic {world.secret}"},
-        {"Authorization": world.secret},
-        {"Cookie": f"secret={world.secret}"},
+        {"Authorization": f"Bearer {personal_app.secret[:-1]}"},
+        {"Authorization": f"Bearer {personal_app.secret}x"},
+        {"Authorization": f"Bearer {personal_app.secret.upper()}"},
+        {"Authorization": f"Basic {personal_app.secret}"},
+        {"Authorization": personal_app.secret},
+        {"Cookie": f"secret={personal_app.secret}"},
     ]
-    twice = [("Authorization", f"Bearer {world.secret}"), ("Authorization", "Bearer other")]
-    inside = f"/mcp?secret={world.secret}&access_token={world.secret}"
+    twice = [("Authorization", f"Bearer {personal_app.secret}"), ("Authorization", "Bearer other")]
+    inside = f"/mcp?secret={personal_app.secret}&access_token={personal_app.secret}"
     refused: list[httpx2.Response] = []
-    async with httpx2.AsyncClient(base_url=world.url) as http:
+    async with httpx2.AsyncClient(base_url=personal_app.url) as http:
         for method in ("POST", "GET", "DELETE"):
             refused += [await http.request(method, "/mcp", headers=MCP | one) for one in headers]
             refused += [await http.request(method, "/mcp", headers=twice), await http.request(method, inside)]
 
     assert {answer.status_code for answer in refused} == {401}
     assert all("www-authenticate" in answer.headers for answer in refused)
-    assert all(world.secret not in answer.text for answer in refused)
+    assert all(personal_app.secret not in answer.text for answer in refused)
 
 
-async def test_a_body_over_the_cap_is_refused_and_the_server_lives_on(world: World) -> None:
-    headers = MCP | {"Authorization": f"Bearer {world.secret}"}
+async def test_a_body_over_the_cap_is_refused_and_the_server_lives_on(personal_app: PersonalApp) -> None:
+    headers = MCP | {"Authorization": f"Bearer {personal_app.secret}"}
     huge = b'{"jsonrpc":"2.0","id":1,"method":"' + b"a" * 5_000_000 + b'"}'
 
     async def chunks():  # noqa: ANN202 - a body of unknown length
         for start in range(0, len(huge), 100_000):
             yield huge[start : start + 100_000]
 
-    async with httpx2.AsyncClient(base_url=world.url, headers=headers, timeout=20) as http:
+    async with httpx2.AsyncClient(base_url=personal_app.url, headers=headers, timeout=20) as http:
         whole = await http.post("/mcp", content=huge)
         in_chunks = await http.post("/mcp", content=chunks())
         form = await http.post("/oauth/provision", content=b"answer=" + b"a" * 5_000_000)
@@ -142,10 +142,10 @@ HOSTILE = {
 }
 
 
-async def test_hostile_json_gets_a_clear_answer_and_the_server_lives_on(world: World) -> None:
-    headers = MCP | {"Authorization": f"Bearer {world.secret}", "MCP-Protocol-Version": "2025-11-25"}
+async def test_hostile_json_gets_a_clear_answer_and_the_server_lives_on(personal_app: PersonalApp) -> None:
+    headers = MCP | {"Authorization": f"Bearer {personal_app.secret}", "MCP-Protocol-Version": "2025-11-25"}
     answers: dict[str, httpx2.Response] = {}
-    async with httpx2.AsyncClient(base_url=world.url, headers=headers, timeout=20) as http:
+    async with httpx2.AsyncClient(base_url=personal_app.url, headers=headers, timeout=20) as http:
         opened = await http.post("/mcp", json=INITIALIZE)
         session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
         for name, body in HOSTILE.items():

@@ -1,4 +1,4 @@
-"""A visit belongs to the person who was asked: nobody else can finish, follow or replay it."""
+"""A consent request belongs to the user who was asked: no one else can finish, follow or replay it."""
 
 import time
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
+from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.principal import personal
-from nextcloud_mcp_server.auth.provisioning import LIFETIME
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.integration.world import Asked, World, until
+from tests.integration.personal_app import Asked, PersonalApp, until
 
 LIST = "nc_notes_list_notes"
 COMPLETE = "notifications/elicitation/complete"
@@ -30,11 +30,11 @@ async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
     raise NotImplementedError
 
 
-async def foreign_visit(world: World) -> str:
-    """A visit of somebody else in the same database."""
-    assert world.parts is not None
-    core = await world.parts.core.get()
-    visit, _ = await core.database.elicitations.open(
+async def other_users_consent_request(personal_app: PersonalApp) -> str:
+    """A consent request of another user in the same database."""
+    assert personal_app.parts is not None
+    core = await personal_app.parts.core.get()
+    consent_request, _ = await core.database.elicitations.open(
         principal=personal("https://elsewhere.example.org"),
         client_id="local",
         client_name="Claude Code",
@@ -43,13 +43,18 @@ async def foreign_visit(world: World) -> str:
         ttl=timedelta(minutes=10),
         new_url=lambda elicitation_id: elicitation_id,
     )
-    return visit.id
+    return consent_request.id
 
 
-async def test_somebody_elses_visit_looks_like_none_on_the_wire_and_on_every_page(world: World) -> None:
-    foreign, unknown = await foreign_visit(world), str(uuid4())
+async def test_somebody_elses_visit_looks_like_none_on_the_wire_and_on_every_page(
+    personal_app: PersonalApp,
+) -> None:
+    foreign, unknown = await other_users_consent_request(personal_app), str(uuid4())
     answers: dict[str, list[Any]] = {}
-    async with world.raw(draft=True) as client, httpx2.AsyncClient(base_url=world.url) as browser:
+    async with (
+        personal_app.raw(draft=True) as client,
+        httpx2.AsyncClient(base_url=personal_app.url) as browser,
+    ):
         for elicitation_id in (foreign, unknown):
             tracked = await client.request("elicitation/track", {"elicitationId": elicitation_id})
             pages = [
@@ -63,33 +68,35 @@ async def test_somebody_elses_visit_looks_like_none_on_the_wire_and_on_every_pag
     assert answers[foreign][1][0] == 404
 
 
-async def test_saying_accept_without_visiting_gives_nothing(world: World, asked: Asked) -> None:
-    await world.stop()
-    await world.start(hold_seconds=0)
-    async with world.client(elicitation_callback=asked.by(None)) as client:
+async def test_saying_accept_without_visiting_gives_nothing(personal_app: PersonalApp, asked: Asked) -> None:
+    await personal_app.stop()
+    await personal_app.start(hold_seconds=0)
+    async with personal_app.client(elicitation_callback=asked.by(None)) as client:
         result = await client.call_tool(LIST, {})
         status = await client.call_tool("check_provisioning_status", {})
 
     assert result.is_error
     assert status.structured_content is not None
     assert status.structured_content["connected"] is False
-    assert world.sandbox.state.login_flows == []
+    assert personal_app.sandbox.state.login_flows == []
 
 
-async def test_access_that_somebody_else_gives_is_deleted_at_nextcloud(world: World, asked: Asked) -> None:
+async def test_access_that_somebody_else_gives_is_deleted_at_nextcloud(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     async with (
-        world.person("alice") as alice,
-        world.person("bob") as bob,
-        world.client(elicitation_callback=asked.by(alice.allow)) as client,
+        personal_app.person("alice") as alice,
+        personal_app.person("bob") as bob,
+        personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
     ):
         await client.call_tool(LIST, {})
-        world.sandbox.state.app_passwords.clear()
+        personal_app.sandbox.state.app_passwords.clear()
         asked.go = bob.allow
         await client.call_tool(LIST, {})
         result = await client.call_tool(LIST, {})
 
     assert result.is_error
-    await until(lambda: not world.sandbox.state.app_passwords)
+    await until(lambda: not personal_app.sandbox.state.app_passwords)
 
 
 Change = Callable[[str], str]
@@ -110,7 +117,7 @@ async def begin(client: Client, arguments: dict[str, Any]) -> InputRequiredResul
 
 
 async def retry(client: Client, name: str, arguments: dict[str, Any], state: str) -> int | str:
-    """Bring back a state with a decline, which would end the visit; tell how it was refused."""
+    """Bring back a state with a decline, which would end the consent request; tell how it was refused."""
     try:
         result = await client.session.call_tool(
             name,
@@ -124,12 +131,12 @@ async def retry(client: Client, name: str, arguments: dict[str, Any], state: str
     return "answered" if isinstance(result, CallToolResult) else "asked"
 
 
-async def visit_state(world: World, url: str) -> ElicitationState:
-    assert world.parts is not None
-    core = await world.parts.core.get()
-    visit = await core.database.elicitations.find(url.partition("elicitationId=")[2])
-    assert visit is not None
-    return visit.state
+async def consent_state(personal_app: PersonalApp, url: str) -> ElicitationState:
+    assert personal_app.parts is not None
+    core = await personal_app.parts.core.get()
+    consent_request = await core.database.elicitations.find(url.partition("elicitationId=")[2])
+    assert consent_request is not None
+    return consent_request.state
 
 
 def url_of(asked_for: InputRequiredResult) -> str:
@@ -138,15 +145,15 @@ def url_of(asked_for: InputRequiredResult) -> str:
 
 
 async def test_request_state_that_was_changed_or_is_for_another_call_is_refused_without_effect(
-    world: World,
+    personal_app: PersonalApp,
 ) -> None:
-    async with world.client(elicitation_callback=unused) as client:
+    async with personal_app.client(elicitation_callback=unused) as client:
         asked_for = await begin(client, {})
         state = asked_for.request_state or ""
         answers = {name: await retry(client, LIST, {}, change(state)) for name, change in TAMPERED.items()}
         answers["arguments"] = await retry(client, LIST, {"limit": 3}, state)
         answers["tool"] = await retry(client, "nc_notes_search_notes", {"query": "x"}, state)
-        untouched = await visit_state(world, url_of(asked_for))
+        untouched = await consent_state(personal_app, url_of(asked_for))
         answers["right"] = await retry(client, LIST, {}, state)
 
     assert answers.pop("right") == "answered"
@@ -154,30 +161,32 @@ async def test_request_state_that_was_changed_or_is_for_another_call_is_refused_
     assert untouched is ElicitationState.PENDING
 
 
-async def test_request_state_of_a_server_with_another_key_is_refused_without_effect(world: World) -> None:
-    async with world.client(elicitation_callback=unused) as client:
+async def test_request_state_of_a_server_with_another_key_is_refused_without_effect(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.client(elicitation_callback=unused) as client:
         asked_for = await begin(client, {})
-    await world.stop()
-    await world.start(token_encryption_keys=(new_key(),))
+    await personal_app.stop()
+    await personal_app.start(token_encryption_keys=(new_key(),))
 
-    async with world.client(elicitation_callback=unused) as client:
+    async with personal_app.client(elicitation_callback=unused) as client:
         answer = await retry(client, LIST, {}, asked_for.request_state or "")
 
     assert answer == -32602
 
 
 async def test_request_state_is_good_for_as_long_as_its_visit_and_no_longer(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    personal_app: PersonalApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = 0.0
     clock = SimpleNamespace(time=lambda: time.time() + ahead)
     monkeypatch.setattr(mcp.server.request_state, "time", clock)
-    async with world.client(elicitation_callback=unused) as client:
+    async with personal_app.client(elicitation_callback=unused) as client:
         asked_for = await begin(client, {})
         state = asked_for.request_state or ""
         ahead = LIFETIME.total_seconds() + 1
         late = await retry(client, LIST, {}, state)
-        untouched = await visit_state(world, url_of(asked_for))
+        untouched = await consent_state(personal_app, url_of(asked_for))
         ahead = LIFETIME.total_seconds() - 60
         in_time = await retry(client, LIST, {}, state)
 
@@ -185,29 +194,29 @@ async def test_request_state_is_good_for_as_long_as_its_visit_and_no_longer(
     assert untouched is ElicitationState.PENDING
 
 
-async def test_request_state_replayed_after_the_end_changes_nothing(world: World) -> None:
-    async with world.person() as alice, world.client(elicitation_callback=unused) as client:
+async def test_request_state_replayed_after_the_end_changes_nothing(personal_app: PersonalApp) -> None:
+    async with personal_app.person() as alice, personal_app.client(elicitation_callback=unused) as client:
         asked_for = await begin(client, {})
         await alice.allow(url_of(asked_for))
         again = [await retry(client, LIST, {}, asked_for.request_state or "") for _ in range(2)]
-        after = await visit_state(world, url_of(asked_for))
+        after = await consent_state(personal_app, url_of(asked_for))
         result = await client.call_tool(LIST, {})
 
     assert again == ["answered", "answered"]
     assert after is ElicitationState.COMPLETE
     assert not result.is_error
-    assert len(world.sandbox.state.app_passwords) == 1
+    assert len(personal_app.sandbox.state.app_passwords) == 1
 
 
-async def test_only_the_session_that_was_told_hears_how_it_ended(world: World) -> None:
+async def test_only_the_session_that_was_told_hears_how_it_ended(personal_app: PersonalApp) -> None:
     heard: dict[str, list[str]] = {"told": [], "other": []}
 
     async def listen(name: str, message: object) -> None:
         heard[name].append(getattr(message, "method", ""))
 
-    legacy = partial(world.client, mode="legacy", elicitation_callback=unused)
+    legacy = partial(personal_app.client, mode="legacy", elicitation_callback=unused)
     async with (
-        world.person() as alice,
+        personal_app.person() as alice,
         legacy(message_handler=partial(listen, "told")) as told,
         legacy(message_handler=partial(listen, "other")) as other,
     ):
@@ -222,9 +231,9 @@ async def test_only_the_session_that_was_told_hears_how_it_ended(world: World) -
     assert COMPLETE not in heard["other"]
 
 
-async def test_a_session_that_left_does_not_break_the_visit(world: World) -> None:
-    async with world.person() as alice:
-        async with world.client(mode="legacy", elicitation_callback=unused) as client:
+async def test_a_session_that_left_does_not_break_the_visit(personal_app: PersonalApp) -> None:
+    async with personal_app.person() as alice:
+        async with personal_app.client(mode="legacy", elicitation_callback=unused) as client:
             with pytest.raises(MCPError) as caught:
                 await client.call_tool(LIST, {})
         url = UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0].url
@@ -233,11 +242,13 @@ async def test_a_session_that_left_does_not_break_the_visit(world: World) -> Non
     assert "Connected" in page.text
 
 
-async def test_sessions_that_use_the_same_request_ids_get_their_own_answers(world: World) -> None:
+async def test_sessions_that_use_the_same_request_ids_get_their_own_answers(
+    personal_app: PersonalApp,
+) -> None:
     got: dict[int, str] = {}
 
     async def ask(number: int) -> None:
-        async with world.raw() as client:
+        async with personal_app.raw() as client:
             answer = await client.request("tools/call", {"name": f"no-tool-{number}-here", "arguments": {}})
             got[number] = str(answer)
 
@@ -249,17 +260,17 @@ async def test_sessions_that_use_the_same_request_ids_get_their_own_answers(worl
     assert all(f"no-tool-{number}-here" in answer for number, answer in got.items())
 
 
-async def test_a_session_id_that_was_not_given_here_opens_nothing(world: World) -> None:
+async def test_a_session_id_that_was_not_given_here_opens_nothing(personal_app: PersonalApp) -> None:
     headers = {
-        "Authorization": f"Bearer {world.secret}",
+        "Authorization": f"Bearer {personal_app.secret}",
         "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": "2025-11-25",
         "Mcp-Session-Id": uuid4().hex,
     }
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     async with httpx2.AsyncClient(headers=headers) as http:
-        posted = await http.post(f"{world.url}/mcp", json=message)
-        listened = await http.get(f"{world.url}/mcp", headers={"Last-Event-ID": "1"})
-        deleted = await http.delete(f"{world.url}/mcp")
+        posted = await http.post(f"{personal_app.url}/mcp", json=message)
+        listened = await http.get(f"{personal_app.url}/mcp", headers={"Last-Event-ID": "1"})
+        deleted = await http.delete(f"{personal_app.url}/mcp")
 
     assert [answer.status_code for answer in (posted, listened, deleted)] == [404, 404, 404]

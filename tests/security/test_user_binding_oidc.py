@@ -1,4 +1,4 @@
-"""Consent cannot cross people, however links, browsers, tabs and moments are arranged."""
+"""Consent cannot cross users, however links, browsers, tabs and moments are arranged."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.orphaned_code import codes_in
-from nextcloud_mcp_server.auth.provider import LeftBehind
+from nextcloud_mcp_server.auth.consent.orphaned_code import codes_in
+from nextcloud_mcp_server.auth.consent.provider import OrphanedTokens
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
@@ -23,9 +23,9 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal, Tokens
-from tests.auth_stage import READ, together
+from tests.auth_fixtures import READ, together
+from tests.consent_fixtures import Browser, Stage
 from tests.issuer_fake import Change, Params, twice, with_, without
-from tests.visits_stage import Browser, Stage
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
@@ -35,9 +35,9 @@ async def browser(stage: Stage, name: str) -> Browser:
 
 
 async def on_the_way(stage: Stage, name: str = "alice") -> tuple[str, Browser, str]:
-    """A visit whose person has pressed Allow and stands before Nextcloud's page."""
-    visit, person = await stage.ask(name), await browser(stage, name)
-    return visit, person, await stage.allow(visit, person)
+    """A consent request whose user has pressed Allow and stands before Nextcloud's page."""
+    consent_request, person = await stage.ask(name), await browser(stage, name)
+    return consent_request, person, await stage.allow(consent_request, person)
 
 
 async def nothing_connected(stage: Stage) -> None:
@@ -47,13 +47,13 @@ async def nothing_connected(stage: Stage) -> None:
 
 async def nothing_happened(stage: Stage) -> None:
     """No code was sent anywhere, and nothing is stored."""
-    assert stage.provider.redeemed == []
+    assert stage.provider.exchanged == []
     await nothing_connected(stage)
 
 
 async def ended(stage: Stage, params: Params) -> None:
     """The code was exchanged once, what it gave was revoked, nothing is stored, and nothing waits to be revoked."""
-    assert stage.provider.redeemed == params["code"]
+    assert stage.provider.exchanged == params["code"]
     assert await stage.given_back() == [f"access-{code}" for code in params["code"]]
     assert await stage.database.outbox.next_due_at() is None
     await nothing_connected(stage)
@@ -66,78 +66,78 @@ async def spent(stage: Stage, params: Params) -> None:
         assert await stage.database.spent_codes.is_spent(code)
 
 
-# Somebody else's link
+# Another user's link
 
 
 async def test_alices_link_opened_by_bob_shows_and_stores_nothing(mapped: Stage) -> None:
-    visit, bob = await mapped.ask("alice"), await browser(mapped, "bob")
+    consent_request, bob = await mapped.ask("alice"), await browser(mapped, "bob")
 
     with pytest.raises(OtherPerson):
-        await mapped.visits.view(visit, bob.who)
+        await mapped.consent_service.view(consent_request, bob.who)
     with pytest.raises(OtherPerson):
-        await mapped.visits.allow(visit, bob.who, bob.token, READ)
+        await mapped.consent_service.allow(consent_request, bob.who, bob.token, READ)
 
     await nothing_happened(mapped)
-    assert await mapped.state(visit) is ElicitationState.PENDING
+    assert await mapped.state(consent_request) is ElicitationState.PENDING
     assert mapped.provider.sent == []
-    assert await mapped.audit("alice") == [("visit", "refused: another person")] * 2
-    assert await mapped.audit("bob") == [("visit", "refused: of another person")] * 2
+    assert await mapped.audit("alice") == [("consent", "refused: another person")] * 2
+    assert await mapped.audit("bob") == [("consent", "refused: of another person")] * 2
 
 
 async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped: Stage) -> None:
-    visit, alice = await mapped.ask("alice"), await browser(mapped, "alice")
+    consent_request, alice = await mapped.ask("alice"), await browser(mapped, "alice")
     bob = await browser(mapped, "bob")
 
     for _ in range(3):
         with pytest.raises(OtherPerson):
-            await mapped.visits.view(visit, bob.who)
+            await mapped.consent_service.view(consent_request, bob.who)
 
-    assert await mapped.state(visit) is ElicitationState.FAILED
-    assert mapped.finished == [visit]
-    assert (await mapped.visits.view(visit, alice.who)).error is not None
+    assert await mapped.state(consent_request) is ElicitationState.FAILED
+    assert mapped.finished == [consent_request]
+    assert (await mapped.consent_service.view(consent_request, alice.who)).error is not None
     # A link that is over tells others nothing any more.
     with pytest.raises(ElicitationUnknown):
-        await mapped.visits.view(visit, bob.who)
-    assert await mapped.ask("alice") != visit
+        await mapped.consent_service.view(consent_request, bob.who)
+    assert await mapped.ask("alice") != consent_request
 
 
 async def test_nobody_can_answer_for_somebody_else(mapped: Stage) -> None:
-    visit, alice, url = await on_the_way(mapped)
+    consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "alice")
 
     attempts: list[Callable[[], Awaitable[object]]] = [
-        lambda: mapped.visits.decline(visit, bob.who),
-        lambda: mapped.visits.confirm(visit, bob.who, bob.token, mine=True),
+        lambda: mapped.consent_service.decline(consent_request, bob.who),
+        lambda: mapped.consent_service.confirm(consent_request, bob.who, bob.token, mine=True),
     ]
     for attempt in attempts:
         with pytest.raises(OtherPerson):
             await attempt()
 
-    assert await mapped.state(visit) is ElicitationState.OPENED
-    await mapped.visits.finish_grant(params, alice.who, alice.token)
+    assert await mapped.state(consent_request) is ElicitationState.OPENED
+    await mapped.consent_service.finish_grant(params, alice.who, alice.token)
     assert await mapped.grant("alice") is not None
 
 
 async def test_the_same_name_at_another_issuer_is_another_person(mapped: Stage) -> None:
-    visit, alice = await mapped.ask("alice"), await browser(mapped, "alice")
+    consent_request, alice = await mapped.ask("alice"), await browser(mapped, "alice")
     stranger = replace(alice.who, principal=Principal("https://other.test", "alice"))
 
     with pytest.raises(OtherPerson):
-        await mapped.visits.view(visit, stranger)
+        await mapped.consent_service.view(consent_request, stranger)
 
 
-@pytest.mark.parametrize("visit", [UNKNOWN, UNKNOWN.upper(), f"{UNKNOWN} ", "", "%00", "../../x"])
-async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, visit: str) -> None:
+@pytest.mark.parametrize("consent_request", [UNKNOWN, UNKNOWN.upper(), f"{UNKNOWN} ", "", "%00", "../../x"])
+async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, consent_request: str) -> None:
     alice = await browser(mapped, "alice")
     said: set[str] = set()
 
     for attempt in (
-        mapped.visits.view(visit, alice.who),
-        mapped.visits.allow(visit, alice.who, alice.token, READ),
-        mapped.visits.decline(visit, alice.who),
-        mapped.visits.held(visit, alice.who, alice.token),
-        mapped.visits.confirm(visit, alice.who, alice.token, mine=True),
+        mapped.consent_service.view(consent_request, alice.who),
+        mapped.consent_service.allow(consent_request, alice.who, alice.token, READ),
+        mapped.consent_service.decline(consent_request, alice.who),
+        mapped.consent_service.pending_grant(consent_request, alice.who, alice.token),
+        mapped.consent_service.confirm(consent_request, alice.who, alice.token, mine=True),
     ):
         with pytest.raises(ElicitationUnknown) as caught:
             await attempt
@@ -146,26 +146,28 @@ async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, visit: st
     assert len(said) == 1
 
 
-# Somebody else's browser
+# Another user's browser
 
 
 async def test_an_address_finished_in_another_persons_browser_is_ended_in_both(mapped: Stage) -> None:
     """Alice mails Bob the address of Nextcloud's page; Bob confirms there and comes back to us."""
-    visit, alice, url = await on_the_way(mapped)
+    consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "bob")
 
     with pytest.raises(OtherBrowser):
-        await mapped.visits.finish_grant(params, bob.who, bob.token)
+        await mapped.consent_service.finish_grant(params, bob.who, bob.token)
 
     await ended(mapped, params)
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
     # The request itself stays open: Alice can begin again.
-    url = await mapped.allow(visit, alice)
-    await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+    url = await mapped.allow(consent_request, alice)
+    await mapped.consent_service.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
     assert await mapped.grant("alice") is not None
-    assert await mapped.state(visit) is ElicitationState.COMPLETE
+    assert await mapped.state(consent_request) is ElicitationState.COMPLETE
 
 
 async def test_an_address_finished_in_another_browser_of_the_same_person_is_ended(mapped: Stage) -> None:
@@ -174,7 +176,7 @@ async def test_an_address_finished_in_another_browser_of_the_same_person_is_ende
     params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises(OtherBrowser):
-        await mapped.visits.finish_grant(params, other.who, other.token)
+        await mapped.consent_service.finish_grant(params, other.who, other.token)
 
     await ended(mapped, params)
 
@@ -186,33 +188,33 @@ async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(ma
     params = mapped.provider.confirm(url, "bob")
 
     with pytest.raises(OtherPerson):
-        await mapped.visits.finish_grant(params, bob.who, alice.token)
+        await mapped.consent_service.finish_grant(params, bob.who, alice.token)
 
     await spent(mapped, params)
 
 
 async def test_signing_out_ends_the_trips_that_were_begun(mapped: Stage) -> None:
     _, alice, url = await on_the_way(mapped)
-    await mapped.visits.sign_out(alice.token)
+    await mapped.consent_service.sign_out(alice.token)
     params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     await spent(mapped, params)
 
 
 async def test_what_waits_for_a_word_waits_in_one_browser_only(people: Stage) -> None:
-    visit, alice, url = await on_the_way(people)
-    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+    consent_request, alice, url = await on_the_way(people)
+    await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
     other = await browser(people, "alice")
 
-    assert await people.held(visit, other) is None
+    assert await people.pending_grant(consent_request, other) is None
     with pytest.raises(ElicitationUnknown):
-        await people.visits.confirm(visit, other.who, other.token, mine=True)
+        await people.consent_service.confirm(consent_request, other.who, other.token, mine=True)
 
     assert await people.grant() is None
-    assert await people.held(visit, alice) is not None
+    assert await people.pending_grant(consent_request, alice) is not None
 
 
 # The way back
@@ -241,7 +243,7 @@ async def test_an_odd_callback_is_refused_and_its_code_is_ended(mapped: Stage, o
     params = ODD[odd](mapped.provider.confirm(url, "alice"))
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     if odd in ENDED:
         await ended(mapped, params)
@@ -258,7 +260,7 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
     params = {**mapped.provider.confirm(url, "alice"), "iss": iss}
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     await ended(mapped, params)
 
@@ -269,7 +271,7 @@ async def test_an_address_made_for_another_callback_is_refused(mapped: Stage) ->
     params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     await spent(mapped, params)
 
@@ -277,30 +279,30 @@ async def test_an_address_made_for_another_callback_is_refused(mapped: Stage) ->
 async def test_a_callback_that_is_played_again_does_nothing(mapped: Stage) -> None:
     _, alice, url = await on_the_way(mapped)
     params = mapped.provider.confirm(url, "alice")
-    await mapped.visits.finish_grant(params, alice.who, alice.token)
+    await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     with pytest.raises(SignInRefused):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
-    assert len(mapped.provider.redeemed) == 1
+    assert len(mapped.provider.exchanged) == 1
 
 
 async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: Stage) -> None:
-    visit, alice = await mapped.ask(), await browser(mapped, "alice")
-    urls = [await mapped.allow(visit, alice) for _ in range(8)]
+    consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
+    urls = [await mapped.allow(consent_request, alice) for _ in range(8)]
     refused: list[type[Exception]] = []
 
     async def come_back(number: int, url: str) -> None:
         params = {**mapped.provider.confirm(url, "alice"), "code": [f"made-up-by-mallory-{number}"]}
         try:
-            await mapped.visits.finish_grant(params, alice.who, alice.token)
+            await mapped.consent_service.finish_grant(params, alice.who, alice.token)
         except (GrantRefused, Throttled) as error:
             refused.append(type(error))
 
     await together(*[partial(come_back, number, url) for number, url in enumerate(urls)])
 
     assert sorted(one.__name__ for one in refused) == ["GrantRefused"] * 2 + ["Throttled"] * 6
-    assert len(mapped.provider.redeemed) == 2
+    assert len(mapped.provider.exchanged) == 2
 
 
 # Another account
@@ -308,50 +310,52 @@ async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: Stage) ->
 
 async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: Stage) -> None:
     """Alice's browser is signed in to Nextcloud as Bob, who confirmed there without a word."""
-    visit, alice, url = await on_the_way(mapped)
+    consent_request, alice, url = await on_the_way(mapped)
 
     with pytest.raises(WrongAccount, match=r"'bob'.*'alice'"):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "bob"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(mapped.provider.confirm(url, "bob"), alice.who, alice.token)
 
     assert await mapped.grant("alice") is None
     assert await mapped.given_back() == ["access-granted-by-bob-0"]
     assert await mapped.audit("alice") == [("consent", "refused: wrong account")]
-    assert await mapped.state(visit) is ElicitationState.OPENED
+    assert await mapped.state(consent_request) is ElicitationState.OPENED
 
 
 async def test_access_that_somebody_else_confirmed_is_ended_whatever_account_it_opens(people: Stage) -> None:
-    """The identity provider's page was answered by Bob; its ID token says so before anybody is asked."""
-    visit, alice, url = await on_the_way(people)
+    """The identity provider's page was answered by Bob; its ID token says so before anyone is asked."""
+    consent_request, alice, url = await on_the_way(people)
     people.provider.subject = replace(alice.who.principal, subject="sub-bob")
 
     with pytest.raises(WrongAccount, match="somebody else"):
-        await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+        await people.consent_service.finish_grant(
+            people.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
     assert await people.grant("alice") is None
-    assert await people.held(visit, alice) is None
+    assert await people.pending_grant(consent_request, alice) is None
     assert await people.given_back() == ["access-granted-by-alice-0"]
     assert ("consent", "refused: confirmed by somebody else") in await people.audit("alice")
 
 
 async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept(people: Stage) -> None:
-    visit, alice, url = await on_the_way(people)
+    consent_request, alice, url = await on_the_way(people)
     people.provider.subject = alice.who.principal
 
-    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+    await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
 
-    assert await people.held(visit, alice) is not None
+    assert await people.pending_grant(consent_request, alice) is not None
 
 
 async def test_an_account_belongs_to_the_first_person_who_connected_it(people: Stage) -> None:
     await people.connect("bob")
-    visit, alice, url = await on_the_way(people)
-    await people.visits.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
+    consent_request, alice, url = await on_the_way(people)
+    await people.consent_service.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
 
     with pytest.raises(WrongAccount, match="another person"):
-        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+        await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
     assert await people.grant("alice") is None
-    assert await people.held(visit, alice) is None
+    assert await people.pending_grant(consent_request, alice) is None
     assert await people.given_back() == ["access-granted-by-bob-1"]
     assert ("consent", "refused: wrong account") in await people.audit("alice")
     assert await people.grant("bob") is not None
@@ -362,11 +366,11 @@ async def test_changing_the_account_means_disconnecting_first(people: Stage) -> 
     old = await people.grant("alice")
     assert old is not None
     await people.database.grants.mark_needs_reauth(old.credential.id, version=old.credential.version)
-    visit, alice, url = await on_the_way(people)
-    await people.visits.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
+    consent_request, alice, url = await on_the_way(people)
+    await people.consent_service.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
 
     with pytest.raises(WrongAccount, match="'alice' is connected"):
-        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+        await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
     assert await people.given_back() == ["access-granted-by-bob-1"]
 
@@ -375,7 +379,7 @@ async def test_after_disconnecting_another_account_can_be_connected_and_the_form
     people: Stage,
 ) -> None:
     _, alice = await people.connect("alice")
-    await people.visits.disconnect(alice.who)
+    await people.consent_service.disconnect(alice.who)
 
     await people.connect("alice", uid="alice-at-work")
     await people.connect("bob", uid="alice")
@@ -391,9 +395,9 @@ async def test_an_account_that_was_disconnected_can_be_connected_by_who_is_given
     people: Stage,
 ) -> None:
     _, bob = await people.connect("bob")
-    await people.visits.disconnect(bob.who)
+    await people.consent_service.disconnect(bob.who)
     _, alice = await people.connect("alice")
-    await people.visits.disconnect(alice.who)
+    await people.consent_service.disconnect(alice.who)
 
     await people.connect("alice", uid="bob")
 
@@ -426,7 +430,7 @@ async def test_a_dead_access_gives_way_to_a_new_one_even_when_the_clock_was_put_
 async def test_a_user_who_was_made_again_inherits_nothing(mapped: Stage) -> None:
     """The account `alice` was deleted, and another human being got one of the same name."""
     _, former, url = await on_the_way(mapped)
-    await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), former.who, former.token)
+    await mapped.consent_service.finish_grant(mapped.provider.confirm(url, "alice"), former.who, former.token)
     mapped.clock.forward(1)
     old = await mapped.grant("alice")
     assert old is not None
@@ -436,50 +440,54 @@ async def test_a_user_who_was_made_again_inherits_nothing(mapped: Stage) -> None
     again, alice = await mapped.ask("alice", "other"), await browser(mapped, "alice")
     url = await mapped.allow(again, alice)
 
-    await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+    await mapped.consent_service.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
 
     grant = await mapped.grant("alice", "claude")
     assert grant is not None
     assert grant.permission is None
     assert await mapped.state(again) is ElicitationState.COMPLETE
     assert await mapped.state(waiting) is ElicitationState.EXPIRED
-    assert await mapped.visits.signed_in(former.token) is None
+    assert await mapped.consent_service.signed_in(former.token) is None
 
 
 # Bad moments
 
 
 async def test_two_tabs_one_after_the_other_give_one_grant(mapped: Stage) -> None:
-    visit, alice = await mapped.ask(), await browser(mapped, "alice")
-    urls = [await mapped.allow(visit, alice) for _ in range(2)]
+    consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
+    urls = [await mapped.allow(consent_request, alice) for _ in range(2)]
 
     done = [
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
         for url in urls
     ]
 
-    assert {one.elicitation_id for one in done} == {visit}
-    assert len(mapped.provider.redeemed) == 1
+    assert {one.elicitation_id for one in done} == {consent_request}
+    assert len(mapped.provider.exchanged) == 1
 
 
 async def test_two_tabs_at_once_give_one_grant(mapped: Stage) -> None:
-    visit, alice = await mapped.ask(), await browser(mapped, "alice")
-    urls = [await mapped.allow(visit, alice) for _ in range(2)]
+    consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
+    urls = [await mapped.allow(consent_request, alice) for _ in range(2)]
 
     async def come_back(url: str) -> None:
         params = mapped.provider.confirm(url, "alice")
-        assert (await mapped.visits.finish_grant(params, alice.who, alice.token)).elicitation_id == visit
+        assert (
+            await mapped.consent_service.finish_grant(params, alice.who, alice.token)
+        ).elicitation_id == consent_request
 
     await together(*[partial(come_back, url) for url in urls])
 
-    assert len(mapped.provider.redeemed) == 1
+    assert len(mapped.provider.exchanged) == 1
     assert await mapped.grant() is not None
 
 
 async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: Stage) -> None:
     """Another process stores its grant while this one is asking the provider."""
-    visit, alice = await mapped.ask(), await browser(mapped, "alice")
-    first, second = [await mapped.allow(visit, alice) for _ in range(2)]
+    consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
+    first, second = [await mapped.allow(consent_request, alice) for _ in range(2)]
     other = mapped.another_process()
 
     async def meanwhile() -> None:
@@ -488,10 +496,10 @@ async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: 
 
     mapped.provider.meanwhile = meanwhile
     params = mapped.provider.confirm(second, "alice")
-    done = await mapped.visits.finish_grant(params, alice.who, alice.token)
+    done = await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     grant = await mapped.grant()
-    assert done.elicitation_id == visit
+    assert done.elicitation_id == consent_request
     assert grant is not None
     stored = grant.credential.secret.get_secret_value()
     assert set(await mapped.given_back()) == {"access-granted-by-alice-0", "access-granted-by-alice-1"} - {
@@ -499,46 +507,48 @@ async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: 
     }
 
 
-async def expire(stage: Stage, visit: str, alice: Browser) -> None:
+async def expire(stage: Stage, consent_request: str, alice: Browser) -> None:
     stage.clock.forward(601)
 
 
-async def decline(stage: Stage, visit: str, alice: Browser) -> None:
-    await stage.visits.decline(visit, alice.who)
+async def decline(stage: Stage, consent_request: str, alice: Browser) -> None:
+    await stage.consent_service.decline(consent_request, alice.who)
 
 
-async def disconnect(stage: Stage, visit: str, alice: Browser) -> None:
-    await stage.visits.disconnect(alice.who)
+async def disconnect(stage: Stage, consent_request: str, alice: Browser) -> None:
+    await stage.consent_service.disconnect(alice.who)
 
 
 ENDINGS = [expire, decline, disconnect]
 Ending = Callable[[Stage, str, Browser], Awaitable[None]]
 
 
-@pytest.mark.parametrize(("ending", "leg"), [(expire, True), (decline, True), (disconnect, False)])
+@pytest.mark.parametrize(("ending", "grant_request"), [(expire, True), (decline, True), (disconnect, False)])
 async def test_a_visit_that_ended_on_the_way_ends_the_code(
-    *, mapped: Stage, ending: Ending, leg: bool
+    *, mapped: Stage, ending: Ending, grant_request: bool
 ) -> None:
-    """Where the leg has ended too, its `state` is unknown, and the code is spent without being sent."""
-    visit, alice, url = await on_the_way(mapped)
-    await ending(mapped, visit, alice)
+    """Where the flow has ended too, its `state` is unknown, and the code is spent without being sent."""
+    consent_request, alice, url = await on_the_way(mapped)
+    await ending(mapped, consent_request, alice)
     params = mapped.provider.confirm(url, "alice")
 
     with pytest.raises((ElicitationUnknown, SignInRefused)):
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
-    await (ended if leg else spent)(mapped, params)
+    await (ended if grant_request else spent)(mapped, params)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_a_visit_that_ends_while_the_provider_is_asked_stores_nothing(
     mapped: Stage, ending: Ending
 ) -> None:
-    visit, alice, url = await on_the_way(mapped)
-    mapped.provider.meanwhile = partial(ending, mapped, visit, alice)
+    consent_request, alice, url = await on_the_way(mapped)
+    mapped.provider.meanwhile = partial(ending, mapped, consent_request, alice)
 
     with pytest.raises(ElicitationUnknown):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
     assert await mapped.grant() is None
     assert await mapped.given_back() == ["access-granted-by-alice-0"]
@@ -548,47 +558,49 @@ async def test_a_visit_that_ends_while_the_provider_is_asked_stores_nothing(
 async def test_a_visit_that_ends_while_the_provider_is_asked_holds_nothing(
     people: Stage, ending: Ending
 ) -> None:
-    visit, alice, url = await on_the_way(people)
-    people.provider.meanwhile = partial(ending, people, visit, alice)
+    consent_request, alice, url = await on_the_way(people)
+    people.provider.meanwhile = partial(ending, people, consent_request, alice)
 
     with pytest.raises(ElicitationUnknown):
-        await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+        await people.consent_service.finish_grant(
+            people.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
-    assert await people.held(visit, alice) is None
+    assert await people.pending_grant(consent_request, alice) is None
     assert await people.given_back() == ["access-granted-by-alice-0"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_what_waited_for_a_word_when_the_visit_ended_is_ended(people: Stage, ending: Ending) -> None:
-    visit, alice, url = await on_the_way(people)
-    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
-    await ending(people, visit, alice)
+    consent_request, alice, url = await on_the_way(people)
+    await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+    await ending(people, consent_request, alice)
 
     with pytest.raises(ElicitationUnknown):
-        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+        await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
-    await people.visits.tidy()
+    await people.consent_service.tidy()
     assert await people.grant() is None
     assert await people.given_back() == ["access-granted-by-alice-0"]
 
 
 async def test_saying_mine_twice_at_once_connects_once(people: Stage) -> None:
-    visit, alice, url = await on_the_way(people)
-    await people.visits.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
+    consent_request, alice, url = await on_the_way(people)
+    await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
 
     async def confirm() -> None:
-        await people.visits.confirm(visit, alice.who, alice.token, mine=True)
+        await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
     await together(confirm, confirm)
     await confirm()
 
-    assert people.finished[0] == visit
+    assert people.finished[0] == consent_request
     assert await people.grant() is not None
     assert await people.given_back() == []
 
 
 async def test_a_browser_that_goes_away_while_the_provider_is_asked_loses_nothing(mapped: Stage) -> None:
-    visit, alice, url = await on_the_way(mapped)
+    consent_request, alice, url = await on_the_way(mapped)
     params = mapped.provider.confirm(url, "alice")
 
     with anyio.CancelScope() as request:
@@ -598,10 +610,10 @@ async def test_a_browser_that_goes_away_while_the_provider_is_asked_loses_nothin
             await anyio.lowlevel.checkpoint()
 
         mapped.provider.meanwhile = go_away
-        await mapped.visits.finish_grant(params, alice.who, alice.token)
+        await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
     assert await mapped.grant() is not None
-    assert await mapped.state(visit) is ElicitationState.COMPLETE
+    assert await mapped.state(consent_request) is ElicitationState.COMPLETE
 
 
 @pytest.mark.parametrize("table", ["permissions", "audit"])
@@ -609,22 +621,26 @@ async def test_what_cannot_be_stored_is_ended(mapped: Stage, table: str) -> None
     _, alice, url = await on_the_way(mapped)
 
     with mapped.failing(f"INSERT ON {table}"), pytest.raises(StorageError):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
     assert await mapped.grant() is None
     assert await mapped.given_back() == ["access-granted-by-alice-0"]
 
 
 async def test_what_was_given_before_nextcloud_failed_is_ended_later(mapped: Stage) -> None:
-    visit, alice, url = await on_the_way(mapped)
+    consent_request, alice, url = await on_the_way(mapped)
     tokens = Tokens(SecretStr("access-left"), SecretStr("refresh-left"), None)
-    mapped.provider.failure = LeftBehind(tokens, Unavailable("Nextcloud is closed."))
+    mapped.provider.failure = OrphanedTokens(tokens, Unavailable("Nextcloud is closed."))
 
     with pytest.raises(Unavailable, match="closed"):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
     assert await mapped.given_back() == ["access-left"]
-    assert await mapped.state(visit) is ElicitationState.OPENED
+    assert await mapped.state(consent_request) is ElicitationState.OPENED
 
 
 async def test_two_accounts_for_one_access_are_written_down(mapped: Stage) -> None:
@@ -632,7 +648,9 @@ async def test_two_accounts_for_one_access_are_written_down(mapped: Stage) -> No
     mapped.provider.failure = WrongAccount("Two different accounts.")
 
     with pytest.raises(WrongAccount):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
     assert await mapped.audit("alice") == [("consent", "refused: wrong account")]
 
@@ -645,6 +663,8 @@ async def test_what_cannot_even_be_kept_for_later_is_ended_at_once(mapped: Stage
         mapped.failing("INSERT ON outbox"),
         pytest.raises(StorageError),
     ):
-        await mapped.visits.finish_grant(mapped.provider.confirm(url, "alice"), alice.who, alice.token)
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), alice.who, alice.token
+        )
 
     assert mapped.provider.revoked == ["access-granted-by-alice-0"]

@@ -10,7 +10,7 @@ import pytest
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.answer import compact
-from nextcloud_mcp_server.tools.boundary import NAMED
+from nextcloud_mcp_server.tools.boundary import AUDIT_FIELDS
 from nextcloud_mcp_server.tools.registry import TOOLSETS
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 
@@ -19,7 +19,7 @@ SPECS = mcp_server.select(TOOLSETS, exclude=(), read_only=False)
 
 
 def listed(spec: ToolSpec) -> dict[str, Any]:
-    hints = {"readOnlyHint": spec.read_only, "openWorldHint": spec.open_world}
+    hints = {"readOnlyHint": spec.read_only, "openWorldHint": spec.open_personal_app}
     if not spec.read_only:
         hints |= {"destructiveHint": spec.destructive, "idempotentHint": spec.idempotent}
     return {
@@ -95,4 +95,4 @@ def test_a_tool_that_only_reads_asks_for_no_writing_permission(spec: ToolSpec) -
 def test_the_audit_names_every_id_that_a_tool_takes() -> None:
     taken = {name for spec in SPECS for name in spec.schema.get("properties", {})}
 
-    assert {name for name in taken if name.endswith(("_id", "_ids"))} <= set(NAMED)
+    assert {name for name in taken if name.endswith(("_id", "_ids"))} <= set(AUDIT_FIELDS)

@@ -249,12 +249,12 @@ MANY_PEOPLE = {
 
 
 @pytest.fixture
-def many_people(monkeypatch: Patch) -> None:
+def multi_user(monkeypatch: Patch) -> None:
     for name, text in MANY_PEOPLE.items():
         monkeypatch.setenv(name, text)
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 def test_the_greeting_for_many_people_names_the_public_address_and_who_signs_them_in() -> None:
     text = greeting(load(), 8765)
 
@@ -264,7 +264,7 @@ def test_the_greeting_for_many_people_names_the_public_address_and_who_signs_the
     assert "secret" not in text
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 def test_where_nextcloud_signs_people_in_the_greeting_names_its_public_address(monkeypatch: Patch) -> None:
     monkeypatch.setenv("MODE", "builtin")
     for name in ("OIDC_ISSUER", "OIDC_CLIENT_ID"):
@@ -275,12 +275,12 @@ def test_where_nextcloud_signs_people_in_the_greeting_names_its_public_address(m
     assert f"People sign in at {CLOUD}." in greeting(load(), 8765)
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 def test_the_greeting_names_no_second_address_where_there_is_no_proxy() -> None:
     assert "proxy" not in greeting(load(nextcloud_mcp_server_url="http://127.0.0.1:8765"), 8765)
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
@@ -297,7 +297,7 @@ def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(
     assert sentence in err
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
     monkeypatch: Patch, capsys: Capture
 ) -> None:
@@ -309,7 +309,7 @@ def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
     assert "Nobody is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 @pytest.mark.parametrize(
     ("client", "line"),
     [
@@ -329,7 +329,7 @@ def test_the_configuration_for_many_people_holds_the_address_and_no_secret(
     assert "opens a browser to sign in" in err
 
 
-@pytest.mark.usefixtures("many_people")
+@pytest.mark.usefixtures("multi_user")
 def test_setup_for_nextcloud_asks_before_anything_is_sent(monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
 

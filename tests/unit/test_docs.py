@@ -1,4 +1,4 @@
-"""The documents, as somebody follows them who has nothing else."""
+"""The documents, as a user follows them who has nothing else."""
 
 import re
 from pathlib import Path

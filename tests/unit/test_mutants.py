@@ -13,12 +13,12 @@ GUARDS = read_guards()
 PACKAGES = {"auth", "protocol", "storage", "web"}
 #: Modules of these packages that decide nothing: records, interfaces, words, drivers.
 WITHOUT_GUARDS = {
-    "auth/builtin/metadata.py", "auth/requester.py", "auth/sign_in_leg.py", "auth/visit.py",
+    "auth/builtin/metadata.py", "auth/requester.py", "auth/consent/sign_in_flow.py", "auth/consent/views.py",
     "protocol/icons.py", "protocol/stdio.py",
-    "storage/announcement.py", "storage/engine.py", "storage/listener.py", "storage/models.py",
+    "storage/notify.py", "storage/engine.py", "storage/listener.py", "storage/models.py",
     "storage/oauth_records.py", "storage/postgres.py", "storage/records.py", "storage/sqlite_driver.py",
-    "storage/tokens.py", "web/authorizations.py", "web/health.py", "web/messages.py", "web/moment.py",
-    "web/problem.py", "web/visits.py",
+    "storage/tokens.py", "web/authorizations.py", "web/health.py", "web/messages.py", "web/relative_time.py",
+    "web/problem.py", "web/consent_backend.py",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Which clients the operator lets people connect."""
+"""Which clients the operator lets users connect."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,15 @@ _EVERY_HOST_BELOW = "*."
 class AllowedClients:
     """Words of the settings: a host, `*.` and a host for all below it, or a scheme with its colon.
 
-    Without `allowed` everybody is, except `denied` ones. A client with a document counts by the host
-    of that; a registered one, which may call itself anything, by every place it may send people to.
+    Without `allowed` every user is, except `denied` ones. A client with a document counts by the host
+    of that; a registered one, which may call itself anything, by every place it may send users to.
     """
 
     allowed: frozenset[str] = frozenset()
     denied: frozenset[str] = frozenset()
 
     def allow(self, client: Client) -> bool:
-        """Tell whether people may connect a client."""
+        """Tell whether users may connect a client."""
         return all(map(self._allows, _places(client)))
 
     def allow_host(self, host: str) -> bool:

@@ -1,7 +1,7 @@
 """The authorization endpoint's way: from what a client asks for to the code it gets (RFC 6749 §4.1).
 
-A client may have come out of nowhere, so its person is asked before Nextcloud is: Nextcloud lets a
-browser that it knows through at once, whoever sent it. Nothing is stored until they have agreed, and
+A client may have come out of nowhere, so its user is asked before Nextcloud is: Nextcloud lets a
+browser that it knows through at once, anyone who sent it. Nothing is stored until they have agreed, and
 nothing is connected until they have said that they are who Nextcloud says.
 """
 
@@ -17,12 +17,17 @@ from uuid import uuid4
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, Requests, back_to
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, LIFETIME, Came, NextcloudSignIn
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import (
+    CLIENT,
+    LIFETIME,
+    CallbackResult,
+    NextcloudSignIn,
+)
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
-from nextcloud_mcp_server.auth.callback import Params
-from nextcloud_mcp_server.auth.orphaned_code import spent_unless_used
+from nextcloud_mcp_server.auth.consent.callback import Params
+from nextcloud_mcp_server.auth.consent.code_exchange import ExchangedTokens
+from nextcloud_mcp_server.auth.consent.orphaned_code import spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.redeeming import Noted
 from nextcloud_mcp_server.errors import (
     AlreadyAnswered,
     AuthorizeRefused,
@@ -32,7 +37,13 @@ from nextcloud_mcp_server.errors import (
     Unsealable,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, CameBack, ClientRequest, CodeGrant
+from nextcloud_mcp_server.storage.oauth_records import (
+    AuthorizationTransaction,
+    ClientRequest,
+    CodeGrant,
+    CompletedTransaction,
+    TransactionKey,
+)
 from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission
 from nextcloud_mcp_server.storage.records import Tokens as Given
 
@@ -40,7 +51,7 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a person may look at what is asked for.
+#: How long a user may look at what is asked for.
 FORM_LIFETIME = timedelta(minutes=30)
 
 _PLACE = ("form", "authorize")
@@ -111,7 +122,7 @@ class Authorization:
         return await self._requests.read(params, sender=sender)
 
     def seal(self, asked: Asked) -> str:
-        """Write a request that was checked into a form, so that nobody can change it there."""
+        """Write a request that was checked into a form, so that no one can change it there."""
         until = (self._clock() + FORM_LIFETIME).timestamp()
         sealed = self._keys.seal(json.dumps([asked.request.fields(), until], ensure_ascii=False), _PLACE)
         return urlsafe_b64encode(sealed.value).decode()
@@ -133,7 +144,7 @@ class Authorization:
         return await self._requests.again(ClientRequest.of(request))
 
     async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
-        """Take the person's yes to a client; the answer is where they sign in.
+        """Take the user's yes to a client; the answer is where they sign in.
 
         Raises:
             InvalidInput: Nothing was ticked that may be allowed.
@@ -147,157 +158,161 @@ class Authorization:
         return await self._sign_in.begin(CLIENT, browser=browser, request=asked.request, scopes=allowed)
 
     def denied(self, asked: Asked) -> str:
-        """Make the address that tells the client of the person's no (RFC 6749 §4.1.2.1)."""
+        """Make the address that tells the client of the user's no (RFC 6749 §4.1.2.1)."""
         return back_to(asked.request, self._issuer, {"error": "access_denied"})
 
-    async def asked(self, arrival: Arrival) -> Asked:
-        """Say again what somebody had set out for."""
-        if arrival.request is None:
+    async def asked(self, auth_transaction: AuthorizationTransaction) -> Asked:
+        """Say again what a user had set out for."""
+        if auth_transaction.request is None:
             raise AuthorizeRefused(_GONE)
-        return await self._requests.again(arrival.request)
+        return await self._requests.again(auth_transaction.request)
 
-    async def asked_by(self, came: Came) -> Asked:
+    async def asked_by(self, callback: CallbackResult) -> Asked:
         """Say again what the browser that came back had set out for.
 
         Raises:
             AuthorizeRefused: The client is gone meanwhile; the code that came back is spent.
         """
-        unused = {"code": [came.code.get_secret_value()]}
+        unused = {"code": [callback.code.get_secret_value()]}
         async with spent_unless_used(self._database.spent_codes, unused):
-            return await self.asked(came.arrival)
+            return await self.asked(callback.auth_transaction)
 
-    async def returned(self, params: Params, *, browser: str) -> Came:
+    async def returned(self, params: Params, *, browser: str) -> CallbackResult:
         """Check how a browser came back from Nextcloud; nothing is sent anywhere.
 
         Raises:
             SignInRefused: It is not trusted.
-            SignInCancelled: The person said no at Nextcloud.
+            SignInCancelled: The user said no at Nextcloud.
         """
         return await self._sign_in.returned(params, browser=browser, kind="client")
 
-    async def come_back(self, came: Came, *, browser: str) -> str:
+    async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
         """Have Nextcloud say who came back; the answer is the id of who it is.
 
         Raises:
-            NotAMember: The person may not use this server.
+            NotAMember: The user may not use this server.
             GrantRefused, Throttled, NextcloudError: Nextcloud did not say who it is.
         """
 
-        async def keep(arrived: Arrived, given: Noted) -> str:
-            arrival = replace(arrived.arrival, expires_at=self._clock() + LIFETIME)
-            came_back = replace(arrived, arrival=arrival)
-            if not await self._database.arrivals.hold(came_back, browser=browser, note=given.note):
+        async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> str:
+            auth_transaction = replace(completed.auth_transaction, expires_at=self._clock() + LIFETIME)
+            returned_from_callback = replace(completed, auth_transaction=auth_transaction)
+            if not await self._database.auth_transactions.hold(
+                returned_from_callback, browser=browser, note=given.note
+            ):
                 raise SignInRefused(_GONE)
-            return arrival.id
+            return auth_transaction.id
 
-        return await self._sign_in.redeem(came, browser=browser, keep=keep)
+        return await self._sign_in.exchange_code(callback, browser=browser, keep=keep)
 
-    async def arrived(self, arrival_id: str, *, browser: str) -> Welcome:
+    async def completed(self, auth_transaction_id: str, *, browser: str) -> Welcome:
         """Say who came back and what for.
 
         Raises:
-            SignInRefused: Nobody did in this browser, or too long ago.
+            SignInRefused: No one did in this browser, or too long ago.
             AuthorizeRefused: The client is gone meanwhile.
         """
-        arrived = await self._find(arrival_id, browser)
-        asked = await self.asked(arrived.arrival)
-        allowed = await self._database.grants.permissions(arrived.principal)
+        completed = await self._find(auth_transaction_id, browser)
+        asked = await self.asked(completed.auth_transaction)
+        allowed = await self._database.grants.permissions(completed.principal)
         return Welcome(
             asked=asked,
-            uid=arrived.principal.subject,
-            display_name=arrived.display_name,
-            scopes=arrived.arrival.scopes,
+            uid=completed.principal.subject,
+            display_name=completed.display_name,
+            scopes=completed.auth_transaction.scopes,
             before=frozenset(
                 scope
                 for permission in allowed
                 if permission.client_id == asked.client.client_id
                 for scope in permission.scopes
             ),
-            connected=arrived.connected,
+            connected=completed.connected,
         )
 
-    async def go_on(self, arrival_id: str, *, browser: str) -> Sent:
-        """Take the person's word that it is them: connect them, and make the client's answer.
+    async def go_on(self, auth_transaction_id: str, *, browser: str) -> Sent:
+        """Take the user's word that it is them: connect them, and make the client's answer.
 
         Said twice, the answer is the same, as long as the client has not used it: the first may not
         have reached the browser. Of two copies of one page, the first to get here makes the answer.
 
         Raises:
-            SignInRefused: Nobody came back in this browser, or it was taken back.
+            SignInRefused: No one came back in this browser, or it was taken back.
             AlreadyAnswered: The client has had its answer.
             AuthorizeRefused: The client is gone meanwhile.
         """
-        arrived = await self._find(arrival_id, browser)
-        asked = await self.asked(arrived.arrival)
-        if await self._tokens.answered(asked.request.key, by_other_than=arrival_id):
+        completed = await self._find(auth_transaction_id, browser)
+        asked = await self.asked(completed.auth_transaction)
+        if await self._tokens.answered(asked.request.key, by_other_than=auth_transaction_id):
             # What this trip brought is not needed.
-            await self._database.arrivals.discard(
-                arrival_id, browser=browser, nextcloud_url=self._nextcloud_url
+            await self._database.auth_transactions.discard(
+                auth_transaction_id, browser=browser, nextcloud_url=self._nextcloud_url
             )
             self._outbox.wake()
             raise AlreadyAnswered(_ANSWERED)
-        if arrived.tokens is not None:
-            await self._connect(arrived, arrived.tokens, asked, browser)
+        if completed.tokens is not None:
+            await self._connect(completed, completed.tokens, asked, browser)
         code = await self._tokens.new_code(
             CodeGrant(
                 client_id=asked.client.client_id,
-                principal=arrived.principal,
+                principal=completed.principal,
                 redirect_uri=asked.request.redirect_uri,
-                scopes=arrived.arrival.scopes,
+                scopes=completed.auth_transaction.scopes,
                 code_challenge=asked.request.code_challenge,
                 resource=asked.request.resource,
-                home_id=arrived.home_id,
+                storage_id=completed.storage_id,
             ),
-            came=CameBack(arrival_id, browser),
+            transaction=TransactionKey(auth_transaction_id, browser),
             request=asked.request.key,
         )
         url = back_to(asked.request, self._issuer, {"code": code.get_secret_value()})
         return Sent(asked, url, code)
 
-    async def not_me(self, arrival_id: str, *, browser: str) -> Asked:
-        """Take the person's word that it is somebody else: end what was given at once.
+    async def not_me(self, auth_transaction_id: str, *, browser: str) -> Asked:
+        """Take the user's word that it is another user: end what was given at once.
 
         Raises:
-            SignInRefused: Nobody came back in this browser, or they are connected already.
+            SignInRefused: No one came back in this browser, or they are connected already.
             AuthorizeRefused: The client is gone meanwhile; what was given is ended all the same.
         """
-        arrived = await self._find(arrival_id, browser)
-        ended = await self._database.arrivals.discard(
-            arrival_id, browser=browser, nextcloud_url=self._nextcloud_url
+        completed = await self._find(auth_transaction_id, browser)
+        ended = await self._database.auth_transactions.discard(
+            auth_transaction_id, browser=browser, nextcloud_url=self._nextcloud_url
         )
         if not ended:
             raise SignInRefused(_GONE)
         self._outbox.wake()
-        await self._database.audit.append([self._entry(arrived, "refused: not my account")])
-        return await self.asked(arrived.arrival)
+        await self._database.audit.append([self._entry(completed, "refused: not my account")])
+        return await self.asked(completed.auth_transaction)
 
     async def tidy(self) -> None:
-        """End at Nextcloud what nobody can decide about any more; called again and again by the server."""
-        if await self._database.arrivals.release_due(nextcloud_url=self._nextcloud_url):
+        """End at Nextcloud what no one can decide about any more; called again and again by the server."""
+        if await self._database.auth_transactions.release_due(nextcloud_url=self._nextcloud_url):
             self._outbox.wake()
 
-    async def _find(self, arrival_id: str, browser: str) -> Arrived:
-        arrived = await self._database.arrivals.find(arrival_id, browser=browser)
-        if arrived is None:
+    async def _find(self, auth_transaction_id: str, browser: str) -> CompletedTransaction:
+        completed = await self._database.auth_transactions.find(auth_transaction_id, browser=browser)
+        if completed is None:
             raise SignInRefused(_GONE)
-        return arrived
+        return completed
 
-    async def _connect(self, arrived: Arrived, given: Given, asked: Asked, browser: str) -> None:
-        principal, now = arrived.principal, self._clock()
+    async def _connect(
+        self, completed: CompletedTransaction, given: Given, asked: Asked, browser: str
+    ) -> None:
+        principal, now = completed.principal, self._clock()
         account = Account(
             id=str(uuid4()),
             principal=principal,
             nextcloud_url=self._nextcloud_url,
             uid=principal.subject,
-            display_name=arrived.display_name,
-            home_id=arrived.home_id,
+            display_name=completed.display_name,
+            storage_id=completed.storage_id,
             created_at=now,
             mapped=True,
         )
         credential = Credential(
             id=str(uuid4()),
             account_id=account.id,
-            provider=arrived.provider,
+            provider=completed.provider,
             login_name=principal.subject,
             secret=given.access_token,
             needs_reauth=False,
@@ -310,15 +325,15 @@ class Authorization:
             principal=principal,
             client_id=asked.client.client_id,
             client_name=asked.client.name,
-            scopes=arrived.arrival.scopes,
+            scopes=completed.auth_transaction.scopes,
             granted_at=now,
         )
         stored = await self._database.grants.connect(
-            arrived,
+            completed,
             account=account,
             credential=credential,
             permission=permission,
-            audit=self._entry(arrived, "granted", " ".join(sorted(arrived.arrival.scopes))),
+            audit=self._entry(completed, "granted", " ".join(sorted(completed.auth_transaction.scopes))),
             browser=browser,
         )
         if not stored:
@@ -327,11 +342,11 @@ class Authorization:
         self._outbox.wake()
         self._on_changed()
 
-    def _entry(self, arrived: Arrived, result: str, detail: str = "") -> AuditEntry:
-        request = arrived.arrival.request
+    def _entry(self, completed: CompletedTransaction, result: str, detail: str = "") -> AuditEntry:
+        request = completed.auth_transaction.request
         return AuditEntry(
             at=self._clock(),
-            principal=arrived.principal,
+            principal=completed.principal,
             client_id="" if request is None else request.client_id,
             action="consent",
             result=result,

@@ -1,8 +1,8 @@
 """What a client asks for at `/authorize`, and whether it may (RFC 6749 §4.1.1, RFC 7636 §4.3, RFC 8707 §2).
 
-As long as it is not known where the client really is, what is wrong is said to the person alone. After
+As long as it is not known where the client really is, what is wrong is said to the user alone. After
 that it is said to the client too, by way of a button: a browser that went there by itself would make
-us an open redirector, since anybody may register a client (RFC 9700 §4.11.2).
+us an open redirector, since anyone may register a client (RFC 9700 §4.11.2).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.auth.builtin import document_source, documents, redire
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.tokens import is_challenge
-from nextcloud_mcp_server.auth.callback import Params
+from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.known_clients import imitated
 from nextcloud_mcp_server.auth.scopes import SCOPES, expand, is_writing
 from nextcloud_mcp_server.errors import (
@@ -42,7 +42,7 @@ _BARRED = "The administrator of this server does not let people connect this app
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that may be put to a person.
+    """A request that may be put to a user.
 
     `document_host` is whose document describes the client, None for one that registered itself.
     `leads_to` names where it gets its answer; `loopback` is this computer, `private` a program on it
@@ -71,7 +71,7 @@ class ReturnToClient(NextcloudMcpError):
 
 
 def asked_of(client: Client, request: ClientRequest, *, bound: frozenset[str] = frozenset(SCOPES)) -> Asked:
-    """Say what a person must know about a request; `bound` is what anybody may be allowed at all."""
+    """Say what a user must know about a request; `bound` is what anyone may be allowed at all."""
     uri = request.redirect_uri
     loopback = redirects.is_loopback(uri)
     document_host = document_source.host_of(client.client_id) if client.kind == "document" else None
@@ -99,7 +99,7 @@ def back_to(request: ClientRequest, issuer: str, fields: Mapping[str, str]) -> s
 
 
 class Requests:
-    """Reads and checks requests; `bound` is what anybody may be allowed at all.
+    """Reads and checks requests; `bound` is what anyone may be allowed at all.
 
     `at_sign_in` are the scopes that every client is told to ask for first.
     Without `documents` clients that are described in one are refused: they have to register themselves.
@@ -126,7 +126,7 @@ class Requests:
         """Check what came with the browser, whose address `sender` is.
 
         Raises:
-            AuthorizeRefused: Nobody knows who asks, or where the answer would go; nothing is sent there.
+            AuthorizeRefused: No one knows who asks, or where the answer would go; nothing is sent there.
             ReturnToClient: The client is known, and asks for what it does not get.
             TooManyRequests: Too many documents of clients are asked for.
         """
@@ -144,7 +144,7 @@ class Requests:
         return asked_of(client, request, bound=self._bound)
 
     async def again(self, request: ClientRequest) -> Asked:
-        """Look whether a request that was checked before may still be put to its person.
+        """Look whether a request that was checked before may still be put to its user.
 
         Raises:
             AuthorizeRefused: Its client is gone, or has changed where its answers go.
@@ -184,9 +184,9 @@ class Requests:
             raise ClientBarred(_BARRED)
 
     def _scopes(self, client: Client, params: Params) -> frozenset[str]:
-        """List what the person may allow: what is asked for of what there is, or all of it (RFC 6749 §3.3).
+        """List what the user may allow: what is asked for of what there is, or all of it (RFC 6749 §3.3).
 
-        A client that repeats what it was told to ask for first has chosen nothing. Its person may allow more at once,
+        A client that repeats what it was told to ask for first has chosen nothing. Its user may allow more at once,
         which some clients would never ask for.
         """
         possible = self._bound if client.scopes is None else self._bound & client.scopes

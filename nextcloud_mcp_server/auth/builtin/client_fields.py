@@ -7,7 +7,7 @@ from typing import cast
 from nextcloud_mcp_server.auth.builtin import redirects
 from nextcloud_mcp_server.auth.scopes import expand
 from nextcloud_mcp_server.errors import OAuthRefusal
-from nextcloud_mcp_server.nextcloud.visible import visible
+from nextcloud_mcp_server.nextcloud.sanitize import visible
 
 MOST_REDIRECT_URIS = 20
 LONGEST_NAME = 100
@@ -39,7 +39,7 @@ class Described:
 
     @property
     def native(self) -> bool:
-        """Whether some code may go to an application on the person's computer."""
+        """Whether some code may go to an application on the user's computer."""
         return any(map(redirects.is_native, self.redirect_uris))
 
 

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import Client
 
-#: Most registrations are made by somebody who then closes the page.
+#: Most registrations are made by a user who then closes the page.
 UNUSED = timedelta(hours=24)
 IDLE = timedelta(days=90)
 
@@ -47,7 +47,7 @@ class ClientRecords(Protocol):
 class Clients:
     """Finds clients for `/authorize`, `/token` and `/revoke`; reads no document.
 
-    `allowed` says which of them the operator lets people connect.
+    `allowed` says which of them the operator lets users connect.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Clients:
         self._allowed = allowed or AllowedClients()
 
     def allows(self, client: Client) -> bool:
-        """Tell whether people may connect a client, also one that was let in before the operator thought again."""
+        """Tell whether users may connect a client, also one that was let in before the operator thought again."""
         return self._allowed.allow(client)
 
     async def find(self, client_id: str) -> Client | None:

@@ -45,7 +45,7 @@ _NOT_KEPT = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 class DocumentUnavailable(Exception):
     """The document could not be read now; one that was read before may still be used.
 
-    `detail` says what happened, to follow the document's address; `reason` is the error for the person's browser.
+    `detail` says what happened, to follow the document's address; `reason` is the error for the user's browser.
     """
 
     def __init__(self, reason: type[AuthorizeRefused], detail: str) -> None:
@@ -65,8 +65,8 @@ class Document:
 def host_of(client_id: str) -> str | None:
     """Return the host of a client id that is a document's address (§3); None when it is none.
 
-    Stricter than the draft: names alone, in lower case, on https' own port. What a person sees as the
-    client's host must be readable, and no port of anybody's host may be tried through us.
+    Stricter than the draft: names alone, in lower case, on https' own port. What a user sees as the
+    client's host must be readable, and no port of anyone's host may be tried through us.
     """
     found = _URL.fullmatch(client_id) if len(client_id) <= LONGEST_URL else None
     if found is None or found["path"] == "/" or any(map(_DOTS.fullmatch, found["path"].split("/"))):

@@ -1,6 +1,6 @@
 """Clients that describe themselves in a document at their id (OAuth Client ID Metadata Document).
 
-Asked for at `/authorize` alone, where a person waits and sees the host; `/token` uses what was read
+Asked for at `/authorize` alone, where a user waits and sees the host; `/token` uses what was read
 there. A document that changed counts from its next reading on; one that cannot be read now counts as
 it was for a week; one that is gone, or became unfit, counts no more.
 """
@@ -19,7 +19,7 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
 from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
-from nextcloud_mcp_server.auth.builtin.pace import Pace, network
+from nextcloud_mcp_server.auth.builtin.rate_limiter import RateLimiter, network
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -40,7 +40,7 @@ MOST_PER_ADDRESS = 60
 MOST_IN_ALL = 300
 _MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
 
-#: After a failure nobody asks again for this long.
+#: After a failure no one asks again for this long.
 _PAUSE_SECONDS = 30.0
 _MOST_KEPT = 512
 _EVERYBODY = "*"
@@ -92,9 +92,9 @@ class ClientDocuments:
         self._seconds = seconds
         self._monotonic = monotonic
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._per_host = Pace(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
-        self._per_address = Pace(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
-        self._in_all = Pace(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._per_host = RateLimiter(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
+        self._per_address = RateLimiter(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._in_all = RateLimiter(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
     async def get(self, url: str, *, sender: str = "") -> Client:
         """Return the client of an address, after reading its document if that is due.
@@ -163,13 +163,13 @@ class ClientDocuments:
         # Strangers choose these addresses. What was read before is asked for seldom anyway. All first:
         # who is refused must not use up what others have.
         paces = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
-        for pace, key in paces:
-            pace.check(key)
-        for pace, key in paces:
-            pace.count(key)
+        for rate_limiter, key in paces:
+            rate_limiter.check(key)
+        for rate_limiter, key in paces:
+            rate_limiter.count(key)
 
     def _client(self, url: str, fields: Fields) -> Client:
-        # §3: else whoever can put a file on any host could speak for another client.
+        # §3: else anyone who can put a file on any host could speak for another client.
         if fields.get("client_id") != url:
             raise _invalid("The document at the client's id names another client_id.")
         _check_method(fields)

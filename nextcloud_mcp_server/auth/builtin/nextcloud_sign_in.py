@@ -1,6 +1,6 @@
-"""Who sits at the browser, where nobody but Nextcloud knows: one trip to its own OAuth app.
+"""Who sits at the browser, where no one but Nextcloud knows: one trip to its own OAuth app.
 
-What Nextcloud gives opens the person's account and says who they are. It has no PKCE, no nonce and no
+What Nextcloud gives opens the user's account and says who they are. It has no PKCE, no nonce and no
 `iss`, so a `state` that is taken once, together with a value that only this browser has, is the whole
 guard. Both are looked up before anything is sent.
 """
@@ -14,22 +14,26 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 import anyio
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.budget import RedemptionBudget
-from nextcloud_mcp_server.auth.callback import Params, check_issuer, code_of, only_value
+from nextcloud_mcp_server.auth.consent.callback import Params, check_issuer, code_of, only_value
+from nextcloud_mcp_server.auth.consent.code_exchange import CodeExchange, ExchangedTokens, uninterrupted
+from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
+from nextcloud_mcp_server.auth.consent.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
+from nextcloud_mcp_server.auth.consent.provider import Identity, RedirectProvider
 from nextcloud_mcp_server.auth.oauth_client import new_secret
-from nextcloud_mcp_server.auth.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.provider import Identity, RedirectProvider
-from nextcloud_mcp_server.auth.redeeming import Noted, Redeeming, uninterrupted
 from nextcloud_mcp_server.errors import GrantRefused, MalformedCode, NotAMember, OtherBrowser, SignInRefused
-from nextcloud_mcp_server.storage.oauth_records import Arrival, Arrived, ClientRequest
+from nextcloud_mcp_server.storage.oauth_records import (
+    AuthorizationTransaction,
+    ClientRequest,
+    CompletedTransaction,
+)
 from nextcloud_mcp_server.storage.records import MADE_ANEW, AuditEntry, Principal
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a person may take at Nextcloud, and then to say that it is them.
+#: How long a user may take at Nextcloud, and then to say that it is them.
 LIFETIME = timedelta(minutes=10)
 
 #: What a `state` begins with, so that the callback knows whose it is. It decides nothing else.
@@ -40,7 +44,7 @@ CLIENT = "client"
 Kind = Literal["client", "page"]
 T = TypeVar("T")
 #: What stores or ends what was given: who came, and what they brought.
-Keep = Callable[[Arrived, Noted], Awaitable[T]]
+Keep = Callable[[CompletedTransaction, ExchangedTokens], Awaitable[T]]
 
 OTHER_BROWSER = (
     "This sign-in began in another browser, so it was ended there and here. Nothing was connected. Begin "
@@ -50,18 +54,18 @@ AGAIN = "This cannot be finished here: it belongs to another browser, is too old
 
 
 class SignInCancelled(SignInRefused):
-    """The person said no at Nextcloud; `arrival` is what they had set out for."""
+    """The user said no at Nextcloud; `auth_transaction` is what they had set out for."""
 
-    def __init__(self, arrival: Arrival) -> None:
+    def __init__(self, auth_transaction: AuthorizationTransaction) -> None:
         super().__init__("Nothing was allowed at Nextcloud.")
-        self.arrival = arrival
+        self.auth_transaction = auth_transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class CallbackResult:
     """A browser that came back and passed every check that needs no request."""
 
-    arrival: Arrival
+    auth_transaction: AuthorizationTransaction
     code: SecretStr
 
 
@@ -74,7 +78,7 @@ class NextcloudSignIn:
         provider: RedirectProvider,
         *,
         outbox: Outbox,
-        budget: RedemptionBudget,
+        exchange_limiter: ExchangeLimiter,
         issuer: str,
         nextcloud_url: str,
         groups: frozenset[str],
@@ -82,8 +86,8 @@ class NextcloudSignIn:
     ) -> None:
         self._database = database
         self._provider = provider
-        self._redeeming = Redeeming(database, provider, outbox=outbox, nextcloud_url=nextcloud_url)
-        self._budget = budget
+        self._code_exchange = CodeExchange(database, provider, outbox=outbox, nextcloud_url=nextcloud_url)
+        self._exchange_limiter = exchange_limiter
         self._issuer = issuer
         self._groups = groups
         self._clock = clock
@@ -100,7 +104,7 @@ class NextcloudSignIn:
         """Make the address at Nextcloud, good for one answer in the browser that has this value."""
         prefix = CLIENT_STATE if target == CLIENT else PAGE_STATE
         state = f"{prefix}{new_secret().get_secret_value()}"
-        arrival = Arrival(
+        auth_transaction = AuthorizationTransaction(
             id=secrets.token_urlsafe(24),
             target=target,
             request=request,
@@ -108,24 +112,24 @@ class NextcloudSignIn:
             expires_at=self._clock() + LIFETIME,
         )
         url = await self._provider.authorize_url(state=state, verifier=None, nonce=None)
-        await self._database.arrivals.create(arrival, state=state, browser=browser)
+        await self._database.auth_transactions.create(auth_transaction, state=state, browser=browser)
         return url
 
-    async def returned(self, params: Params, *, browser: str, kind: Kind) -> Came:
+    async def returned(self, params: Params, *, browser: str, kind: Kind) -> CallbackResult:
         """Check how a browser came back. Nothing is sent anywhere but to end a code that is not used.
 
         Raises:
             OtherBrowser: Another browser began it; it is ended for both.
             SignInRefused: It is too late, a second time, or not in the form of such an answer.
-            SignInCancelled: The person said no there.
+            SignInCancelled: The user said no there.
         """
         async with spent_unless_used(self._database.spent_codes, params):
             state = only_value(params, "state") or ""
-            arrival = await self._database.arrivals.take(state, browser=browser)
-            if arrival is None:
+            auth_transaction = await self._database.auth_transactions.take(state, browser=browser)
+            if auth_transaction is None:
                 return await self._end_foreign(state, params)
             try:
-                _check_kind(arrival, kind)
+                _check_kind(auth_transaction, kind)
                 check_issuer(params, await self._provider.callback_issuer(), required=False)
                 code = code_of(params)
             except SignInRefused:
@@ -133,11 +137,11 @@ class NextcloudSignIn:
                 await self._end_code(params, "refused: not in the form of an answer")
                 raise
         if code is None:
-            raise SignInCancelled(arrival)
-        return Came(arrival, code)
+            raise SignInCancelled(auth_transaction)
+        return CallbackResult(auth_transaction, code)
 
     async def _end_foreign(self, state: str, params: Params) -> NoReturn:
-        if await self._database.arrivals.end(state, codes=codes_in(params)):
+        if await self._database.auth_transactions.end(state, codes=codes_in(params)):
             await self._end_code(params, "refused: another browser")
             raise OtherBrowser(OTHER_BROWSER)
         raise SignInRefused(AGAIN)
@@ -145,9 +149,9 @@ class NextcloudSignIn:
     async def _end_code(self, params: Params, result: str) -> None:
         nobody = Principal(self._issuer, "")
         await self._database.audit.append([AuditEntry(self._clock(), nobody, "", "sign-in", result)])
-        await end_orphaned_code(self._redeeming, self._budget, nobody, params)
+        await end_orphaned_code(self._code_exchange, self._exchange_limiter, nobody, params)
 
-    async def redeem(self, came: Came, *, browser: str, keep: Keep[T]) -> T:
+    async def exchange_code(self, callback: CallbackResult, *, browser: str, keep: Keep[T]) -> T:
         """Exchange the code, find out who it is, and have `keep` store or end what was given.
 
         What it did not take, because it raised, is ended here.
@@ -155,62 +159,66 @@ class NextcloudSignIn:
         Raises:
             Throttled: Too many codes were not accepted lately.
             GrantRefused: This one is not accepted.
-            NotAMember: The person is in none of the groups that may sign in.
+            NotAMember: The user is in none of the groups that may sign in.
             NextcloudError: Nextcloud could not be asked.
         """
-        # One at a time: nobody gets more wrong codes past the budget by sending them at once.
-        unused = {"code": [came.code.get_secret_value()]}
+        # One at a time: no one gets more wrong codes past the budget by sending them at once.
+        unused = {"code": [callback.code.get_secret_value()]}
         async with self._turns, spent_unless_used(self._database.spent_codes, unused):
-            await self._budget.check(None, browser)
+            await self._exchange_limiter.check(None, browser)
             with uninterrupted():
-                given = await self._exchange(came.code, browser)
-                return await self._settle(came.arrival, given, keep)
+                given = await self._exchange(callback.code, browser)
+                return await self._settle(callback.auth_transaction, given, keep)
 
-    async def give_back(self, given: Noted) -> None:
+    async def give_back(self, given: ExchangedTokens) -> None:
         """Have what was given for a sign-in ended at Nextcloud: it has done its work."""
-        await self._redeeming.end_noted(given)
+        await self._code_exchange.revoke_pending(given)
 
-    async def _exchange(self, code: SecretStr, browser: str) -> Noted:
+    async def _exchange(self, code: SecretStr, browser: str) -> ExchangedTokens:
         nobody = Principal(self._issuer, "")
         try:
-            return await self._redeeming.exchange_noted(nobody, code=code)
+            return await self._code_exchange.exchange_with_pending_revocation(nobody, code=code)
         except MalformedCode:
             raise
         except GrantRefused:
-            await self._budget.failed(nobody, browser)
+            await self._exchange_limiter.failed(nobody, browser)
             raise
 
-    async def _settle(self, arrival: Arrival, given: Noted, keep: Keep[T]) -> T:
-        identity = given.redeemed.identity
+    async def _settle(
+        self, auth_transaction: AuthorizationTransaction, given: ExchangedTokens, keep: Keep[T]
+    ) -> T:
+        identity = given.exchanged.identity
         principal = Principal(self._issuer, identity.uid)
         kept = False
         try:
-            await self._admit(principal, identity, arrival)
-            arrived = Arrived(
-                arrival=arrival,
+            await self._admit(principal, identity, auth_transaction)
+            completed = CompletedTransaction(
+                auth_transaction=auth_transaction,
                 principal=principal,
                 display_name=identity.display_name,
-                home_id=identity.home_id,
+                storage_id=identity.storage_id,
                 provider=self._provider.name,
                 tokens=given.tokens,
             )
-            outcome = await keep(arrived, given)
+            outcome = await keep(completed, given)
             kept = True
         finally:
             if not kept:
                 await self.give_back(given)
         return outcome
 
-    async def _admit(self, principal: Principal, identity: Identity, arrival: Arrival) -> None:
-        client_id = "" if arrival.request is None else arrival.request.client_id
+    async def _admit(
+        self, principal: Principal, identity: Identity, auth_transaction: AuthorizationTransaction
+    ) -> None:
+        client_id = "" if auth_transaction.request is None else auth_transaction.request.client_id
         if self._groups and self._groups.isdisjoint(identity.groups):
             refused = AuditEntry(self._clock(), principal, client_id, "sign-in", "refused: not in a group")
             await self._database.audit.append([refused])
             raise NotAMember("Your Nextcloud account is not in a group that may use this server.")
         ended = AuditEntry(self._clock(), principal, client_id, "account", MADE_ANEW)
-        await self._database.grants.meet(principal, identity.home_id, ended)
+        await self._database.grants.meet(principal, identity.storage_id, ended)
 
 
-def _check_kind(arrival: Arrival, kind: Kind) -> None:
-    if (arrival.target == CLIENT) != (kind == "client"):
+def _check_kind(auth_transaction: AuthorizationTransaction, kind: Kind) -> None:
+    if (auth_transaction.target == CLIENT) != (kind == "client"):
         raise SignInRefused(AGAIN)

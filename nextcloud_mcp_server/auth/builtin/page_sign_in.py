@@ -1,6 +1,6 @@
-"""The sign-in for our own pages: a visit that an assistant asked for, or the account page.
+"""The sign-in for our own pages: a consent request that an assistant asked for, or the account page.
 
-What Nextcloud gives for it says who somebody is. It becomes their connection when they allow the visit
+What Nextcloud gives for it says who a user is. It becomes their connection when they allow the consent request
 that they signed in for, and need one; otherwise it is ended at once.
 """
 
@@ -9,39 +9,39 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import AGAIN, Came, NextcloudSignIn
-from nextcloud_mcp_server.auth.callback import Params
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import AGAIN, CallbackResult, NextcloudSignIn
+from nextcloud_mcp_server.auth.consent.callback import Params
+from nextcloud_mcp_server.auth.consent.code_exchange import ExchangedTokens
+from nextcloud_mcp_server.auth.consent.sign_in_flow import Person
+from nextcloud_mcp_server.auth.consent.views import SignInStart
 from nextcloud_mcp_server.auth.oauth_client import new_secret
-from nextcloud_mcp_server.auth.redeeming import Noted
-from nextcloud_mcp_server.auth.sign_in_leg import Person
-from nextcloud_mcp_server.auth.visit import SignInStart
 from nextcloud_mcp_server.errors import SignInRefused
-from nextcloud_mcp_server.storage.oauth_records import Arrived
-from nextcloud_mcp_server.storage.records import Elicitation, HeldGrant
+from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
+from nextcloud_mcp_server.storage.records import Elicitation, PendingGrant
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-_VISIT = "visit:"
+_CONSENT_REQUEST = "consent:"
 
 
 @dataclass(frozen=True, slots=True)
 class PageReturned:
     """A browser that came back from a sign-in for a page; `flow` is the value that only it has."""
 
-    came: Came
+    callback: CallbackResult
     flow: str
     session: SecretStr
 
     @property
     def target(self) -> str:
         """What the sign-in was for."""
-        return self.came.arrival.target
+        return self.callback.auth_transaction.target
 
 
 class PageSignIn:
-    """A `SignInLeg` that stands on Nextcloud alone."""
+    """A `SignInFlow` that stands on Nextcloud alone."""
 
     def __init__(self, database: "Database", sign_in: NextcloudSignIn) -> None:
         self._database = database
@@ -58,7 +58,7 @@ class PageSignIn:
         return True
 
     async def begin(self, target: str, *, another: bool = False) -> SignInStart:
-        """Make the address at Nextcloud, which has no way to ask for another person (`another`)."""
+        """Make the address at Nextcloud, which has no way to ask for another user (`another`)."""
         del another
         flow = new_secret()
         url = await self._sign_in.begin(target, browser=flow.get_secret_value())
@@ -66,51 +66,51 @@ class PageSignIn:
 
     async def returned(self, flow: str, params: Params) -> PageReturned:
         """Check how the browser came back; see `NextcloudSignIn.returned`."""
-        came = await self._sign_in.returned(params, browser=flow, kind="page")
-        return PageReturned(came, flow, new_secret())
+        callback = await self._sign_in.returned(params, browser=flow, kind="page")
+        return PageReturned(callback, flow, new_secret())
 
     async def knows(self, state: str) -> bool:
         """Tell whether a `state` is one of ours, for a page or for a client: both are kept in one place."""
-        return await self._database.arrivals.knows(state)
+        return await self._database.auth_transactions.knows(state)
 
-    async def redeem(self, returned: PageReturned) -> Person:
+    async def exchange_code(self, returned: PageReturned) -> Person:
         """Find out who it is, and keep what Nextcloud gave only where it is needed."""
         session = returned.session.get_secret_value()
 
-        async def keep(arrived: Arrived, given: Noted) -> Person:
-            await self._keep(arrived, given, session)
-            uid = arrived.principal.subject
-            return Person(arrived.principal, arrived.display_name or uid, uid)
+        async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> Person:
+            await self._keep(completed, given, session)
+            uid = completed.principal.subject
+            return Person(completed.principal, completed.display_name or uid, uid)
 
-        return await self._sign_in.redeem(returned.came, browser=returned.flow, keep=keep)
+        return await self._sign_in.exchange_code(returned.callback, browser=returned.flow, keep=keep)
 
-    async def _keep(self, arrived: Arrived, given: Noted, session: str) -> None:
-        elicitation = await self._needing(arrived)
+    async def _keep(self, completed: CompletedTransaction, given: ExchangedTokens, session: str) -> None:
+        elicitation = await self._needing(completed)
         if elicitation is None:
             await self._sign_in.give_back(given)
             return
-        held = HeldGrant(
+        pending_grant = PendingGrant(
             elicitation_id=elicitation.id,
-            principal=arrived.principal,
+            principal=completed.principal,
             scopes=elicitation.scopes,
-            provider=arrived.provider,
+            provider=completed.provider,
             tokens=given.tokens,
-            uid=arrived.principal.subject,
-            display_name=arrived.display_name,
-            home_id=arrived.home_id,
+            uid=completed.principal.subject,
+            display_name=completed.display_name,
+            storage_id=completed.storage_id,
             expires_at=elicitation.expires_at,
         )
-        if not await self._database.held_grants.hold(held, sign_in=session, note=given.note):
+        if not await self._database.pending_grants.hold(pending_grant, sign_in=session, note=given.note):
             raise SignInRefused(AGAIN)
 
-    async def _needing(self, arrived: Arrived) -> Elicitation | None:
-        """Find the visit that needs what was given: this person's own, and they have nothing that works."""
-        target = arrived.arrival.target
-        if not target.startswith(_VISIT):
+    async def _needing(self, completed: CompletedTransaction) -> Elicitation | None:
+        """Find the consent request that needs what was given: this user's own, and they have nothing that works."""
+        target = completed.auth_transaction.target
+        if not target.startswith(_CONSENT_REQUEST):
             return None
-        elicitation = await self._database.elicitations.find(target.removeprefix(_VISIT))
-        if elicitation is None or elicitation.principal != arrived.principal or elicitation.state.final:
+        elicitation = await self._database.elicitations.find(target.removeprefix(_CONSENT_REQUEST))
+        if elicitation is None or elicitation.principal != completed.principal or elicitation.state.final:
             return None
-        grant = await self._database.grants.find(arrived.principal, elicitation.client_id)
+        grant = await self._database.grants.find(completed.principal, elicitation.client_id)
         works = grant is not None and not grant.credential.needs_reauth
         return None if works else elicitation

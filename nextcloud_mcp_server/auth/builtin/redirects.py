@@ -1,7 +1,7 @@
 r"""Where a browser may be sent with a code: what may be registered, and what matches it later.
 
 Redirect URIs stay the strings they came as. They are read by one strict grammar (RFC 3986, without
-what nobody needs): where two readers differ, as over `http://evil.test\@127.0.0.1/`, the one that
+what no one needs): where two readers differ, as over `http://evil.test\@127.0.0.1/`, the one that
 checks and the browser that goes there would see different hosts.
 """
 
@@ -18,7 +18,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: Private-use schemes that are taken without the operator's word: applications that know no other way.
 PRIVATE_SCHEMES = frozenset({"cursor"})
 
-#: A code sent there would run, be shown, be kept or be mailed, whoever allowed it.
+#: A code sent there would run, be shown, be kept or be mailed, anyone who allowed it.
 # fmt: off
 _NEVER = frozenset(
     {
@@ -83,18 +83,18 @@ def any_matches(registered: Iterable[str], given: str) -> bool:
 
 
 def is_loopback(uri: str) -> bool:
-    """Tell whether a code goes to whatever listens on the person's own computer."""
+    """Tell whether a code goes to whatever listens on the user's own computer."""
     web = _WEB.fullmatch(uri)
     return web is not None and web["host"] in LOOPBACK_HOSTS
 
 
 def is_native(uri: str) -> bool:
-    """Tell whether a code goes to an application on the person's computer, not to a server."""
+    """Tell whether a code goes to an application on the user's computer, not to a server."""
     return is_loopback(uri) or _WEB.fullmatch(uri) is None
 
 
 def shown(uri: str) -> str:
-    """Name where a redirect URI leads, for a person: its host, or its scheme such as `cursor:`.
+    """Name where a redirect URI leads, for a user: its host, or its scheme such as `cursor:`.
 
     One host has one name here, however it is written: a capital I passes for a small l, and a list of
     hosts must hold for `EVIL.example` and `evil.example.` too.

@@ -1,9 +1,9 @@
-"""Dynamic client registration (RFC 7591): whoever asks becomes a client, which by itself opens nothing.
+"""Dynamic client registration (RFC 7591): anyone who asks becomes a client, which by itself opens nothing.
 
 Each registration makes a client with an id of its own, also where the description is the same: what a
-person allowed one program must not be found by another that calls itself so. Hosted chat clients
+user allowed one program must not be found by another that calls itself so. Hosted chat clients
 register anew with every connection, so what is stored is bounded: by limits for each hour here, and by
-`Clients.purge`, which forgets the clients that nobody ever used.
+`Clients.purge`, which forgets the clients that no one ever used.
 """
 
 import secrets
@@ -16,7 +16,7 @@ import anyio
 from nextcloud_mcp_server.auth.builtin import client_fields
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Described, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords, secret_hash
-from nextcloud_mcp_server.auth.builtin.pace import Pace, network
+from nextcloud_mcp_server.auth.builtin.rate_limiter import RateLimiter, network
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import REGISTERED, AuthMethod, Client
 
@@ -42,8 +42,8 @@ class Registration:
         self._records = records
         self._rules = rules
         self._clock = clock
-        self._per_address = Pace(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
-        self._in_all = Pace(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._per_address = RateLimiter(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._in_all = RateLimiter(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
     async def register(self, body: object, *, address: str) -> dict[str, Any]:
         """Register a client, and return the answer for status 201 (RFC 7591 §3.2.1), which has no nulls.

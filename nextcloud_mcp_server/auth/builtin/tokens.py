@@ -5,8 +5,8 @@
     refresh  ncr_ + 22 of its family + 43 of its generation  90 days after the sign-in (a setting)
 
 Stored are hashes. A family is what came of one code; the 43 characters of a generation are derived
-from the whole token before it, so whoever shows that one can be given the same successor again, and
-nobody can who sees the database or the keys, or both. That is done for a minute at most, and no more
+from the whole token before it, so anyone who shows that one can be given the same successor again, and
+no one can who sees the database or the keys, or both. That is done for a minute at most, and no more
 once the successor was used: a client whose answer was lost comes at once, a thief may come later.
 """
 
@@ -33,7 +33,14 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud import spelling
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.oauth_records import CameBack, CodeGrant, Fresh, Given, Holder, Refused
+from nextcloud_mcp_server.storage.oauth_records import (
+    CodeGrant,
+    Fresh,
+    Given,
+    Holder,
+    Refused,
+    TransactionKey,
+)
 from nextcloud_mcp_server.storage.records import Principal
 
 if TYPE_CHECKING:
@@ -73,12 +80,12 @@ _REFUSALS = {
 }
 
 
-#: Asks whether a person may still use this server; the answer is why not, in words for the audit, or None.
+#: Asks whether a user may still use this server; the answer is why not, in words for the audit, or None.
 StillAllowed = Callable[[Principal], Awaitable[str | None]]
 
 
 async def _everybody(_: Principal) -> None:
-    """Stand where nobody knows more of a person than this server does."""
+    """Stand where no one knows more of a user than this server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +99,11 @@ class Issued:
 
 
 class Tokens:
-    """Gives, renews, takes back and verifies; asks nobody but the database.
+    """Gives, renews, takes back and verifies; asks no one but the database.
 
-    `issuer` is our own, which a person's principal carries; `resource` is the one MCP endpoint that
+    `issuer` is our own, which a user's principal carries; `resource` is the one MCP endpoint that
     the tokens are for (RFC 8707). A sign-in lasts for `lifetime`, however often it is refreshed, and
-    no longer than its person is `still_allowed`.
+    no longer than its user is `still_allowed`.
     """
 
     def __init__(
@@ -134,23 +141,23 @@ class Tokens:
         return self._resource
 
     async def new_code(
-        self, grant: CodeGrant, *, came: CameBack | None = None, request: str = ""
+        self, grant: CodeGrant, *, transaction: TransactionKey | None = None, request: str = ""
     ) -> SecretStr:
-        """Make the code that goes back to a client with its person's browser (RFC 6749 §4.1.2).
+        """Make the code that goes back to a client with its user's browser (RFC 6749 §4.1.2).
 
-        A `request` gets one code, and so who `came` for it is given the same one again.
+        A `request` gets one code, and so who `transaction` for it is given the same one again.
 
         Raises:
-            SignInRefused: Who `came` may not go on any more.
+            SignInRefused: Who `transaction` may not go on any more.
             AlreadyAnswered: The request has had its code, which was used or went to another browser's answer.
             OAuthRefusal: The resource is not ours, or the challenge is not one of S256 (RFC 7636 §4.2).
         """
         grant = replace(grant, resource=self.audience(grant.resource))
         if not is_challenge(grant.code_challenge):
             raise OAuthRefusal("invalid_request", "A code_challenge with the method S256 is needed.")
-        code = _new(_CODE) if came is None else self._code_of(came)
+        code = _new(_CODE) if transaction is None else self._code_of(transaction)
         stored = await self._database.oauth_tokens.add_code(
-            code, grant, expires_at=self._clock() + CODE_TIME, came=came, request=request
+            code, grant, expires_at=self._clock() + CODE_TIME, transaction=transaction, request=request
         )
         if stored == "over":
             raise SignInRefused("This was ended meanwhile. Start again.")
@@ -159,14 +166,16 @@ class Tokens:
         return SecretStr(code)
 
     async def answered(self, request: str, *, by_other_than: str) -> bool:
-        """Tell whether a request has had its code, by another arrival than the one with this id."""
+        """Tell whether a request has had its code, by another authorization transaction than the one with this id."""
         return await self._database.oauth_tokens.answered(request, by_other_than=by_other_than)
 
-    def _code_of(self, came: CameBack) -> str:
+    def _code_of(self, transaction: TransactionKey) -> str:
         # The browser's own value is stored nowhere, so the database and the keys do not make the code.
-        return f"{_CODE}{_derived(self._code_key, f'{came.arrival_id} {came.browser}')}"
+        return (
+            f"{_CODE}{_derived(self._code_key, f'{transaction.auth_transaction_id} {transaction.browser}')}"
+        )
 
-    async def redeem(
+    async def exchange_code(
         self,
         code: str,
         *,
@@ -198,7 +207,9 @@ class Tokens:
 
         family = secrets.token_urlsafe(16)
         fresh = self._fresh(family, _new(f"{_REFRESH}{family}"))
-        given = await self._database.oauth_tokens.redeem(code, client_id=client_id, fits=fits, fresh=fresh)
+        given = await self._database.oauth_tokens.exchange_code(
+            code, client_id=client_id, fits=fits, fresh=fresh
+        )
         return _issued(given, fresh)
 
     async def refresh(
@@ -233,7 +244,7 @@ class Tokens:
         return _issued(given, fresh)
 
     async def _require_allowed(self, token: str, family: str, client_id: str) -> None:
-        """End a family whose person may not use this server any more; nobody is asked about other tokens."""
+        """End a family whose user may not use this server any more; no one is asked about other tokens."""
         tokens = self._database.oauth_tokens
         person = await tokens.whose(token, family=family, client_id=client_id)
         why = None if person is None else await self._still_allowed(person)
@@ -257,7 +268,7 @@ class Tokens:
 
         Raises:
             TokenRefused: It is not one of ours, or not valid any more.
-            IssuerUnavailable: The database cannot tell now; nobody is let in meanwhile.
+            IssuerUnavailable: The database cannot tell now; no one is let in meanwhile.
         """
         if _ACCESS_FORM.fullmatch(token) is None:
             raise TokenRefused("The token is not an access token of this server.")
@@ -269,7 +280,7 @@ class Tokens:
             raise TokenRefused("The token is unknown or over.")
         grant, expires_at = live.grant, int(live.expires_at.timestamp())
         if (grant.principal.issuer, grant.resource) != (self._issuer, self._resource):
-            # The server has moved; its former address may be somebody else's now.
+            # The server has moved; its former address may be another user's now.
             raise TokenRefused("The token was given for another address of this server.")
         return Bearer(
             principal=grant.principal,
@@ -288,14 +299,14 @@ class Tokens:
         )
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
-        """End what a person's clients hold, or one of them: codes, families, access tokens.
+        """End what a user's clients hold, or one of them: codes, families, access tokens.
 
         Tells how many families that were.
         """
         return await self._database.oauth_tokens.end(principal, client_id=client_id)
 
     async def holders(self, principal: Principal) -> list[Holder]:
-        """List the clients that hold living tokens of a person."""
+        """List the clients that hold living tokens of a user."""
         return await self._database.oauth_tokens.holders(principal)
 
     async def purge(self) -> None:

@@ -1,9 +1,9 @@
-"""Whether a person may still use this server: Nextcloud is asked when a client refreshes its tokens.
+"""Whether a user may still use this server: Nextcloud is asked when a client refreshes its tokens.
 
 Who was let in once has tokens for as long as a sign-in lasts. Nextcloud's account may be disabled
 meanwhile, or its user may have left the groups that the operator lets in. So Nextcloud is asked with
-the person's own grant. A clear no refuses the refresh; a Nextcloud that cannot answer now does not,
-since everybody would be signed out whenever it is updated.
+the user's own grant. A clear no refuses the refresh; a Nextcloud that cannot answer now does not,
+since every user would be signed out whenever it is updated.
 """
 
 import logging
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A yes counts for all clients of a person for this long.
+#: A yes counts for all clients of a user for this long.
 KEEP_SECONDS = 300.0
 
-#: A Nextcloud that did not answer is not asked about the same person again for this long.
+#: A Nextcloud that did not answer is not asked about the same user again for this long.
 PAUSE_SECONDS = 30.0
 
 #: A client waits for its tokens meanwhile.
@@ -56,7 +56,7 @@ _NOT_A_MEMBER = "not in a group that may use this server"
 
 
 class UpstreamCheck:
-    """Asks Nextcloud about people. With `groups` only their members may use this server."""
+    """Asks Nextcloud about users. With `groups` only their members may use this server."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class UpstreamCheck:
         self._allowed_until: OrderedDict[Principal, float] = OrderedDict()
 
     async def still_allowed(self, principal: Principal) -> str | None:
-        """Say why a person may not use this server any more; None when they may, or nobody can tell now."""
+        """Say why a user may not use this server any more; None when they may, or no one can tell now."""
         if self._monotonic() < self._allowed_until.get(principal, 0.0):
             return None
         why, seconds = None, PAUSE_SECONDS
@@ -96,7 +96,7 @@ class UpstreamCheck:
         except AccountDisabled:
             return _DISABLED
         except RouteRefused:
-            # A proxy or one route refuses, while the credential is taken elsewhere: that is no word about the person.
+            # A proxy or one route refuses, while the credential is taken elsewhere: that is no word about the user.
             raise
         except (CredentialRejected, GrantDead, Forbidden, NotFound, Unsealable):
             return _NO_ACCESS
@@ -123,7 +123,7 @@ class UpstreamCheck:
         try:
             return await self._whoami(renewed, principal)
         except CredentialRejected:
-            # Each refusal counts against everybody behind this server's address.
+            # Each refusal counts against every user behind this server's address.
             await self._database.grants.mark_needs_reauth(renewed.id, version=renewed.version)
             raise
 
@@ -134,7 +134,7 @@ class UpstreamCheck:
         except AccountDisabled:
             raise
         except Unavailable:
-            await self._nextcloud.home_id(opening(credential), uid=principal.subject)
+            await self._nextcloud.storage_id(opening(credential), uid=principal.subject)
             raise
 
     def _keep(self, principal: Principal, seconds: float) -> None:

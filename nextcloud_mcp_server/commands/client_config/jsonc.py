@@ -1,7 +1,7 @@
 """Changes one entry of a JSON text and nothing else: comments, order, spelling and trailing commas stay.
 
 For the settings of chat clients, many of which are JSON with comments: a text that was read and written
-anew would lose what people wrote beside their settings.
+anew would lose what users wrote beside their settings.
 """
 
 import json

@@ -58,7 +58,7 @@ class ServerInfo(Protocol):
 
     @property
     def maintenance(self) -> bool:
-        """Whether it serves nobody right now."""
+        """Whether it serves no one right now."""
         ...
 
 
@@ -101,12 +101,12 @@ async def look_there(
     *,
     base: str,
     clock: Callable[[], datetime],
-    many_people: bool = False,
+    multi_user: bool = False,
     host: str | None = None,
 ) -> list[Finding]:
     """Check the Nextcloud: is it one, can we reach it safely, does it let us in.
 
-    `many_people` says that everybody shares our address, so that one can shut out all; `host` is the
+    `multi_user` says that every user shares our address, so that one can shut out all; `host` is the
     name that Nextcloud goes by, where `base` has another.
     """
     try:
@@ -135,7 +135,7 @@ async def look_there(
         found.append(_pretty(await pool.get(f"{base}/login", headers=headers)))
         capabilities = f"{base}/ocs/v2.php/cloud/capabilities?format=json"
         answer = await pool.get(capabilities, headers={"OCS-APIRequest": "true", **headers})
-        found.append(_throttling(answer, many_people=many_people))
+        found.append(_throttling(answer, multi_user=multi_user))
     except httpx2.HTTPError:
         found.append(
             Finding(Verdict.FAIL, "network", "the connection broke off while checking: run doctor again.")
@@ -284,7 +284,7 @@ def _pretty(login: httpx2.Response) -> Finding:
     return Finding(Verdict.OK, "pretty URLs", "on")
 
 
-def _throttling(capabilities: httpx2.Response, *, many_people: bool) -> Finding:
+def _throttling(capabilities: httpx2.Response, *, multi_user: bool) -> Finding:
     # Asked without a login: a failed one would be counted against us.
     try:
         throttle = capabilities.json()["ocs"]["data"]["capabilities"]["bruteforce"]
@@ -307,7 +307,7 @@ def _throttling(capabilities: httpx2.Response, *, many_people: bool) -> Finding:
             "throttling",
             f"failed logins from our address slow us by {delay / 1000:g} s. {advice}",
         )
-    if many_people:
+    if multi_user:
         return Finding(
             Verdict.WARN,
             "throttling",

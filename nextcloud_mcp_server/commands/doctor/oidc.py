@@ -24,7 +24,7 @@ _ALGORITHM_OF = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
 
 
 async def look_at_sign_in(settings: Settings, pool: httpx2.AsyncClient) -> list[Finding]:
-    """Check the identity provider and the client that signs people in."""
+    """Check the identity provider and the client that signs users in."""
     outgoing = Outgoing(pool)
     discovery = Discovery(settings.oidc_issuer or "", outgoing)
     try:

@@ -58,17 +58,17 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
     url = NextcloudUrl.parse(address)
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
-    many_people = settings.many_people
+    multi_user = settings.multi_user
     async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
         found = await look_there(
             Nextcloud(url, pool, public_url=public_url),
             pool,
             base=str(url),
             clock=lambda: datetime.now(UTC),
-            many_people=many_people,
+            multi_user=multi_user,
             host=None if public_url is None else public_url.netloc,
         )
-        if many_people:
+        if multi_user:
             if settings.mode == "oidc":
                 found += await look_at_sign_in(settings, pool)
             found += await look_at_grants(settings, pool)

@@ -1,4 +1,4 @@
-"""Mode `builtin`: this server is the authorization server of its clients, and people sign in with Nextcloud."""
+"""Mode `builtin`: this server is the authorization server of its clients, and users sign in with Nextcloud."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -19,24 +19,24 @@ from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.builtin.upstream_check import UpstreamCheck
+from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
 from nextcloud_mcp_server.auth.ended_accounts import OnEnded
-from nextcloud_mcp_server.auth.provider import RedirectProvider
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server import services
 from nextcloud_mcp_server.server.multi_user import (
     Ground,
-    PeopleCore,
-    again_and_again,
+    MultiUserCore,
     nextcloud_oauth2,
     open_ground,
+    run_periodically,
 )
 from nextcloud_mcp_server.server.services import Outside
 from nextcloud_mcp_server.settings.environment import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltinCore(PeopleCore):
+class BuiltinCore(MultiUserCore):
     """The core of a server that gives clients their tokens; `registration` is None where it is off."""
 
     authorization: Authorization
@@ -88,7 +88,7 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
         database,
         provider,
         outbox=ground.outbox,
-        budget=ground.budget,
+        exchange_limiter=ground.exchange_limiter,
         issuer=settings.server_url,
         nextcloud_url=ground.policy.nextcloud_url,
         groups=frozenset(settings.allowed_groups),
@@ -100,8 +100,8 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
     if settings.client_metadata_documents:
         documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
     authorization = _authorization(ground, _requests(ground, clients, documents), sign_in, tokens)
-    visits = ground.visits(PageSignIn(database, sign_in), tokens=tokens)
-    tidying = (visits.tidy, authorization.tidy, tokens.purge, clients.purge)
+    consent_service = ground.consent_service(PageSignIn(database, sign_in), tokens=tokens)
+    tidying = (consent_service.tidy, authorization.tidy, tokens.purge, clients.purge)
     registration = Registration(database.clients, _rules(ground), clock=clock)
     return BuiltinCore(
         database,
@@ -110,8 +110,8 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
         ground.provisioning,
         ground.audit,
         ground.policy.bound,
-        (*ground.work, lambda: again_and_again(*tidying)),
-        visits,
+        (*ground.work, lambda: run_periodically(*tidying)),
+        consent_service,
         authorization,
         clients,
         registration if settings.client_registration else None,

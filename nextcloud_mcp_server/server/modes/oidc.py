@@ -1,4 +1,4 @@
-"""Mode `oidc`: people sign in at the operator's identity provider, which gives their clients tokens."""
+"""Mode `oidc`: users sign in at the operator's identity provider, which gives their clients tokens."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable
@@ -8,21 +8,26 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nextcloud_mcp_server.auth.backchannel_logout import BackChannelLogout, OnLogout
+from nextcloud_mcp_server.auth.consent.oidc_refresh import OidcRefresh
+from nextcloud_mcp_server.auth.consent.oidc_sign_in import SignIn
+from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
 from nextcloud_mcp_server.auth.discovery import Discovery, refuse_pairwise
 from nextcloud_mcp_server.auth.ended_accounts import OnEnded
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
-from nextcloud_mcp_server.auth.oidc_refresh import OidcRefresh
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.auth.provider import RedirectProvider
-from nextcloud_mcp_server.auth.sign_in import SignIn
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.errors import IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server import services
-from nextcloud_mcp_server.server.multi_user import PeopleCore, again_and_again, nextcloud_oauth2, open_ground
+from nextcloud_mcp_server.server.multi_user import (
+    MultiUserCore,
+    nextcloud_oauth2,
+    open_ground,
+    run_periodically,
+)
 from nextcloud_mcp_server.server.services import Outside
 from nextcloud_mcp_server.settings.environment import Settings
 
@@ -35,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """The operator's identity provider: asked about bearer tokens, and where people sign in."""
+    """The operator's identity provider: asked about bearer tokens, and where users sign in."""
 
     discovery: Discovery
     keyset: KeySet
@@ -82,7 +87,7 @@ async def meet_issuer(settings: Settings, outside: Outside) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class OidcCore(PeopleCore):
+class OidcCore(MultiUserCore):
     """The core of a server whose identity provider may tell it of logouts."""
 
     logout: BackChannelLogout
@@ -112,7 +117,9 @@ async def open_core(
     async with open_ground(
         settings, provider_of, page_url=page_url, pending=pending, outside=outside, on_ended=on_ended
     ) as ground:
-        visits = ground.visits(_sign_in(settings, issuer, ground.database, clock=ground.clock))
+        consent_service = ground.consent_service(
+            _sign_in(settings, issuer, ground.database, clock=ground.clock)
+        )
         logout = BackChannelLogout(
             ground.database,
             issuer.keyset,
@@ -131,9 +138,9 @@ async def open_core(
             (
                 *ground.work,
                 logout.run,
-                lambda: again_and_again(visits.tidy, ground.database.logouts.purge),
+                lambda: run_periodically(consent_service.tidy, ground.database.logouts.purge),
             ),
-            visits,
+            consent_service,
             logout,
         )
 

@@ -2,23 +2,23 @@ import pytest
 
 from nextcloud_mcp_server.errors import InvalidInput, Unreachable
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
-from tests.auth_stage import READ, WRITE
-from tests.visits_stage import Browser, Stage
+from tests.auth_fixtures import READ, WRITE
+from tests.consent_fixtures import Browser, Stage
 
 
 async def two_clients(stage: Stage) -> Browser:
     """Alice with two clients, beside Bob with one."""
     await stage.connect("bob")
     _, alice = await stage.connect("alice", "claude")
-    visit = await stage.ask("alice", "other")
-    await stage.visits.allow(visit, alice.who, alice.token, READ | WRITE)
+    consent_request = await stage.ask("alice", "other")
+    await stage.consent_service.allow(consent_request, alice.who, alice.token, READ | WRITE)
     return alice
 
 
 async def test_a_person_sees_their_account_and_their_clients(people: Stage) -> None:
     alice = await two_clients(people)
 
-    shown = await people.visits.account(alice.who)
+    shown = await people.consent_service.account(alice.who)
 
     assert (shown.nextcloud_host, shown.uid, shown.display_name) == ("nextcloud.test", "alice", "Alice")
     assert not shown.needs_reauth
@@ -38,7 +38,7 @@ async def test_what_a_client_did_lately_is_shown_without_what_it_was_about(peopl
         )
         await people.database.audit.append([entry])
 
-    shown = await people.visits.account(alice.who)
+    shown = await people.consent_service.account(alice.who)
 
     assert [one.action for one in shown.clients[0].recent] == [
         f"nc_notes_get_note{n}" for n in range(11, 1, -1)
@@ -50,7 +50,7 @@ async def test_someone_who_connected_nothing_sees_nothing(people: Stage) -> None
     await people.connect("bob")
     alice = await people.browser("alice")
 
-    shown = await people.visits.account(alice.who)
+    shown = await people.consent_service.account(alice.who)
 
     assert (shown.uid, shown.display_name, shown.needs_reauth, shown.clients) == (None, "", False, ())
 
@@ -61,15 +61,15 @@ async def test_access_that_nextcloud_refused_is_shown(people: Stage) -> None:
     assert grant is not None
     await people.database.grants.mark_needs_reauth(grant.credential.id, version=grant.credential.version)
 
-    assert (await people.visits.account(alice.who)).needs_reauth
+    assert (await people.consent_service.account(alice.who)).needs_reauth
 
 
 async def test_what_a_client_may_do_is_changed_within_the_operators_limits(people: Stage) -> None:
     alice = await two_clients(people)
 
-    await people.visits.set_scopes(alice.who, "other", WRITE | {"mail:send"})
+    await people.consent_service.set_scopes(alice.who, "other", WRITE | {"mail:send"})
 
-    one, other = (await people.visits.account(alice.who)).clients
+    one, other = (await people.consent_service.account(alice.who)).clients
     assert one.scopes == READ
     assert other.scopes == WRITE
     stored = await people.database.grants.permissions(alice.who.principal)
@@ -81,20 +81,20 @@ async def test_what_a_client_may_do_is_changed_within_the_operators_limits(peopl
 async def test_a_client_is_paused_and_goes_on(people: Stage) -> None:
     alice = await two_clients(people)
 
-    await people.visits.pause(alice.who, "other", paused=True)
-    assert [one.paused for one in (await people.visits.account(alice.who)).clients] == [False, True]
+    await people.consent_service.pause(alice.who, "other", paused=True)
+    assert [one.paused for one in (await people.consent_service.account(alice.who)).clients] == [False, True]
 
-    await people.visits.pause(alice.who, "other", paused=False)
-    assert [one.paused for one in (await people.visits.account(alice.who)).clients] == [False, False]
+    await people.consent_service.pause(alice.who, "other", paused=False)
+    assert [one.paused for one in (await people.consent_service.account(alice.who)).clients] == [False, False]
     assert (await people.audit())[:2] == [("permission", "goes on"), ("permission", "paused")]
 
 
 async def test_a_client_is_removed(people: Stage) -> None:
     alice = await two_clients(people)
 
-    await people.visits.remove(alice.who, "other")
+    await people.consent_service.remove(alice.who, "other")
 
-    assert [one.client_id for one in (await people.visits.account(alice.who)).clients] == ["claude"]
+    assert [one.client_id for one in (await people.consent_service.account(alice.who)).clients] == ["claude"]
     assert ("permission", "removed") in await people.audit()
     assert people.changes == [None]
     grant = await people.grant("alice", "claude")
@@ -107,9 +107,9 @@ async def test_what_a_person_has_not_cannot_be_changed(people: Stage) -> None:
     await people.connect("bob", "claude")
 
     for change in (
-        people.visits.set_scopes(alice.who, "claude", READ),
-        people.visits.pause(alice.who, "claude", paused=True),
-        people.visits.remove(alice.who, "claude"),
+        people.consent_service.set_scopes(alice.who, "claude", READ),
+        people.consent_service.pause(alice.who, "claude", paused=True),
+        people.consent_service.remove(alice.who, "claude"),
     ):
         with pytest.raises(InvalidInput):
             await change
@@ -125,10 +125,10 @@ async def test_what_a_person_has_not_cannot_be_changed(people: Stage) -> None:
 async def test_disconnecting_ends_one_persons_access_here_and_at_nextcloud(people: Stage) -> None:
     alice = await two_clients(people)
 
-    assert await people.visits.disconnect(alice.who) is True
+    assert await people.consent_service.disconnect(alice.who) is True
 
     assert people.provider.revoked == ["access-granted-by-alice-1"]
-    assert (await people.visits.account(alice.who)).clients == ()
+    assert (await people.consent_service.account(alice.who)).clients == ()
     assert await people.grant("bob") is not None
     assert people.changes == [None]
     assert ("disconnect", "done") in await people.audit()
@@ -138,7 +138,7 @@ async def test_a_disconnect_that_nextcloud_has_not_confirmed_says_so(people: Sta
     alice = await two_clients(people)
     people.provider.unreachable = Unreachable("no connection")
 
-    assert await people.visits.disconnect(alice.who) is False
+    assert await people.consent_service.disconnect(alice.who) is False
     assert await people.grant("alice") is None
 
     people.provider.unreachable = None
@@ -150,13 +150,13 @@ async def test_access_that_cannot_be_opened_can_only_be_ended_by_hand(people: St
     _, alice = await people.connect()
     people.sql("UPDATE credentials SET secret = x'00'")
 
-    assert await people.visits.disconnect(alice.who) is False
+    assert await people.consent_service.disconnect(alice.who) is False
     assert people.provider.revoked == []
 
 
 async def test_disconnecting_twice_is_no_trouble(people: Stage) -> None:
     alice = await people.browser("alice")
 
-    assert await people.visits.disconnect(alice.who) is True
+    assert await people.consent_service.disconnect(alice.who) is True
     assert await people.audit() == []
     assert await people.database.audit.recent(Principal("", ""), 5) == []

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.errors import (
     Unsealable,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_stage import READ, WRITE, Process, Stage, together
+from tests.auth_fixtures import READ, WRITE, Process, Stage, together
 
 
 async def test_someone_unknown_is_asked(stage: Stage, process: Process) -> None:
@@ -175,7 +175,7 @@ async def test_a_refused_credential_is_never_used_again(stage: Stage, process: P
 async def test_an_app_password_that_is_given_up_is_deleted_at_nextcloud_an_hour_later(
     stage: Stage, process: Process
 ) -> None:
-    """What Nextcloud refused by mistake would otherwise open the account for ever, known to nobody."""
+    """What Nextcloud refused by mistake would otherwise open the account for ever, known to no one."""
     app_password = await stage.connect(process)
     opened = await process.accounts.open(stage.caller, READ)
     await process.accounts.reject(stage.caller, opened)

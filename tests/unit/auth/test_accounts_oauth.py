@@ -6,8 +6,8 @@ import pytest
 from nextcloud_mcp_server.auth import accounts as module
 from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.errors import ElicitationRequired, MissingScope, NextcloudError, Unavailable
-from tests.auth_stage import READ, WRITE, together
-from tests.oauth_stage import ACCOUNT, Office, Replica, caller, is_refresh, new_gate
+from tests.auth_fixtures import READ, WRITE, together
+from tests.oauth_fixtures import ACCOUNT, Office, Replica, caller, is_refresh, new_gate
 
 ALICE = caller("alice")
 HOUR = 3600

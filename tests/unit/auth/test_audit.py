@@ -4,7 +4,7 @@ import pytest
 from nextcloud_mcp_server.auth import audit as module
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.errors import StorageError
-from tests.auth_stage import Process, Stage
+from tests.auth_fixtures import Process, Stage
 
 
 async def note(log: AuditLog, stage: Stage, action: str = "read", *, now: bool = False) -> None:

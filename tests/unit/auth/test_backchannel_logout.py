@@ -15,8 +15,8 @@ from nextcloud_mcp_server.auth.backchannel_logout import LOOK_SECONDS, BackChann
 from nextcloud_mcp_server.errors import StorageError, TokenRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from tests.issuer_stage import ISSUER, NOW, IdentityProvider, Time, signed
-from tests.issuer_stage import claims as token_claims
+from tests.issuer_fixtures import ISSUER, NOW, IdentityProvider, Time, signed
+from tests.issuer_fixtures import claims as token_claims
 
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
 
@@ -101,7 +101,7 @@ def logout_token(*, typ: str = "logout+jwt", **changes: object) -> str:
 async def test_a_logout_ends_the_older_tokens_of_its_person_or_session(
     processes: Processes, token: dict[str, Any], logout: dict[str, Any], *, ends: bool
 ) -> None:
-    """§2.3 and §2.7: a logout names a session, a person, or both."""
+    """§2.3 and §2.7: a logout names a session, a user, or both."""
     here = processes.start()
 
     await here.receive(logout_token(**logout))

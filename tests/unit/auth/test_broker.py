@@ -5,11 +5,11 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth import exchange
+from nextcloud_mcp_server.auth import token_refresh
 from nextcloud_mcp_server.errors import NextcloudError, StorageError, Throttled, TimedOut, Unavailable
 from nextcloud_mcp_server.storage.records import Credential, Tokens
-from tests.auth_stage import Stage, together
-from tests.oauth_stage import Office, Replica, caller, is_refresh, new_gate
+from tests.auth_fixtures import Stage, together
+from tests.oauth_fixtures import Office, Replica, caller, is_refresh, new_gate
 
 HOUR = 3600
 SOON = HOUR - 30
@@ -209,7 +209,7 @@ async def test_with_a_dead_token_a_failure_is_told_and_tried_again_later(
     office.stage.network.before = None
     with pytest.raises(Unavailable, match="try again in a minute"):
         await replica.broker.fresh(await replica.grant())
-    office.stage.clock.forward(exchange.RETRY.total_seconds())
+    office.stage.clock.forward(token_refresh.RETRY.total_seconds())
 
     assert asked == 1
     assert len(failures) == 20
@@ -241,7 +241,7 @@ async def test_after_a_429_nobody_is_refreshed_for_half_an_hour(office: Office, 
     for grant in (alice, bob):
         with pytest.raises(Throttled):
             await replica.broker.fresh(grant)
-    office.stage.clock.forward(exchange.THROTTLED.total_seconds() - 1)
+    office.stage.clock.forward(token_refresh.THROTTLED.total_seconds() - 1)
     with pytest.raises(Unavailable):
         await replica.broker.fresh(await replica.grant("alice"))
     asked = office.refreshes()
@@ -284,7 +284,7 @@ async def test_nobody_waits_longer_than_an_hour_whatever_nextcloud_asks_for(
     with pytest.raises(Throttled):
         await replica.broker.fresh(grant)
     network.before = None
-    clock.forward(exchange.LONGEST_PAUSE.total_seconds() - 60)
+    clock.forward(token_refresh.LONGEST_PAUSE.total_seconds() - 60)
     with pytest.raises(Unavailable):
         await replica.broker.fresh(await replica.grant())
     clock.forward(60)
@@ -401,7 +401,7 @@ async def test_a_call_does_not_wait_for_ever(office: Office) -> None:
     replica = await office.replica(wait_seconds=0.1)
     grant = await office.connect(replica)
     office.stage.clock.forward(HOUR)
-    await replica.database.grants.lease(grant.credential.id, owner="frozen", lease=exchange.LEASE)
+    await replica.database.grants.lease(grant.credential.id, owner="frozen", lease=token_refresh.LEASE)
 
     with anyio.fail_after(60), pytest.raises(Unavailable):
         await replica.broker.fresh(grant)
@@ -435,7 +435,7 @@ async def test_another_process_that_failed_a_moment_ago_is_believed(office: Offi
         await other.broker.fresh(grant)
 
     assert office.refreshes() == 1
-    assert await replica.database.grants.lease(grant.credential.id, owner="x", lease=exchange.LEASE)
+    assert await replica.database.grants.lease(grant.credential.id, owner="x", lease=token_refresh.LEASE)
 
 
 async def test_a_credential_that_is_gone_is_none(office: Office, replica: Replica) -> None:
@@ -532,7 +532,7 @@ async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_t
     async with anyio.create_task_group() as group:
         group.start_soon(freeze_and_store)
         await frozen.came.wait()
-        stage.clock.forward(exchange.LEASE.total_seconds())
+        stage.clock.forward(token_refresh.LEASE.total_seconds())
         stage.network.before = thaw
         found = await other.broker.fresh(grant)
 
@@ -556,7 +556,7 @@ async def test_a_late_answer_revives_what_another_process_gave_up(
     async with anyio.create_task_group() as group:
         group.start_soon(freeze)
         await frozen.came.wait()
-        stage.clock.forward(exchange.LEASE.total_seconds())
+        stage.clock.forward(token_refresh.LEASE.total_seconds())
         found.append(await other.broker.fresh(grant))
         frozen.open.set()
 

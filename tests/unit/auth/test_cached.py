@@ -3,7 +3,7 @@ import pytest
 
 from nextcloud_mcp_server.auth.cached import PAUSE_SECONDS, SHORT_PAUSE_SECONDS, Ages, Cached
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
-from tests.issuer_stage import Time
+from tests.issuer_fixtures import Time
 
 AGES = Ages(fresh_seconds=600, stale_seconds=86_400)
 

@@ -1,10 +1,10 @@
 import pytest
 
 from nextcloud_mcp_server.auth.client_identity import identity
+from nextcloud_mcp_server.auth.consent.views import ClientIdentity
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
-from nextcloud_mcp_server.auth.visit import ClientIdentity
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.clients_stage import START
+from tests.clients_fixtures import START
 
 DOCUMENT = "https://evil.example/client.json"
 

@@ -5,7 +5,7 @@ import pytest
 
 from nextcloud_mcp_server.auth.discovery import Discovery, is_safe, refuse_pairwise
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
-from tests.issuer_stage import ISSUER, IdentityProvider, Time, answering, silent
+from tests.issuer_fixtures import ISSUER, IdentityProvider, Time, answering, silent
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth import introspection as module
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
-from tests.issuer_stage import Handler, IdentityProvider, Time, answering, claims, silent
+from tests.issuer_fixtures import Handler, IdentityProvider, Time, answering, claims, silent
 
 ACTIVE: dict[str, Any] = {"active": True, **claims()}
 

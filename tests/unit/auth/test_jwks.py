@@ -6,7 +6,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.errors import IssuerUnavailable, TokenRefused
-from tests.issuer_stage import (
+from tests.issuer_fixtures import (
     IdentityProvider,
     Time,
     answering,

@@ -15,7 +15,7 @@ from jwt import PyJWK
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS
 from nextcloud_mcp_server.auth.jwt_check import decode, looks_signed, read_header, read_unverified
 from nextcloud_mcp_server.errors import TokenRefused
-from tests.issuer_stage import (
+from tests.issuer_fixtures import (
     ISSUER,
     NOW,
     RESOURCE,

@@ -2,8 +2,8 @@
 import pytest
 
 from nextcloud_mcp_server.auth.client_identity import identity
+from nextcloud_mcp_server.auth.consent.views import ClientIdentity
 from nextcloud_mcp_server.auth.known_clients import imitated
-from nextcloud_mcp_server.auth.visit import ClientIdentity
 from tests.memory_authorizations import CURSOR, LOOPBACK, MemoryAuthorizations
 
 

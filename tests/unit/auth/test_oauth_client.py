@@ -12,8 +12,8 @@ from nextcloud_mcp_server.auth.oauth_client import (
     OAuthClient,
     TokenAnswer,
     authorize_url,
+    exchange_code,
     new_secret,
-    redeem,
     refresh,
     revoke,
 )
@@ -39,7 +39,7 @@ async def exchange(
     needs: frozenset[str] = frozenset(),
 ) -> TokenAnswer:
     async with open_pool(ca_bundle=None, user_agent="test", transport=httpx2.MockTransport(handler)) as pool:
-        return await redeem(
+        return await exchange_code(
             Outgoing(pool),
             ENDPOINT,
             client or OAuthClient("us", SecretStr("s/cret:")),

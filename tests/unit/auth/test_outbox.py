@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth import outbox as module
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD
-from tests.auth_stage import NEXTCLOUD, Process, Stage, together
+from tests.auth_fixtures import NEXTCLOUD, Process, Stage, together
 
 DELETION = "/core/apppassword"
 

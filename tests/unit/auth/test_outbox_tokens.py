@@ -4,12 +4,12 @@ import anyio
 import httpx2
 
 from nextcloud_mcp_server.auth import outbox as module
-from nextcloud_mcp_server.auth.exchange import THROTTLED
-from nextcloud_mcp_server.auth.login_flow import LoginFlowProvider
+from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
+from nextcloud_mcp_server.auth.token_refresh import THROTTLED
 from nextcloud_mcp_server.storage.records import Tokens
 from nextcloud_mcp_server.storage.tokens import REVOKE_TOKENS, dump_tokens
-from tests.auth_stage import NEXTCLOUD
-from tests.oauth_stage import Office, Replica, caller, is_refresh
+from tests.auth_fixtures import NEXTCLOUD
+from tests.oauth_fixtures import Office, Replica, caller, is_refresh
 
 ALICE = caller("alice")
 DELETION = "/core/apppassword"
@@ -18,8 +18,8 @@ HOUR = 3600
 
 async def put(office: Office, replica: Replica, *, renewable: bool = True) -> Tokens:
     """Put the end of newly given tokens into the outbox."""
-    redeemed = await replica.provider.redeem(code=office.code(), verifier=None, nonce=None)
-    tokens = redeemed.tokens
+    exchanged = await replica.provider.exchange_code(code=office.code(), verifier=None, nonce=None)
+    tokens = exchanged.tokens
     if not renewable:
         tokens = Tokens(tokens.access_token, None, tokens.expires_at)
     await replica.database.outbox.add(

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.outgoing import JsonAnswer, Outgoing
 from nextcloud_mcp_server.errors import IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.http import open_pool
-from tests.issuer_stage import Handler, answering, silent
+from tests.issuer_fixtures import Handler, answering, silent
 
 URL = "https://id.test/.well-known/openid-configuration"
 
@@ -18,9 +18,9 @@ def outgoing(handler: Handler) -> Outgoing:
     return Outgoing(open_pool(ca_bundle=None, user_agent="test", transport=httpx2.MockTransport(handler)))
 
 
-def redirecting(*targets: str) -> Handler:
+def redirecting(*paths: str) -> Handler:
     """Redirect to one after the other, then answer with the address asked for last."""
-    left = list(targets)
+    left = list(paths)
 
     async def handler(request: httpx2.Request) -> httpx2.Response:
         if left:

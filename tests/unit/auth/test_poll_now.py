@@ -8,15 +8,15 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth import login_flow as module
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
-from nextcloud_mcp_server.auth.login_flow import LEASE, Poller
+from nextcloud_mcp_server.auth.consent import login_flow as module
+from nextcloud_mcp_server.auth.consent.login_flow import LEASE, Poller
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.auth.provisioning import Provisioning
 from nextcloud_mcp_server.errors import ElicitationRequired
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import Grant
-from tests.auth_stage import READ, Process, Stage
+from tests.auth_fixtures import READ, Process, Stage
 
 POLL = "/login/v2/poll"
 
@@ -301,8 +301,8 @@ class GrantedMeanwhile(Provisioning):
 
 
 async def test_a_flow_whose_key_is_missing_counts_as_none_and_its_request_as_ended(stage: Stage) -> None:
-    visit = await (await begun(stage)).ask(stage.caller)
+    consent_request = await (await begun(stage)).ask(stage.caller)
     other = await stage.process(direct=True, keys=KeyRing.parse([SecretStr(new_key())]))
 
     with anyio.fail_after(5):
-        assert await other.poller.poll_now(visit.id)
+        assert await other.poller.poll_now(consent_request.id)

@@ -8,7 +8,7 @@ from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.errors import IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.storage.records import Principal
-from tests.issuer_stage import (
+from tests.issuer_fixtures import (
     ISSUER,
     NOW,
     RESOURCE,
@@ -119,7 +119,7 @@ async def test_a_person_can_be_known_by_another_claim() -> None:
 
 @pytest.mark.parametrize("said", [{}, {"email_verified": False}, {"email_verified": "false"}])
 async def test_an_address_that_nobody_verified_is_nobodys_identity(said: dict[str, object]) -> None:
-    """Where people type their address themselves, Mallory would be Alice by typing hers."""
+    """Where users type their address themselves, Mallory would be Alice by typing hers."""
     checking = verifier(identity_claim="email")
 
     bearer = await checking.verify(signed(claims(email="alice@x.test", email_verified=True)))

@@ -90,7 +90,7 @@ def test_the_status_counts_rows_by_key_and_says_what_an_old_key_still_seals(
     out, err = capsys.readouterr()
     assert lines(out) == [["KEY", "PLACE", "ROWS"], [new, "1 (seals)", "0"], [old, "2", f"{ROWS}"]]
     assert "Key 2 of TOKEN_ENCRYPTION_KEYS must stay" in err
-    assert "2 of arrivals" in err
+    assert "2 of authorization_transactions" in err
     assert "keys rotate" in err
 
 

@@ -7,9 +7,9 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
-from nextcloud_mcp_server.nextcloud.turns import REQUESTS_AT_ONCE
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 SECRET = SecretStr("p" * 72)
@@ -82,7 +82,7 @@ async def test_nothing_there_is_unreachable() -> None:
 
 
 async def test_the_uid_and_not_the_login_name_is_in_every_path() -> None:
-    """B13, B14, U23: people log in by e-mail, and a uid can hold anything."""
+    """B13, B14, U23: users log in by e-mail, and a uid can hold anything."""
     asked: list[httpx2.Request] = []
     uid = "a b+c@dü"
 
@@ -101,9 +101,9 @@ async def test_the_uid_and_not_the_login_name_is_in_every_path() -> None:
 
     server = nextcloud(answer)
     user = await server.whoami(BasicCredential("a@example.org", SECRET))
-    home_id = await server.home_id(BasicCredential("a@example.org", SECRET), uid=user.uid)
+    storage_id = await server.storage_id(BasicCredential("a@example.org", SECRET), uid=user.uid)
 
-    assert (user.uid, home_id) == (uid, "00000007ocid")
+    assert (user.uid, storage_id) == (uid, "00000007ocid")
     assert asked[1].url.raw_path.startswith(b"/nextcloud/remote.php/dav/files/a%20b%2Bc%40d%C3%BC")
     assert {request.headers["Authorization"] for request in asked} == {basic("a@example.org")}
 
@@ -130,11 +130,11 @@ async def test_groups_are_read_as_php_may_write_them(given: object, read: tuple[
 async def test_a_home_folder_without_id_has_none() -> None:
     empty = '<?xml version="1.0"?><d:multistatus xmlns:d="DAV:"/>'
 
-    home_id = await nextcloud(lambda _: httpx2.Response(207, text=empty)).home_id(
+    storage_id = await nextcloud(lambda _: httpx2.Response(207, text=empty)).storage_id(
         BasicCredential("alice", SECRET), uid="alice"
     )
 
-    assert home_id is None
+    assert storage_id is None
 
 
 def basic(name: str) -> str:
@@ -205,7 +205,7 @@ async def test_an_access_token_is_sent_as_a_bearer_with_the_header_that_apps_ask
 
 
 async def test_of_one_persons_slow_requests_only_some_are_under_way_and_others_get_through() -> None:
-    """Connections are shared by everybody: without a limit, whoever's storage hangs would take them all."""
+    """Connections are shared by every user: without a limit, anyone who's storage hangs would take them all."""
     slow: list[httpx2.Request] = []
     proven = False
     full, over = anyio.Event(), anyio.Event()

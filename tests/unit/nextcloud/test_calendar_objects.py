@@ -17,9 +17,9 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import KeptCalendar, KeptCalendars
+from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
-from nextcloud_mcp_server.nextcloud.shelves import MAX_PERSON_BYTES
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar

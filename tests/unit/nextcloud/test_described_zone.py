@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nextcloud_mcp_server.nextcloud import zones
 from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
-from tests.unit.nextcloud.test_moments import changes_of
+from tests.unit.nextcloud.test_ical_time import changes_of
 
 NAMES = ["Europe/Berlin", "America/New_York", "America/St_Johns", "Australia/Lord_Howe", "America/Santiago"]
 

@@ -213,7 +213,7 @@ async def test_an_error_behind_a_multistatus_has_the_sentence_of_who_asked() -> 
 
 
 async def test_words_of_a_file_name_that_look_like_an_error_are_no_error() -> None:
-    """The end of an answer is what a person's names can be in, too."""
+    """The end of an answer is what a user's names can be in, too."""
     name = "<?xml <s:exception>Sabre\\DAV\\Exception\\NotFound</s:exception>"
     rows = [entry("", folder=True), entry("a", extra=f"<d:displayname>{escape(name)}</d:displayname>")]
     whole = multistatus(rows)

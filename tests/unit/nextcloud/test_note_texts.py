@@ -8,11 +8,11 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.content_cache import ContentCache
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import KeptNotes, SearchedNote
-from nextcloud_mcp_server.nextcloud.shelves import Shelves
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 def test_only_so_many_people_and_bytes_are_kept_the_longest_unused_go_first() -> None:
-    texts = Shelves(monotonic=Clock(), max_people=2, max_bytes=40_000, max_person_bytes=30_000)
+    texts = ContentCache(monotonic=Clock(), max_people=2, max_bytes=40_000, max_person_bytes=30_000)
 
     for uid in ("a", "b", "c"):
         texts.keep(uid, ALICE, "notes", kept())
@@ -48,7 +48,7 @@ def test_only_so_many_people_and_bytes_are_kept_the_longest_unused_go_first() ->
 
 def test_what_was_not_used_for_long_is_dropped_when_another_person_searches() -> None:
     clock = Clock()
-    texts = Shelves(monotonic=clock, idle_seconds=60)
+    texts = ContentCache(monotonic=clock, idle_seconds=60)
     texts.keep("alice", ALICE, "notes", kept())
 
     clock.now = 61

@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.ranking import (
     unfolded_place,
 )
 
-#: What a person may have noted, by a short name: title and text.
+#: What a user may have noted, by a short name: title and text.
 NOTES = {
     "zurich": ("Trip", "Zürich in May, ich war mit der Bahn da, das Hotel habe ich"),
     "lease": ("Wohnung", "Die Kündigungsfrist beträgt drei Monate."),

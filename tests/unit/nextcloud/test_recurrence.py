@@ -9,7 +9,7 @@ import recurring_ical_events  # pyright: ignore[reportMissingTypeStubs]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextcloud_mcp_server.nextcloud import ical, moments
+from nextcloud_mcp_server.nextcloud import ical, ical_time
 from nextcloud_mcp_server.nextcloud.ical import Unreadable
 from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES, Series
 from nextcloud_mcp_server.nextcloud.rule import Rule
@@ -31,7 +31,7 @@ def series(*events: str) -> Series:
 
 def starts(*events: str, low: datetime = YEAR[0], high: datetime = YEAR[1], zone: tzinfo = UTC) -> list[str]:
     found = series(*events).between(low, high, zone)
-    return sorted(moments.shown(each.start) for each in found)
+    return sorted(ical_time.shown(each.start) for each in found)
 
 
 WEEKLY = (
@@ -111,7 +111,8 @@ def test_dates_that_are_listed_count_once_and_may_have_a_length_of_their_own() -
     found = series(event).between(*YEAR, UTC)
 
     assert [
-        moments.shown(each.end)[8:16] for each in sorted(found, key=lambda each: moments.shown(each.start))
+        ical_time.shown(each.end)[8:16]
+        for each in sorted(found, key=lambda each: ical_time.shown(each.start))
     ] == [
         "05T11:00",
         "07T11:00",
@@ -141,7 +142,7 @@ def test_a_flight_ends_in_another_zone() -> None:
 
     found = series(flight).between(*YEAR, UTC)
 
-    assert [moments.shown(each.end) for each in found] == [
+    assert [ical_time.shown(each.end) for each in found] == [
         "2026-11-03T08:00:00+00:00",
         "2026-11-10T08:00:00+00:00",
     ]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from nextcloud_mcp_server.errors import NotNextcloud, ServerFault, Unreachable
 from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import Reader
-from nextcloud_mcp_server.tools.computer import Computer
 from nextcloud_mcp_server.tools.documents import Documents
+from nextcloud_mcp_server.tools.local_folder import LocalFolder
 from nextcloud_mcp_server.tools.registry import load
 from tests.dav_fakes import (
     MOMENT,
-    Told,
+    ProgressLog,
     account_over,
     call,
     call_with,
@@ -77,11 +77,15 @@ async def test_a_stored_page_of_a_nextcloud_that_names_none_is_looked_at_and_rea
 
 async def test_a_sign_in_page_is_not_saved_as_a_download(tmp_path: Path) -> None:
     net = network(multistatus([entry("a.pdf", size=len(PAGE))]), page())
-    computer = Computer(tmp_path)
+    local_folder = LocalFolder(tmp_path)
 
     with pytest.raises(NotNextcloud):
         await call_with(
-            {"computer": computer}, load("upload"), account_over(net), "nc_files_download_file", path="a.pdf"
+            {"local_folder": local_folder},
+            load("upload"),
+            account_over(net),
+            "nc_files_download_file",
+            path="a.pdf",
         )
 
     assert [each async for each in anyio.Path(tmp_path).iterdir()] == []
@@ -124,7 +128,9 @@ async def test_a_sign_in_page_is_no_resource() -> None:
     net = network(page(), multistatus([entry("a.txt")]))
 
     with pytest.raises(NotNextcloud):
-        await Files().read(account_over(net), "a.txt", Reader(Documents(nothing_read), cast("Any", Told())))
+        await Files().read(
+            account_over(net), "a.txt", Reader(Documents(nothing_read), cast("Any", ProgressLog()))
+        )
 
 
 def partial(declared: str, content: bytes) -> httpx2.Response:

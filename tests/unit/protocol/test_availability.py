@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from nextcloud_mcp_server.errors import StorageError, Unreachable
 from nextcloud_mcp_server.protocol import availability as module
 from nextcloud_mcp_server.protocol.audience import Audience
-from nextcloud_mcp_server.protocol.availability import Apps, Availability, Facts, FetchApps, Told
+from nextcloud_mcp_server.protocol.availability import AppList, Apps, Availability, Facts, FetchApps
 from tests.sdk_request import Channel, request
 
 TOOLS = {
@@ -66,7 +66,7 @@ async def shown(
 
 
 def having(*names: str, etag: str | None = None) -> Apps:
-    return Apps(Told(frozenset(names), etag))
+    return Apps(AppList(frozenset(names), etag))
 
 
 async def learn(availability: Availability, apps: Apps | None) -> None:
@@ -453,16 +453,16 @@ async def test_what_is_too_old_or_of_too_many_people_is_forgotten() -> None:
     ("menu", "also"),
     [
         (None, {"read_news"}),
-        (Told(frozenset({"files", "notes"})), set[str]()),
-        (Told(frozenset({"news"})), {"read_news"}),
+        (AppList(frozenset({"files", "notes"})), set[str]()),
+        (AppList(frozenset({"news"})), {"read_news"}),
     ],
 )
 async def test_what_says_nothing_of_itself_is_hidden_when_it_is_not_in_the_menu(
-    menu: Told | None, also: set[str]
+    menu: AppList | None, also: set[str]
 ) -> None:
     availability = Availability(WITH_MENU, Audience(lambda _: "alice"), monotonic=Time())
 
-    await availability.heard("alice", Apps(Told(frozenset({"files", "news"})), menu))
+    await availability.heard("alice", Apps(AppList(frozenset({"files", "news"})), menu))
     ctx = request(method="tools/list", session="a")
     result = await availability.middleware(ctx, partial(everything, of=WITH_MENU))
 
@@ -474,9 +474,9 @@ async def test_only_what_is_needed_is_kept_of_what_was_told() -> None:
     availability = Availability(WITH_MENU, Audience(lambda _: "alice"), monotonic=Time())
     everywhere = frozenset({"files", "notes", "news", "photos"})
 
-    await availability.heard("alice", Apps(Told(everywhere, "e1"), Told(everywhere, "e2")))
+    await availability.heard("alice", Apps(AppList(everywhere, "e1"), AppList(everywhere, "e2")))
 
     assert availability.known("alice") == Apps(
-        Told(frozenset({"notes"}), "e1"), Told(frozenset({"news"}), "e2")
+        AppList(frozenset({"notes"}), "e1"), AppList(frozenset({"news"}), "e2")
     )
     assert made().in_menu == frozenset()

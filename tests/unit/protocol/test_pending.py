@@ -15,7 +15,7 @@ HOURS = 10_000.0
 
 
 class Elsewhere:
-    """Visits as another process finishes them."""
+    """Consent requests as another process finishes them."""
 
     def __init__(self) -> None:
         self.done: set[str] = set()
@@ -26,7 +26,7 @@ class Elsewhere:
         return [one for one in elicitation_ids if one in self.done]
 
 
-class Announcer:
+class Notifier:
     """The database that passes announcements on, until it is lost."""
 
     def __init__(self) -> None:
@@ -50,9 +50,9 @@ class Announcer:
             raise StorageError("PostgreSQL cannot be used.")
         self.lost, self.said = False, anyio.Event()
         self.listened.set()
-        yield self._announcements()
+        yield self._notifications()
 
-    async def _announcements(self) -> AsyncGenerator[None]:
+    async def _notifications(self) -> AsyncGenerator[None]:
         while True:
             await self.said.wait()
             if self.lost:
@@ -171,19 +171,19 @@ async def test_a_look_that_fails_is_repeated_and_ends_nothing(
 
 
 class Waiter:
-    """Somebody who waits for the visit `one`, in a process that hears announcements."""
+    """A user who waits for the consent request `one`, in a process that hears announcements."""
 
     def __init__(self, group: TaskGroup) -> None:
         self.elsewhere = Elsewhere()
-        self.announcer = Announcer()
+        self.notifier = Notifier()
         self.pending = Pending(self.elsewhere, listening_poll_seconds=HOURS)
         self.woken = anyio.Event()
         group.start_soon(self.pending.run)
-        group.start_soon(lambda: self.pending.listen(self.announcer.listen, pause_seconds=0))
+        group.start_soon(lambda: self.pending.listen(self.notifier.listen, pause_seconds=0))
         group.start_soon(self._wait)
 
     async def _wait(self) -> None:
-        await self.announcer.listened.wait()
+        await self.notifier.listened.wait()
         assert await self.pending.wait("one", seconds=60)
         self.woken.set()
 
@@ -200,7 +200,7 @@ async def test_an_announcement_is_followed_by_a_look_at_once(group: TaskGroup) -
         await waiter.looked()
         waiter.elsewhere.done.add("one")
 
-        waiter.announcer.say()
+        waiter.notifier.say()
 
         await waiter.woken.wait()
     assert waiter.woken.is_set()
@@ -211,7 +211,7 @@ async def test_an_announcement_of_another_visit_wakes_nobody(group: TaskGroup) -
     with anyio.fail_after(60):
         await waiter.looked()
 
-        waiter.announcer.say()
+        waiter.notifier.say()
 
         await waiter.looked()
     assert not waiter.woken.is_set()
@@ -225,9 +225,9 @@ async def test_what_ended_while_nobody_listened_is_looked_up_when_listening_work
         await waiter.looked()
         waiter.elsewhere.done.add("one")
 
-        waiter.announcer.lose(for_good=False)
+        waiter.notifier.lose(for_good=False)
 
-        await waiter.announcer.listened.wait()
+        await waiter.notifier.listened.wait()
         await waiter.woken.wait()
     assert waiter.woken.is_set()
 
@@ -239,8 +239,8 @@ async def test_without_announcements_visits_are_looked_up_once_a_second_and_the_
     waiter = Waiter(group)
     with anyio.fail_after(60):
         await waiter.looked()
-        waiter.announcer.lose(for_good=True)
-        while waiter.announcer.tries < 3:
+        waiter.notifier.lose(for_good=True)
+        while waiter.notifier.tries < 3:
             await anyio.lowlevel.checkpoint()
         await waiter.looked()
 

@@ -15,7 +15,7 @@ ID = "550e8400-e29b-41d4-a716-446655440000"
 
 
 @dataclass
-class Visit:
+class ConsentRequest:
     state: str
     error: str | None = None
 
@@ -25,16 +25,19 @@ async def nothing(elicitation_ids: Sequence[str]) -> list[str]:
 
 
 async def track(
-    visits: list[Visit | None], *, timeout_seconds: float = 60, channel: Channel | None = None
+    consent_service: list[ConsentRequest | None],
+    *,
+    timeout_seconds: float = 60,
+    channel: Channel | None = None,
 ) -> HandlerResult:
     pending = Pending(nothing)
 
-    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Visit | None:
+    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentRequest | None:
         assert elicitation_id == ID
-        visit = visits.pop(0)
-        if visits:
+        consent_request = consent_service.pop(0)
+        if consent_service:
             group.start_soon(pending.finish, ID)
-        return visit
+        return consent_request
 
     handler = Track(read_own, pending, timeout_seconds=timeout_seconds).methods()[0].handler
     answer: HandlerResult = None
@@ -48,22 +51,33 @@ async def track(
 
 
 @pytest.mark.parametrize(
-    ("visit", "answer"),
+    ("consent_request", "answer"),
     [
-        (Visit("complete"), {"status": "complete"}),
-        (Visit("declined"), {"status": "declined"}),
-        (Visit("failed", "Nextcloud was down."), {"status": "failed", "error": "Nextcloud was down."}),
-        (Visit("expired"), {"status": "failed", "error": "The link expired before it was used."}),
+        (ConsentRequest("complete"), {"status": "complete"}),
+        (ConsentRequest("declined"), {"status": "declined"}),
+        (
+            ConsentRequest("failed", "Nextcloud was down."),
+            {"status": "failed", "error": "Nextcloud was down."},
+        ),
+        (ConsentRequest("expired"), {"status": "failed", "error": "The link expired before it was used."}),
     ],
 )
-async def test_how_a_visit_ended_is_answered(visit: Visit, answer: dict[str, str]) -> None:
-    assert await track([visit]) == answer
+async def test_how_a_visit_ended_is_answered(consent_request: ConsentRequest, answer: dict[str, str]) -> None:
+    assert await track([consent_request]) == answer
 
 
 async def test_while_it_lasts_progress_is_reported_and_always_increases() -> None:
     channel = Channel()
 
-    await track([Visit("pending"), Visit("opened"), Visit("opened"), Visit("complete")], channel=channel)
+    await track(
+        [
+            ConsentRequest("pending"),
+            ConsentRequest("opened"),
+            ConsentRequest("opened"),
+            ConsentRequest("complete"),
+        ],
+        channel=channel,
+    )
 
     told = [progress for progress, _, _ in channel.progressed]
     assert told == sorted(set(told))
@@ -73,7 +87,7 @@ async def test_while_it_lasts_progress_is_reported_and_always_increases() -> Non
 
 async def test_after_the_limit_the_draft_s_error_is_answered() -> None:
     with pytest.raises(ExceptionGroup) as group:
-        await track([Visit("pending")], timeout_seconds=0)
+        await track([ConsentRequest("pending")], timeout_seconds=0)
 
     (error,) = group.value.exceptions
     assert isinstance(error, MCPError)
@@ -96,7 +110,7 @@ async def test_a_visit_that_is_not_the_callers_is_unknown() -> None:
     "odd", [ID.upper(), ID.replace("-", ""), f"{{{ID}}}", f"urn:uuid:{ID}", f" {ID}", "x", ""]
 )
 async def test_an_id_in_another_spelling_is_unknown_and_never_looked_up(odd: str) -> None:
-    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Visit | None:
+    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentRequest | None:
         raise NotImplementedError
 
     handler = Track(read_own, Pending(nothing), timeout_seconds=60).methods()[0].handler
@@ -107,11 +121,16 @@ async def test_an_id_in_another_spelling_is_unknown_and_never_looked_up(odd: str
 
 async def test_a_waiter_reads_its_visit_at_the_start_and_when_it_has_ended_and_not_in_between() -> None:
     """Hundreds wait at once, for minutes; one query for all of them looks for the endings."""
-    channel, pending, visit, read = Channel(), Pending(nothing), Visit("pending"), list[str]()
+    channel, pending, consent_request, read = (
+        Channel(),
+        Pending(nothing),
+        ConsentRequest("pending"),
+        list[str](),
+    )
 
-    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> Visit:
+    async def read_own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentRequest:
         read.append(elicitation_id)
-        return visit
+        return consent_request
 
     handler = Track(read_own, pending, timeout_seconds=60, progress_seconds=0.001).methods()[0].handler
     answer: HandlerResult = None
@@ -120,7 +139,7 @@ async def test_a_waiter_reads_its_visit_at_the_start_and_when_it_has_ended_and_n
         async def end() -> None:
             while len(channel.progressed) < 5:  # noqa: ASYNC110 - told by the channel alone
                 await anyio.sleep(0.001)
-            visit.state = "complete"
+            consent_request.state = "complete"
             await pending.finish(ID)
 
         group.start_soon(end)

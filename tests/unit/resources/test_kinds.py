@@ -16,8 +16,8 @@ from nextcloud_mcp_server.resources.kind import MAX_BYTES, Kind, Reader, Typed
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.state import system_clock
 from nextcloud_mcp_server.tools.documents import Documents
-from tests.dav_fakes import Told, account_in, account_over, call, multistatus, network, nothing_read
-from tests.updates_stage import open_stage
+from tests.dav_fakes import ProgressLog, account_in, account_over, call, multistatus, network, nothing_read
+from tests.updates_fixtures import open_stage
 
 LONG = "\N{OPEN BOOK}" * 20_000
 
@@ -32,7 +32,7 @@ def reader(text: bytes | None = None) -> Reader:
             pass
         return Extract(text or b"", "ok" if text else "password")
 
-    return Reader(Documents(nothing_read if text is None else read), cast("Any", Told()))
+    return Reader(Documents(nothing_read if text is None else read), cast("Any", ProgressLog()))
 
 
 @pytest.fixture

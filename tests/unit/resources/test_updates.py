@@ -6,11 +6,11 @@ import httpx2
 import pytest
 from anyio.abc import TaskGroup
 
-from nextcloud_mcp_server.protocol.availability import Apps, Told
+from nextcloud_mcp_server.protocol.availability import AppList, Apps
 from nextcloud_mcp_server.resources import updates
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS
 from nextcloud_mcp_server.storage.records import Principal
-from tests.updates_stage import ALICE, Stage, open_stage, settled
+from tests.updates_fixtures import ALICE, Stage, open_stage, settled
 
 README = "nc://files/Readme.md"
 
@@ -198,7 +198,7 @@ async def test_a_list_that_changes_is_told_to_those_who_asked_for_that(
 
 async def test_for_a_stream_that_named_nothing_no_database_is_opened_before_a_call(group: TaskGroup) -> None:
     async def apps(_: object) -> Apps:
-        return Apps(Told(frozenset({"notes"})))
+        return Apps(AppList(frozenset({"notes"})))
 
     async with open_stage(known=False) as stage:
         client = stage.client(modern=True)

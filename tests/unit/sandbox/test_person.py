@@ -18,10 +18,10 @@ def html(body: str, status: int = 200, **headers: str) -> httpx2.Response:
 
 @pytest.fixture
 async def visit() -> AsyncGenerator[Callable[[Answers], tuple[Person, list[str]]]]:
-    """Make a person who meets these pages, and a list of what was sent."""
+    """Make a user who meets these pages, and a list of what was sent."""
     opened: list[httpx2.AsyncClient] = []
 
-    def _visit(answers: Answers) -> tuple[Person, list[str]]:
+    def _consent_request(answers: Answers) -> tuple[Person, list[str]]:
         sent: list[str] = []
 
         def answer(request: httpx2.Request) -> httpx2.Response:
@@ -32,7 +32,7 @@ async def visit() -> AsyncGenerator[Callable[[Answers], tuple[Person, list[str]]
         opened.append(browser)
         return Person("alice", "her password", browser=browser), sent
 
-    yield _visit
+    yield _consent_request
     for browser in opened:
         await browser.aclose()
 

@@ -16,7 +16,7 @@ from nextcloud_mcp_server.server.database_file import has_state
 from nextcloud_mcp_server.server.services import Outside
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
-from tests.auth_stage import NEXTCLOUD, Stage
+from tests.auth_fixtures import NEXTCLOUD, Stage
 
 SITE = Site("http://127.0.0.1:8765", "http://127.0.0.1:8765")
 SECRET = "a-secret-of-the-tests-0123456789"

@@ -25,7 +25,7 @@ from nextcloud_mcp_server.server.services import Core, LazyCore, Outside
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import new_key
-from tests.auth_stage import NEXTCLOUD, READ, Process, Stage, page_url, together
+from tests.auth_fixtures import NEXTCLOUD, READ, Process, Stage, page_url, together
 
 
 def configured(stage: Stage, **overrides: object) -> Settings:
@@ -61,7 +61,7 @@ def nothing(_: str) -> None:
 
 
 def confirming(stage: Stage, name: str = "alice") -> Callable[[str], None]:
-    """Let somebody confirm at Nextcloud as soon as the link is shown."""
+    """Let a user confirm at Nextcloud as soon as the link is shown."""
 
     def show(_: str) -> None:
         stage.confirm(name)
@@ -86,10 +86,10 @@ async def test_people_see_the_public_address_of_nextcloud(stage: Stage) -> None:
         with pytest.raises(ElicitationRequired) as caught:
             await core.accounts.open(stage.caller, READ)
         assert core.provisioning is not None
-        visit = await core.provisioning.view(caught.value.elicitation_id)
+        consent_request = await core.provisioning.view(caught.value.elicitation_id)
 
-    assert visit is not None
-    assert visit.nextcloud_host == "cloud.example.org"
+    assert consent_request is not None
+    assert consent_request.nextcloud_host == "cloud.example.org"
 
 
 async def test_settings_bound_what_a_core_permits(stage: Stage) -> None:

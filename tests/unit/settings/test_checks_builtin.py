@@ -1,4 +1,4 @@
-"""The matrix of mode `builtin`: what serves many people without an identity provider, and what is refused."""
+"""The matrix of mode `builtin`: what serves many users without an identity provider, and what is refused."""
 
 import os
 
@@ -41,7 +41,7 @@ def test_a_plain_nextcloud_and_one_client_there_are_enough() -> None:
     settings = given()
 
     assert settings.transport == "http"
-    assert settings.many_people
+    assert settings.multi_user
     assert settings.warnings == ()
 
 

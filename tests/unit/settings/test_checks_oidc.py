@@ -1,4 +1,4 @@
-"""The matrix of mode `oidc`: what serves many people, and what is refused because it could not be safe."""
+"""The matrix of mode `oidc`: what serves many users, and what is refused because it could not be safe."""
 
 import os
 from ipaddress import ip_network

@@ -14,9 +14,9 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Credential,
     Elicitation,
-    GrantLeg,
-    HeldGrant,
+    GrantRequest,
     LoginFlow,
+    PendingGrant,
     Permission,
     Principal,
     SignedIn,
@@ -180,7 +180,7 @@ def complete(
         *,
         uid: str = "alice",
         nextcloud_url: str = URL,
-        home_id: str | None = None,
+        storage_id: str | None = None,
         credential_id: str = "credential-1",
         secret: str = "app-password",
         created_at: datetime | None = None,
@@ -197,7 +197,7 @@ def complete(
                 nextcloud_url=nextcloud_url,
                 uid=uid,
                 display_name=uid.title(),
-                home_id=home_id,
+                storage_id=storage_id,
                 created_at=now(),
             ),
             credential=Credential(
@@ -243,7 +243,7 @@ def tokens(now: Callable[[], datetime]) -> Callable[..., Tokens]:
 def sign_in(
     database: Database, alice: Principal, now: Callable[[], datetime]
 ) -> Callable[..., Awaitable[SignedIn]]:
-    """Sign a person in, in the browser whose cookie holds this value."""
+    """Sign a user in, in the browser whose cookie holds this value."""
 
     async def factory(
         token: str, principal: Principal = alice, *, uid: str | None = None, place: str = ""
@@ -263,7 +263,7 @@ def sign_in(
 
 
 @pytest.fixture
-def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[GrantLeg]]:
+def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[GrantRequest]]:
     """Send the browser with this sign-in to the grant provider."""
 
     async def factory(
@@ -273,8 +273,8 @@ def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awa
         sign_in: str = "browser-1",
         verifier: str | None = None,
         nonce: str | None = None,
-    ) -> GrantLeg:
-        leg = GrantLeg(
+    ) -> GrantRequest:
+        grant_request = GrantRequest(
             state=SecretStr(state),
             elicitation_id=elicitation.id,
             principal=elicitation.principal,
@@ -285,8 +285,8 @@ def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awa
             created_at=now(),
             expires_at=now() + timedelta(minutes=10),
         )
-        await database.grant_legs.create(leg, sign_in=sign_in)
-        return leg
+        await database.grant_requests.create(grant_request, sign_in=sign_in)
+        return grant_request
 
     return factory
 
@@ -294,7 +294,7 @@ def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awa
 @pytest.fixture
 def hold(
     database: Database, tokens: Callable[..., Tokens], now: Callable[[], datetime]
-) -> Callable[..., Awaitable[HeldGrant]]:
+) -> Callable[..., Awaitable[PendingGrant]]:
     """Hold what Nextcloud gave, in the browser with this sign-in."""
 
     async def factory(
@@ -303,9 +303,9 @@ def hold(
         principal: Principal | None = None,
         sign_in: str = "browser-1",
         access: str = "access-1",
-        home_id: str | None = None,
-    ) -> HeldGrant:
-        held = HeldGrant(
+        storage_id: str | None = None,
+    ) -> PendingGrant:
+        held = PendingGrant(
             elicitation_id=elicitation.id,
             principal=principal or elicitation.principal,
             scopes=elicitation.scopes,
@@ -313,10 +313,10 @@ def hold(
             tokens=tokens(access, f"refresh of {access}"),
             uid="alice",
             display_name="Alice",
-            home_id=home_id,
+            storage_id=storage_id,
             expires_at=now() + timedelta(minutes=5),
         )
-        await database.held_grants.hold(held, sign_in=sign_in)
+        await database.pending_grants.hold(held, sign_in=sign_in)
         return held
 
     return factory

@@ -132,7 +132,7 @@ async def test_a_removed_clients_codes_and_tokens_end_with_it(
     for code in ("one", "two", "three"):
         await database.oauth_tokens.add_code(code, grant, expires_at=soon)
     fresh = Fresh("family", "refresh", "access", soon, soon)
-    given = await database.oauth_tokens.redeem(
+    given = await database.oauth_tokens.exchange_code(
         "one", client_id=client.client_id, fits=lambda _: True, fresh=fresh
     )
 
@@ -141,7 +141,7 @@ async def test_a_removed_clients_codes_and_tokens_end_with_it(
     assert given == Given("refresh", frozenset())
     assert removed == [True, False]
     assert await database.oauth_tokens.find("access") is None
-    assert await database.oauth_tokens.redeem(
+    assert await database.oauth_tokens.exchange_code(
         "two", client_id=client.client_id, fits=lambda _: True, fresh=fresh
     ) == Refused("unknown")
     assert [entry.result for entry in await database.audit.recent(alice, 5)] == [
@@ -175,7 +175,7 @@ async def test_what_people_allowed_outlives_the_absence_of_a_document_and_of_no_
     ask: Ask,
     now: Now,
 ) -> None:
-    """Nobody gets the id of a registered client again, while a document keeps its address."""
+    """No one gets the id of a registered client again, while a document keeps its address."""
     for one in (client, document):
         await database.clients.save(dataclasses.replace(one, created_at=now() - 9 * DAY))
         await complete(await ask(client_id=one.client_id))

@@ -266,3 +266,39 @@ print(keys[0].get_secret_value(), created)
 
     assert {key for key, _ in answers} == {path.read_text().strip()}
     assert sorted(created for _, created in answers) == ["False", "False", "False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("place", "sealed"),
+    [
+        (
+            ("pending_grants", "https://issuer.example", "alice", "row-1", "tokens"),
+            "AWyUhYIFNVelY6mkgRGjZtOl//Bex1fiK2VRCImswb/r4aaotvYwM+OBdg==",
+        ),
+        (
+            ("grant_requests", "https://issuer.example", "alice", "row-1", "verifier"),
+            "AWyUhYIFNVelDfHeS7nD/6D4rQaVlbFPe1e4QtlRJJEdZowf9qaLz4548w==",
+        ),
+        (
+            ("authorization_transactions", "row-1", "browser", "", "details"),
+            "AWyUhYIFNVelSiEjhvWVF4tSNtYjWD9UWX/a1SW1RrmZyJ81NRLLOy575A==",
+        ),
+    ],
+)
+def test_what_was_sealed_before_its_table_was_renamed_still_opens(
+    place: tuple[str, ...], sealed: str
+) -> None:
+    """Sealed by the version with schema 0008, whose tables had other names."""
+    keys = KeyRing([bytes(range(32))])
+
+    assert keys.open(Sealed(base64.b64decode(sealed)), place) == "secret"
+
+
+def test_the_storage_id_that_was_sealed_as_home_id_still_opens() -> None:
+    """Sealed by the version with schema 0008."""
+    row = KeyRing([bytes(range(32))]).at(
+        "pending_grants", Principal("https://issuer.example", "alice"), "row-1"
+    )
+    sealed = Sealed(base64.b64decode("AWyUhYIFNVelBbFd+/lRMAbQJVrrCMpTw0hgsShwNnzZr0oCFWI="))
+
+    assert row.open("storage_id", sealed) == "7"

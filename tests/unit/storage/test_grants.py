@@ -261,16 +261,16 @@ async def test_a_flow_that_was_not_needed_is_to_be_discarded(
 async def test_a_user_who_was_made_again_starts_without_permissions(
     database: Database, ask: Ask, start: Start, complete: Complete, alice: Principal
 ) -> None:
-    await complete(await ask(), home_id="7")
+    await complete(await ask(), storage_id="7")
     other = await ask(alice, client_id="codex")
     again = await ask(alice, "files:read")
 
-    await complete(again, await start(again), home_id="8", credential_id="credential-2", secret="new")
+    await complete(again, await start(again), storage_id="8", credential_id="credential-2", secret="new")
 
     grant = await database.grants.find(alice, "claude")
     ended = await database.elicitations.find(other.id)
     assert grant is not None
-    assert grant.account.home_id == "8"
+    assert grant.account.storage_id == "8"
     assert grant.permission is not None
     assert grant.permission.scopes == {"files:read"}
     assert ended is not None
@@ -281,13 +281,13 @@ async def test_a_user_who_was_made_again_starts_without_permissions(
 async def test_a_home_that_is_the_same_or_unknown_changes_nothing(
     database: Database, ask: Ask, complete: Complete, alice: Principal, second: str | None
 ) -> None:
-    await complete(await ask(), home_id="7")
+    await complete(await ask(), storage_id="7")
 
-    await complete(await ask(alice, "files:read"), home_id=second)
+    await complete(await ask(alice, "files:read"), storage_id=second)
 
     grant = await database.grants.find(alice, "claude")
     assert grant is not None
-    assert grant.account.home_id == "7"
+    assert grant.account.storage_id == "7"
     assert grant.permission is not None
     assert grant.permission.scopes == {"notes:read", "files:read"}
 

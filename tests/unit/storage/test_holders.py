@@ -19,14 +19,14 @@ Give = Callable[..., Awaitable[None]]
 
 @pytest.fixture
 def give(database: Database, now: Now) -> Give:
-    """Give a person's client tokens that live for so many hours."""
+    """Give a user's client tokens that live for so many hours."""
 
     async def factory(principal: Principal, client_id: str, *, hours: int = 5, family: str = "1") -> None:
         name = f"{principal.subject} {client_id} {family}"
         grant = CodeGrant(client_id, principal, "uri", frozenset(), "challenge", RESOURCE, None)
         await database.oauth_tokens.add_code(name, grant, expires_at=now() + HOUR)
         fresh = Fresh(name, f"refresh of {name}", f"access of {name}", now() + hours * HOUR, now() + HOUR)
-        given = await database.oauth_tokens.redeem(
+        given = await database.oauth_tokens.exchange_code(
             name, client_id=client_id, fits=lambda _: True, fresh=fresh
         )
         assert isinstance(given, Given)

@@ -7,9 +7,9 @@ from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import (
     Elicitation,
-    GrantLeg,
-    HeldGrant,
+    GrantRequest,
     Logout,
+    PendingGrant,
     Principal,
     SignedIn,
 )
@@ -73,8 +73,8 @@ async def test_what_was_begun_in_a_session_ends_with_its_logout(
     *,
     database: Database,
     ask: Callable[..., Awaitable[Elicitation]],
-    depart: Callable[..., Awaitable[GrantLeg]],
-    hold: Callable[..., Awaitable[HeldGrant]],
+    depart: Callable[..., Awaitable[GrantRequest]],
+    hold: Callable[..., Awaitable[PendingGrant]],
     now: Callable[[], datetime],
     logout: Callable[..., Logout],
 ) -> None:
@@ -85,8 +85,8 @@ async def test_what_was_begun_in_a_session_ends_with_its_logout(
 
     await database.logouts.add("j1", logout(), expires_at=now() + timedelta(days=1))
 
-    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
-    assert await database.held_grants.find(asked.id, sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
+    assert await database.pending_grants.find(asked.id, sign_in="browser-1") is None
 
 
 async def test_a_logout_counts_once_for_each_issuer(

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, MetaData, inspect, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.migration import configuration
 from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
@@ -22,7 +23,7 @@ from nextcloud_mcp_server.storage.records import (
     OutboxItem,
     Principal,
 )
-from tests import arrivals_stage
+from tests import sealed_rows, sign_in_fixtures
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Complete = Callable[..., Awaitable[bool]]
@@ -39,6 +40,16 @@ ADDED = {
     "elicitations": {"refusals"},
     "login_flows": {"uid"},
     "accounts": {"mapped"},
+}
+
+#: Names of schemas before 0009, and the names that these tables and columns have now.
+RENAMED = {
+    "arrivals": "authorization_transactions",
+    "grant_legs": "grant_requests",
+    "held_grants": "pending_grants",
+    "redemptions": "failed_code_exchanges",
+    "home_id": "storage_id",
+    "arrival_hash": "transaction_hash",
 }
 
 
@@ -84,14 +95,18 @@ def rows(connection: Connection) -> Rows:
     for table in stored.sorted_tables:
         kept = [column for column in table.c if column.name not in ADDED.get(table.name, ())]
         if table.name != VERSION_TABLE:
-            found[table.name] = sorted([tuple(row) for row in connection.execute(select(*kept))], key=repr)
+            found[RENAMED.get(table.name, table.name)] = sorted(
+                [tuple(row) for row in connection.execute(select(*kept))], key=repr
+            )
     return found
 
 
 def columns(connection: Connection) -> dict[str, set[str]]:
     inspector = inspect(connection)
     return {
-        name: {column["name"] for column in inspector.get_columns(name)}
+        RENAMED.get(name, name): {
+            RENAMED.get(column["name"], column["name"]) for column in inspector.get_columns(name)
+        }
         for name in inspector.get_table_names()
     }
 
@@ -141,9 +156,9 @@ async def test_going_back_takes_away_what_came_and_nothing_else(
         await connection.run_sync(to_first_schema)
         first = await connection.run_sync(columns)
 
-    new_tables = {"sign_ins", "grant_legs", "held_grants", "redemptions"}
-    new_tables |= {"arrivals", "clients", "codes", "token_families", "access_tokens", "spent_codes"}
-    new_tables |= {"answered_requests", "logouts"}
+    new_tables = {"sign_ins", "grant_requests", "pending_grants", "failed_code_exchanges"}
+    new_tables |= {"authorization_transactions", "clients", "codes", "token_families", "access_tokens"}
+    new_tables |= {"spent_codes", "answered_requests", "logouts"}
     assert set(newest) == {*metadata.tables, VERSION_TABLE}
     assert set(newest) - set(first) == new_tables
     assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED
@@ -159,19 +174,19 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     alice: Principal,
     now: Callable[[], datetime],
 ) -> None:
-    """An operator may put the former version back, and try again later: people sign in again, no more."""
+    """An operator may put the former version back, and try again later: users sign in again, no more."""
     await complete(await ask())
-    await database.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
+    await database.auth_transactions.create(sign_in_fixtures.leaving(now), state="c-state", browser="browser")
     await database.spent_codes.spend(["code-of-the-victim"])
     grant = CodeGrant("claude", alice, "uri", frozenset(), "challenge", "resource", None)
     later = now() + timedelta(hours=1)
     await database.oauth_tokens.add_code("code", grant, expires_at=later)
     fresh = Fresh("family", "refresh", "access", later, later)
-    await database.oauth_tokens.redeem("code", client_id="claude", fits=lambda _: True, fresh=fresh)
+    await database.oauth_tokens.exchange_code("code", client_id="claude", fits=lambda _: True, fresh=fresh)
     async with engine.connect() as connection:
         newest, stored = await connection.run_sync(columns), await connection.run_sync(rows)
-    new_tables = {"arrivals", "clients", "codes", "token_families", "access_tokens", "spent_codes"}
-    new_tables |= {"answered_requests", "logouts"}
+    new_tables = {"authorization_transactions", "clients", "codes", "token_families", "access_tokens"}
+    new_tables |= {"spent_codes", "answered_requests", "logouts"}
 
     async with engine.begin() as connection:
         await connection.run_sync(lambda it: command.downgrade(configuration(it), "0003"))
@@ -180,7 +195,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
 
     came = {
         "accounts": {"mapped"},
-        "redemptions": {"source"},
+        "failed_code_exchanges": {"source"},
         "sign_ins": {"sub_hash", "sid_hash", "place", "last_used_at"},
     }
     assert former == {name: newest[name] - came.get(name, set()) for name in newest if name not in new_tables}
@@ -190,6 +205,25 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     assert await again.grants.find(alice, "claude") is not None
     assert await again.oauth_tokens.find("access") is None
     assert not await again.spent_codes.is_spent("code-of-the-victim")
-    assert await again.arrivals.take("c-state", browser="browser") is None
-    await again.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
-    assert await again.arrivals.take("c-state", browser="browser") is not None
+    assert await again.auth_transactions.take("c-state", browser="browser") is None
+    await again.auth_transactions.create(sign_in_fixtures.leaving(now), state="c-state", browser="browser")
+    assert await again.auth_transactions.take("c-state", browser="browser") is not None
+
+
+async def test_sealed_values_still_open_after_their_tables_took_other_names(
+    *,
+    database: Database,
+    open_database: Open,
+    engine: AsyncEngine,
+    url: str,
+    keys: KeyRing,
+    now: Callable[[], datetime],
+) -> None:
+    await sealed_rows.Rows(database, now).fill()
+    before = await sealed_rows.opened_values(url, keys)
+    async with engine.begin() as connection:
+        await connection.run_sync(lambda it: command.downgrade(configuration(it), "0008"))
+
+    await (await open_database()).outbox.next_due_at()
+
+    assert await sealed_rows.opened_values(url, keys) == before

@@ -60,7 +60,9 @@ def add(database: Database, grant: CodeGrant, now: Now) -> Callable[..., Awaitab
 
 
 @pytest.fixture
-def redeem(database: Database, fresh: Callable[..., Fresh]) -> Callable[..., Awaitable[Given | Refused]]:
+def exchange_code(
+    database: Database, fresh: Callable[..., Fresh]
+) -> Callable[..., Awaitable[Given | Refused]]:
     async def factory(
         code: str = "code",
         *,
@@ -69,7 +71,7 @@ def redeem(database: Database, fresh: Callable[..., Fresh]) -> Callable[..., Awa
         new: Fresh | None = None,
         through: Database = database,
     ) -> Given | Refused:
-        return await through.oauth_tokens.redeem(
+        return await through.oauth_tokens.exchange_code(
             code, client_id=client_id, fits=lambda _: fits, fresh=new or fresh()
         )
 
@@ -102,15 +104,15 @@ def rotate(database: Database, fresh: Callable[..., Fresh]) -> Callable[..., Awa
 
 
 Add = Callable[..., Awaitable[None]]
-Exchange = Callable[..., Awaitable[Given | Refused]]
+TokenRefresh = Callable[..., Awaitable[Given | Refused]]
 
 
 async def test_what_a_code_gives_is_found_by_the_access_token(
-    *, database: Database, add: Add, redeem: Exchange, token_grant: TokenGrant, now: Now
+    *, database: Database, add: Add, exchange_code: TokenRefresh, token_grant: TokenGrant, now: Now
 ) -> None:
     await add()
 
-    given = await redeem()
+    given = await exchange_code()
 
     assert given == Given("refresh-1", BOTH)
     assert await database.oauth_tokens.find("access-1") == LiveToken(token_grant, now(), now() + HOUR)
@@ -123,7 +125,7 @@ async def test_a_code_shows_what_it_was_given_for(
     await add()
     shown: list[CodeGrant] = []
 
-    await database.oauth_tokens.redeem(
+    await database.oauth_tokens.exchange_code(
         "code", client_id="claude", fits=lambda given: bool(shown.append(given)), fresh=fresh()
     )
 
@@ -131,20 +133,20 @@ async def test_a_code_shows_what_it_was_given_for(
 
 
 async def test_a_code_is_good_once_for_its_client_and_in_time(
-    *, database: Database, add: Add, redeem: Exchange, advance: Advance, alice: Principal
+    *, database: Database, add: Add, exchange_code: TokenRefresh, advance: Advance, alice: Principal
 ) -> None:
     for code in ("code", "late", "unfit"):
         await add(code)
 
-    foreign = await redeem(client_id="codex")
-    unfit = await redeem("unfit", fits=False)
-    spent = await redeem("unfit")
-    given = await redeem()
-    foreign_again = await redeem(client_id="codex")
+    foreign = await exchange_code(client_id="codex")
+    unfit = await exchange_code("unfit", fits=False)
+    spent = await exchange_code("unfit")
+    given = await exchange_code()
+    foreign_again = await exchange_code(client_id="codex")
     kept = await database.oauth_tokens.find("access-1")
-    twice = await redeem()
+    twice = await exchange_code()
     advance(60)
-    late = await redeem("late")
+    late = await exchange_code("late")
 
     assert [foreign, unfit, spent] == [Refused("unknown"), Refused("unfit"), Refused("unknown")]
     assert given == Given("refresh-1", BOTH)
@@ -155,30 +157,30 @@ async def test_a_code_is_good_once_for_its_client_and_in_time(
 
 
 async def test_a_code_whose_key_is_missing_gives_nothing(
-    add: Add, redeem: Exchange, open_database: Open
+    add: Add, exchange_code: TokenRefresh, open_database: Open
 ) -> None:
     await add()
 
     other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
-    assert await redeem(through=other) == Refused("unknown")
+    assert await exchange_code(through=other) == Refused("unknown")
 
 
 async def test_a_code_whose_client_was_changed_in_the_database_gives_nothing(
-    add: Add, redeem: Exchange, execute: Execute
+    add: Add, exchange_code: TokenRefresh, execute: Execute
 ) -> None:
     await add()
 
     await execute("UPDATE codes SET client_id = 'codex'")
 
-    assert await redeem(client_id="codex") == Refused("unknown")
+    assert await exchange_code(client_id="codex") == Refused("unknown")
 
 
 async def test_a_token_and_the_one_before_it_have_the_same_successor_for_some_time(
-    *, add: Add, redeem: Exchange, rotate: Exchange, advance: Advance, database: Database
+    *, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, advance: Advance, database: Database
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
 
     first = await rotate("refresh-1", "refresh-2")
     advance(GRACE.total_seconds())
@@ -204,8 +206,8 @@ async def test_a_token_that_was_replaced_before_ends_the_family(
     *,
     database: Database,
     add: Add,
-    redeem: Exchange,
-    rotate: Exchange,
+    exchange_code: TokenRefresh,
+    rotate: TokenRefresh,
     advance: Advance,
     alice: Principal,
     token: str,
@@ -213,7 +215,7 @@ async def test_a_token_that_was_replaced_before_ends_the_family(
     seconds: float,
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
     await rotate("refresh-1", "refresh-2")
     advance(seconds)
 
@@ -228,10 +230,10 @@ async def test_a_token_that_was_replaced_before_ends_the_family(
 
 
 async def test_the_first_use_of_what_came_with_the_successor_ends_the_grace(
-    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange
+    *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
     await rotate("refresh-1", "refresh-2")
     looked_at = await database.oauth_tokens.find("access-2")
     await database.oauth_tokens.use("access-1")
@@ -250,14 +252,14 @@ async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
     *,
     database: Database,
     add: Add,
-    redeem: Exchange,
-    rotate: Exchange,
+    exchange_code: TokenRefresh,
+    rotate: TokenRefresh,
     fresh: Callable[..., Fresh],
     advance: Advance,
     now: Now,
 ) -> None:
     await add()
-    await redeem(new=dataclasses.replace(fresh(), refresh_until=now() + 3 * LIFETIME))
+    await exchange_code(new=dataclasses.replace(fresh(), refresh_until=now() + 3 * LIFETIME))
     began = now()
     advance((LIFETIME - HOUR / 2).total_seconds())
     await rotate("refresh-1", "refresh-2")
@@ -271,10 +273,10 @@ async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
 
 
 async def test_a_refresh_token_is_somebodys_while_it_is_the_newest_or_the_one_before(
-    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange, alice: Principal
+    *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, alice: Principal
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
     await rotate("refresh-1", "refresh-2")
 
     async def whose(token: str, *, family: str = "family", client_id: str = "claude") -> Principal | None:
@@ -288,10 +290,10 @@ async def test_a_refresh_token_is_somebodys_while_it_is_the_newest_or_the_one_be
 
 @pytest.mark.parametrize("wrong", [{"client_id": "codex"}, {"resource": "https://other.example.org/mcp"}])
 async def test_a_family_of_another_client_or_address_stays_as_it_is(
-    add: Add, redeem: Exchange, rotate: Exchange, wrong: dict[str, str]
+    add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, wrong: dict[str, str]
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
 
     for token in ("refresh-0", "refresh-1"):
         assert await rotate(token, "refresh-2", **wrong) == Refused("unknown")
@@ -299,10 +301,10 @@ async def test_a_family_of_another_client_or_address_stays_as_it_is(
 
 
 async def test_a_family_whose_key_is_missing_counts_as_none(
-    *, add: Add, redeem: Exchange, rotate: Exchange, open_database: Open
+    *, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, open_database: Open
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
 
     other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
@@ -312,10 +314,10 @@ async def test_a_family_whose_key_is_missing_counts_as_none(
 
 
 async def test_scopes_narrow_an_answer_and_none_of_them_refuses_it(
-    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange
+    *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
 
     refused = await rotate("refresh-1", "refresh-2", scopes=frozenset({"files:read"}))
     narrowed = await rotate("refresh-1", "refresh-2", scopes=READ | {"files:read"})
@@ -327,10 +329,10 @@ async def test_scopes_narrow_an_answer_and_none_of_them_refuses_it(
 
 
 async def test_a_family_and_its_tokens_end_with_their_time(
-    *, database: Database, add: Add, redeem: Exchange, rotate: Exchange, advance: Advance
+    *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, advance: Advance
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
 
     advance(HOUR.total_seconds())
     access = await database.oauth_tokens.find("access-1")
@@ -344,19 +346,19 @@ async def test_purging_takes_what_is_over_and_nothing_else(
     *,
     database: Database,
     add: Add,
-    redeem: Exchange,
+    exchange_code: TokenRefresh,
     fresh: Callable[..., Fresh],
     advance: Advance,
     execute: Execute,
 ) -> None:
     for code in ("one", "two", "three"):
         await add(code)
-    await redeem("one")
-    await redeem("two", new=dataclasses.replace(fresh("refresh-2", "access-2", family="other")))
+    await exchange_code("one")
+    await exchange_code("two", new=dataclasses.replace(fresh("refresh-2", "access-2", family="other")))
     await execute("UPDATE token_families SET expires_at = '2026-11-27 12:30:00' WHERE generation = 1")
     advance(59)
     await add("four")
-    await redeem("four", new=fresh("refresh-4", "access-4", family="fourth"))
+    await exchange_code("four", new=fresh("refresh-4", "access-4", family="fourth"))
     await database.oauth_tokens.purge()
     before = await execute("SELECT count(*) FROM codes")
     advance(30 * 60)
@@ -371,10 +373,10 @@ async def test_purging_takes_what_is_over_and_nothing_else(
 
 
 async def test_a_token_ends_for_its_client_only(
-    database: Database, add: Add, redeem: Exchange, rotate: Exchange
+    database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh
 ) -> None:
     await add()
-    await redeem()
+    await exchange_code()
     await rotate("refresh-1", "refresh-2")
 
     await database.oauth_tokens.revoke_access("access-1", client_id="codex")
@@ -393,7 +395,7 @@ async def test_everything_of_a_person_or_of_one_of_their_clients_ends(
     *,
     database: Database,
     add: Add,
-    redeem: Exchange,
+    exchange_code: TokenRefresh,
     fresh: Callable[..., Fresh],
     grant: CodeGrant,
     bob: Principal,
@@ -406,31 +408,39 @@ async def test_everything_of_a_person_or_of_one_of_their_clients_ends(
         code = f"{name} {client_id}"
         await add(code, given)
         await add(f"{code} waiting", given)
-        await redeem(code, client_id=client_id, new=fresh(f"refresh {code}", f"access {code}", family=code))
+        await exchange_code(
+            code, client_id=client_id, new=fresh(f"refresh {code}", f"access {code}", family=code)
+        )
 
     of_codex = await database.oauth_tokens.end(alice, client_id="codex")
     kept = await database.oauth_tokens.find("access alice claude")
-    waiting = await redeem("alice codex waiting", client_id="codex")
-    other = await redeem("alice claude too", new=fresh("refresh too", "access too", family="too"))
+    waiting = await exchange_code("alice codex waiting", client_id="codex")
+    other = await exchange_code("alice claude too", new=fresh("refresh too", "access too", family="too"))
     rest = await database.oauth_tokens.end(alice)
 
     assert (of_codex, kept is not None, waiting, rest) == (1, True, Refused("unknown"), 2)
     assert isinstance(other, Given)
     assert await database.oauth_tokens.end(alice) == 0
-    assert await redeem("alice claude waiting") == Refused("unknown")
+    assert await exchange_code("alice claude waiting") == Refused("unknown")
     assert await database.oauth_tokens.find("access bob claude") is not None
 
 
 async def test_a_user_made_anew_at_nextcloud_holds_none_of_the_former_ones_tokens(
-    *, database: Database, ask: Ask, complete: Complete, add: Add, redeem: Exchange, alice: Principal
+    *,
+    database: Database,
+    ask: Ask,
+    complete: Complete,
+    add: Add,
+    exchange_code: TokenRefresh,
+    alice: Principal,
 ) -> None:
-    await complete(await ask(), home_id="home")
+    await complete(await ask(), storage_id="home")
     await add()
-    await redeem()
+    await exchange_code()
 
-    await complete(await ask(alice, "files:read"), home_id="home", credential_id="credential-2")
+    await complete(await ask(alice, "files:read"), storage_id="home", credential_id="credential-2")
     kept = await database.oauth_tokens.find("access-1")
-    await complete(await ask(alice, "files:read"), home_id="another", credential_id="credential-3")
+    await complete(await ask(alice, "files:read"), storage_id="another", credential_id="credential-3")
 
     assert kept is not None
     assert await database.oauth_tokens.find("access-1") is None

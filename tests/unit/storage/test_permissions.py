@@ -2,11 +2,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, GrantLeg, Principal, SignedIn
+from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, GrantRequest, Principal, SignedIn
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Complete = Callable[..., Awaitable[bool]]
-Depart = Callable[..., Awaitable[GrantLeg]]
+Depart = Callable[..., Awaitable[GrantRequest]]
 SignIn = Callable[..., Awaitable[SignedIn]]
 
 
@@ -76,14 +76,14 @@ async def test_one_client_of_one_person_can_be_removed(
 async def test_a_user_who_was_made_again_is_signed_in_nowhere(
     *, database: Database, ask: Ask, complete: Complete, sign_in: SignIn, depart: Depart, bob: Principal
 ) -> None:
-    await complete(await ask(), home_id="7")
+    await complete(await ask(), storage_id="7")
     await sign_in("browser-1")
     of_bob = await sign_in("browser-2", bob)
     again = await ask()
     await depart(again)
 
-    await complete(again, home_id="8")
+    await complete(again, storage_id="8")
 
     assert await database.sign_ins.find("browser-1") is None
     assert await database.sign_ins.find("browser-2") == of_bob
-    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None

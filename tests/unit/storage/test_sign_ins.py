@@ -7,11 +7,11 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Elicitation, GrantLeg, HeldGrant, Principal, SignedIn
+from nextcloud_mcp_server.storage.records import Elicitation, GrantRequest, PendingGrant, Principal, SignedIn
 
 Ask = Callable[..., Awaitable[Elicitation]]
-Depart = Callable[..., Awaitable[GrantLeg]]
-Hold = Callable[..., Awaitable[HeldGrant]]
+Depart = Callable[..., Awaitable[GrantRequest]]
+Hold = Callable[..., Awaitable[PendingGrant]]
 Open = Callable[..., Awaitable[Database]]
 SignIn = Callable[..., Awaitable[SignedIn]]
 
@@ -66,17 +66,17 @@ async def test_signing_out_ends_what_this_browser_started_and_nothing_else(
     other = await sign_in("browser-2")
     asked = await ask()
     await depart(asked, state="state-1", sign_in="browser-1")
-    leg = await depart(asked, state="state-2", sign_in="browser-2")
+    grant_request = await depart(asked, state="state-2", sign_in="browser-2")
     await hold(asked, sign_in="browser-1")
 
     await database.sign_ins.delete("browser-1")
 
     assert await database.sign_ins.find("browser-1") is None
     assert await database.sign_ins.find("browser-2") == other
-    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
-    assert await database.grant_legs.take("state-2", sign_in="browser-2") == leg
-    assert await database.held_grants.find(asked.id, sign_in="browser-1") is None
-    assert await database.held_grants.release_due(nextcloud_url=URL) == 1
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-2", sign_in="browser-2") == grant_request
+    assert await database.pending_grants.find(asked.id, sign_in="browser-1") is None
+    assert await database.pending_grants.release_due(nextcloud_url=URL) == 1
 
 
 async def test_signing_out_everywhere_ends_everything_of_that_person(
@@ -89,7 +89,7 @@ async def test_signing_out_everywhere_ends_everything_of_that_person(
     await depart(asked, state="state-1", sign_in="browser-1")
     leg_of_bob = await depart(asked_of_bob, state="state-3", sign_in="browser-3")
     await hold(asked, sign_in="browser-2")
-    held_of_bob = await hold(asked_of_bob, sign_in="browser-3")
+    pending_grant_of_bob = await hold(asked_of_bob, sign_in="browser-3")
 
     ended = await database.sign_ins.delete_all(asked.principal)
 
@@ -97,10 +97,10 @@ async def test_signing_out_everywhere_ends_everything_of_that_person(
     assert await database.sign_ins.find("browser-1") is None
     assert await database.sign_ins.find("browser-2") is None
     assert await database.sign_ins.find("browser-3") == of_bob
-    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
-    assert await database.grant_legs.take("state-3", sign_in="browser-3") == leg_of_bob
-    assert await database.held_grants.find(asked.id, sign_in="browser-2") is None
-    assert await database.held_grants.find(asked_of_bob.id, sign_in="browser-3") == held_of_bob
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-3", sign_in="browser-3") == leg_of_bob
+    assert await database.pending_grants.find(asked.id, sign_in="browser-2") is None
+    assert await database.pending_grants.find(asked_of_bob.id, sign_in="browser-3") == pending_grant_of_bob
 
 
 async def test_what_is_old_is_forgotten_and_what_is_not_stays(
@@ -111,7 +111,7 @@ async def test_what_is_old_is_forgotten_and_what_is_not_stays(
     await depart(asked, state="state-1")
     advance(15 * 60)
     late = await sign_in("browser-2")
-    leg = await depart(asked, state="state-2")
+    grant_request = await depart(asked, state="state-2")
 
     await database.sign_ins.purge()
 
@@ -119,8 +119,8 @@ async def test_what_is_old_is_forgotten_and_what_is_not_stays(
     advance(-15 * 60)
     assert await database.sign_ins.find("browser-1") is None
     assert await database.sign_ins.find("browser-2") == late
-    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
-    assert await database.grant_legs.take("state-2", sign_in="browser-1") == leg
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-2", sign_in="browser-1") == grant_request
 
 
 async def test_a_person_sees_each_browser_of_theirs_with_its_place_and_last_use(
@@ -160,7 +160,7 @@ async def test_a_browser_is_ended_by_its_id_by_nobody_but_its_person(
     assert await database.sign_ins.end(alice, chosen)
     assert await database.sign_ins.find("browser-1") is None
     assert await database.sign_ins.find("browser-2") is not None
-    assert await database.grant_legs.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
 
 
 async def test_a_place_whose_key_is_missing_is_not_shown(

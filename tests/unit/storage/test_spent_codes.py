@@ -4,7 +4,7 @@ from typing import Any
 
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.spent_codes import KEPT
-from tests import arrivals_stage
+from tests import sign_in_fixtures
 
 CODE, ANOTHER = "code-of-the-victim", "another-code"
 
@@ -58,12 +58,12 @@ async def test_the_database_holds_no_code(database: Database, execute: Execute) 
 async def test_a_sign_in_ends_with_its_code_whichever_browser_began_it(
     database: Database, now: Callable[[], datetime]
 ) -> None:
-    await database.arrivals.create(arrivals_stage.leaving(now), state="c-state", browser="browser")
+    await database.auth_transactions.create(sign_in_fixtures.leaving(now), state="c-state", browser="browser")
 
-    first = await database.arrivals.end("c-state", codes=[CODE])
-    second = await database.arrivals.end("c-state", codes=[ANOTHER])
+    first = await database.auth_transactions.end("c-state", codes=[CODE])
+    second = await database.auth_transactions.end("c-state", codes=[ANOTHER])
 
     assert (first, second) == (True, False)
     assert await database.spent_codes.is_spent(CODE)
     assert not await database.spent_codes.is_spent(ANOTHER)
-    assert await database.arrivals.take("c-state", browser="browser") is None
+    assert await database.auth_transactions.take("c-state", browser="browser") is None

@@ -77,8 +77,8 @@ async def test_the_library_above_makes_one_trip_for_each_statement(
         given = (await opened.execute(text("INSERT INTO notes VALUES ('a') RETURNING title"))).all()
 
     assert (found, [tuple(row) for row in given]) == ([], [("a",)])
-    trips = [record for record in caplog.records if record.getMessage().startswith("executing")]
-    assert len(trips) == 3, "the query, the statement, its commit"
+    authorization = [record for record in caplog.records if record.getMessage().startswith("executing")]
+    assert len(authorization) == 3, "the query, the statement, its commit"
     await engine.dispose()
 
 

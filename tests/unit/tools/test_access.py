@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools.access import Access
-from tests.auth_stage import CALLER, Process, Stage
+from tests.auth_fixtures import CALLER, Process, Stage
 
 
 async def test_an_access_that_ended_since_it_was_looked_at_is_none_and_no_question(

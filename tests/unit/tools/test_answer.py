@@ -85,7 +85,7 @@ def test_links_that_open_a_consent_page_are_not_passed_on(link: str) -> None:
     ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert answer.defang(text) == text
+    assert answer.neutralise_links(text) == text
 
 
 PIECES = [
@@ -112,7 +112,7 @@ PIECES = [
 def test_no_answer_keeps_a_link_that_its_texts_would_lose(text: str) -> None:
     result = answer.result(Note(title=text))
 
-    assert result.structured_content == {"title": answer.defang(text)}
+    assert result.structured_content == {"title": answer.neutralise_links(text)}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_no_answer_keeps_a_link_that_its_texts_would_lose(text: str) -> None:
     ],
 )
 def test_a_megabyte_of_hostile_text_is_gone_through_once(text: str, expected: str) -> None:
-    assert answer.defang(text) == expected
+    assert answer.neutralise_links(text) == expected
 
 
 def test_a_link_in_a_document_is_removed_from_text_and_structured_content() -> None:
@@ -165,7 +165,7 @@ def test_errors_are_marked_and_defanged() -> None:
     ],
 )
 def test_what_stands_for_a_removed_link_is_recognised(value: object, holds: bool) -> None:  # noqa: FBT001 - a table
-    assert answer.holds_defanged(value) is holds
+    assert answer.holds_neutralised_links(value) is holds
 
 
 def test_an_error_is_one_line_however_long_and_odd_the_names_in_it_are() -> None:

@@ -36,7 +36,7 @@ FIRST, SECOND, THIRD = (
 )
 
 
-class World:
+class PersonalApp:
     """A sandbox with one calendar of alice's, and her tools."""
 
     def __init__(self) -> None:
@@ -69,8 +69,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def personal_app() -> PersonalApp:
+    return PersonalApp()
 
 
 def test_nothing_that_is_costly_is_imported_before_it_is_needed() -> None:
@@ -79,11 +79,13 @@ def test_nothing_that_is_costly_is_imported_before_it_is_needed() -> None:
     assert [path.name for path in PACKAGE.rglob("*.py") if costly.search(path.read_text("utf-8"))] == []
 
 
-async def test_calendars_say_whose_they_are_and_what_may_be_done(world: World) -> None:
-    world.sandbox.state.users["bob"].calendars["team"] = StoredCalendar("Team", shared_with={"alice": True})
-    world.calendars["tasks"] = StoredCalendar("Tasks", kinds=("VTODO",))
+async def test_calendars_say_whose_they_are_and_what_may_be_done(personal_app: PersonalApp) -> None:
+    personal_app.sandbox.state.users["bob"].calendars["team"] = StoredCalendar(
+        "Team", shared_with={"alice": True}
+    )
+    personal_app.calendars["tasks"] = StoredCalendar("Tasks", kinds=("VTODO",))
 
-    rows = (await world.call("list_calendars")).calendars
+    rows = (await personal_app.call("list_calendars")).calendars
 
     assert [(row.calendar, row.name, row.read_only, row.owner, row.holds) for row in rows] == [
         ("personal", "Personal", None, None, ["events"]),
@@ -93,17 +95,21 @@ async def test_calendars_say_whose_they_are_and_what_may_be_done(world: World) -
     ]
 
 
-async def test_a_list_goes_on_with_its_cursor_and_says_what_it_could_not_read(world: World) -> None:
-    world.store("a.ics", SERIES)
-    world.store("broken.ics", SERIES.replace("20261021T141000", "soon"))
-    endless = world.store(
+async def test_a_list_goes_on_with_its_cursor_and_says_what_it_could_not_read(
+    personal_app: PersonalApp,
+) -> None:
+    personal_app.store("a.ics", SERIES)
+    personal_app.store("broken.ics", SERIES.replace("20261021T141000", "soon"))
+    endless = personal_app.store(
         "endless.ics", SERIES.replace("DTEND;TZID=America/New_York:20261021T150000", "DURATION:P999999W")
     )
-    world.store("often.ics", SERIES.replace("WEEKLY;BYDAY=WE;COUNT=5", "HOURLY").replace("Weekly", "Often"))
+    personal_app.store(
+        "often.ics", SERIES.replace("WEEKLY;BYDAY=WE;COUNT=5", "HOURLY").replace("Weekly", "Often")
+    )
     asked = {"start": "2026-10-01", "end": "2027-12-31", "query": "week ROOM"}
 
-    first = await world.call("list_events", **asked, limit=2)
-    second = await world.call("list_events", **asked, limit=10, cursor=first.cursor)
+    first = await personal_app.call("list_events", **asked, limit=2)
+    second = await personal_app.call("list_events", **asked, limit=10, cursor=first.cursor)
 
     assert [each.occurrence for each in first.events] == [FIRST, SECOND]
     assert [each.title for each in second.events] == ["Weekly"] * 3
@@ -111,29 +117,31 @@ async def test_a_list_goes_on_with_its_cursor_and_says_what_it_could_not_read(wo
     assert "2 calendar objects could not be read" in first.note
     assert "1 series recur so often" in first.note
     with pytest.raises(errors.ServerFault, match="cannot be read"):
-        await world.call("get_event", event_id=endless)
+        await personal_app.call("get_event", event_id=endless)
     with pytest.raises(errors.InvalidInput, match="cursor"):
-        await world.call("list_events", **{**asked, "query": "other"}, cursor=first.cursor)
+        await personal_app.call("list_events", **{**asked, "query": "other"}, cursor=first.cursor)
 
 
-async def test_all_day_events_are_told_with_their_last_day_in_any_zone(world: World) -> None:
+async def test_all_day_events_are_told_with_their_last_day_in_any_zone(personal_app: PersonalApp) -> None:
     """B91."""
     day = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:20261127\n{}END:VEVENT\nEND:VCALENDAR\n"
-    world.store("one.ics", day.format("").replace("UID:1", "UID:0"))
-    world.store("same.ics", day.format("DTEND;VALUE=DATE:20261128\n"))
+    personal_app.store("one.ics", day.format("").replace("UID:1", "UID:0"))
+    personal_app.store("same.ics", day.format("DTEND;VALUE=DATE:20261128\n"))
 
     for zone in ("Pacific/Pago_Pago", "Pacific/Kiritimati", "UTC"):
-        rows = (await world.call("list_events", start="2026-11-27", end="2026-11-27", timezone=zone)).events
+        rows = (
+            await personal_app.call("list_events", start="2026-11-27", end="2026-11-27", timezone=zone)
+        ).events
         assert [(row.start, row.last_day, row.end) for row in rows] == [
             ("2026-11-27", "2026-11-27", None)
         ] * 2
-        assert await world.starts("2026-11-26", "2026-11-26", timezone=zone) == []
-        assert await world.starts("2026-11-28", "2026-11-28", timezone=zone) == []
+        assert await personal_app.starts("2026-11-26", "2026-11-26", timezone=zone) == []
+        assert await personal_app.starts("2026-11-28", "2026-11-28", timezone=zone) == []
 
 
-async def test_a_series_that_is_made_here_keeps_its_hour_and_its_last_day(world: World) -> None:
+async def test_a_series_that_is_made_here_keeps_its_hour_and_its_last_day(personal_app: PersonalApp) -> None:
     """B92. U56. U61."""
-    made = await world.call(
+    made = await personal_app.call(
         "create_event",
         title=" Jour\nfixe ",
         start="2026-10-28T14:10",
@@ -145,8 +153,8 @@ async def test_a_series_that_is_made_here_keeps_its_hour_and_its_last_day(world:
         location="Room; 2",
     )
 
-    text = world.text(made.event_id)
-    assert await world.starts() == [
+    text = personal_app.text(made.event_id)
+    assert await personal_app.starts() == [
         "2026-10-28T14:10:00-04:00",
         "2026-11-04T14:10:00-05:00",
         "2026-11-11T14:10:00-05:00",
@@ -162,56 +170,58 @@ async def test_a_series_that_is_made_here_keeps_its_hour_and_its_last_day(world:
     assert made.title == "Jour fixe"
 
 
-async def test_an_all_day_event_lasts_through_its_last_day(world: World) -> None:
-    made = await world.call(
+async def test_an_all_day_event_lasts_through_its_last_day(personal_app: PersonalApp) -> None:
+    made = await personal_app.call(
         "create_event",
         title="Fair",
         start="2026-12-01",
         end="2026-12-03",
         rrule="FREQ=YEARLY;UNTIL=2027-12-31",
     )
-    short = await world.call("create_event", title="Day", start="2026-12-01")
+    short = await personal_app.call("create_event", title="Day", start="2026-12-01")
 
     assert (made.start, made.last_day, short.last_day) == ("2026-12-01", "2026-12-03", "2026-12-01")
-    assert "DTEND;VALUE=DATE:20261204" in world.text(made.event_id)
-    assert "UNTIL=20271231\r\n" in world.text(made.event_id)
+    assert "DTEND;VALUE=DATE:20261204" in personal_app.text(made.event_id)
+    assert "UNTIL=20271231\r\n" in personal_app.text(made.event_id)
 
 
-async def test_inviting_names_the_person_as_organizer(world: World) -> None:
-    made = await world.call(
+async def test_inviting_names_the_person_as_organizer(personal_app: PersonalApp) -> None:
+    made = await personal_app.call(
         "create_event", title="Lunch", start="2026-12-01T12:00Z", attendees=["Bob@Example.test"]
     )
-    details = await world.call("get_event", event_id=made.event_id)
+    details = await personal_app.call("get_event", event_id=made.event_id)
 
     assert [(each.email, each.answer) for each in details.attendees] == [("bob@example.test", "needs-action")]
     assert details.organizer == "alice@example.test"
-    changed = await world.call(
+    changed = await personal_app.call(
         "update_event",
         event_id=made.event_id,
         etag=made.etag,
         attendees=["ana@example.org", "bob@example.test"],
     )
-    text = world.text(made.event_id)
+    text = personal_app.text(made.event_id)
     assert text.count("ATTENDEE") == 2
-    await world.call("update_event", event_id=made.event_id, etag=changed.etag, attendees=[], title="Alone")
-    assert "ATTENDEE" not in world.text(made.event_id)
-    world.sandbox.state.users["alice"].email = ""
+    await personal_app.call(
+        "update_event", event_id=made.event_id, etag=changed.etag, attendees=[], title="Alone"
+    )
+    assert "ATTENDEE" not in personal_app.text(made.event_id)
+    personal_app.sandbox.state.users["alice"].email = ""
     with pytest.raises(
         errors.InvalidInput, match=r"nothing was written: .* set one in their Nextcloud settings"
     ):
-        await world.call("create_event", title="x", start="2026-12-01", attendees=["bob@example.test"])
+        await personal_app.call("create_event", title="x", start="2026-12-01", attendees=["bob@example.test"])
 
 
-async def test_a_new_title_changes_nothing_else(world: World) -> None:
+async def test_a_new_title_changes_nothing_else(personal_app: PersonalApp) -> None:
     """B95. U59."""
-    event_id = world.store("flight.ics", FLIGHT)
+    event_id = personal_app.store("flight.ics", FLIGHT)
 
-    after = await world.call(
-        "update_event", event_id=event_id, etag=await world.etag(event_id), title="To London"
+    after = await personal_app.call(
+        "update_event", event_id=event_id, etag=await personal_app.etag(event_id), title="To London"
     )
 
     lines = [line for line in FLIGHT.splitlines() if not line.startswith(("SUMMARY", "DTSTAMP", "END:"))]
-    text = world.text(event_id)
+    text = personal_app.text(event_id)
     assert all(f"{line}\r\n" in text for line in lines)
     assert "SUMMARY;LANGUAGE=en:To London\r\n" in text
     assert (after.timezone, after.end_timezone, after.end) == (
@@ -221,39 +231,41 @@ async def test_a_new_title_changes_nothing_else(world: World) -> None:
     )
 
 
-async def test_a_flight_that_is_moved_keeps_both_zones_and_its_length(world: World) -> None:
+async def test_a_flight_that_is_moved_keeps_both_zones_and_its_length(personal_app: PersonalApp) -> None:
     """B17."""
-    event_id = world.store("flight.ics", FLIGHT)
+    event_id = personal_app.store("flight.ics", FLIGHT)
 
-    later = await world.call(
-        "update_event", event_id=event_id, etag=await world.etag(event_id), start="2026-11-03T20:00"
+    later = await personal_app.call(
+        "update_event", event_id=event_id, etag=await personal_app.etag(event_id), start="2026-11-03T20:00"
     )
-    longer = await world.call("update_event", event_id=event_id, etag=later.etag, end="2026-11-04T09:00")
+    longer = await personal_app.call(
+        "update_event", event_id=event_id, etag=later.etag, end="2026-11-04T09:00"
+    )
 
     assert (later.start, later.end) == ("2026-11-03T20:00:00-05:00", "2026-11-04T08:00:00+00:00")
     assert longer.end == "2026-11-04T09:00:00+00:00"
-    assert "DTEND;TZID=Europe/London;X-ODD=1:20261104T090000" in world.text(event_id)
+    assert "DTEND;TZID=Europe/London;X-ODD=1:20261104T090000" in personal_app.text(event_id)
 
 
-async def test_one_occurrence_is_changed_alone(world: World) -> None:
+async def test_one_occurrence_is_changed_alone(personal_app: PersonalApp) -> None:
     """B94."""
-    event_id = world.store("series.ics", SERIES)
-    before = await world.starts()
+    event_id = personal_app.store("series.ics", SERIES)
+    before = await personal_app.starts()
 
-    moved = await world.call(
+    moved = await personal_app.call(
         "update_event",
         event_id=event_id,
-        etag=await world.etag(event_id),
+        etag=await personal_app.etag(event_id),
         occurrence=SECOND,
         start="2026-10-29T09:00",
         title="Moved",
     )
-    again = await world.call(
+    again = await personal_app.call(
         "update_event", event_id=event_id, etag=moved.etag, occurrence=SECOND, location="", categories=["x"]
     )
 
-    assert await world.starts() == [before[0], "2026-10-29T09:00:00-04:00", *before[2:]]
-    text = world.text(event_id)
+    assert await personal_app.starts() == [before[0], "2026-10-29T09:00:00-04:00", *before[2:]]
+    text = personal_app.text(event_id)
     assert "RECURRENCE-ID;TZID=America/New_York:20261028T141000\r\n" in text
     assert (
         text.count("RRULE:FREQ=WEEKLY"),
@@ -262,25 +274,29 @@ async def test_one_occurrence_is_changed_alone(world: World) -> None:
         text.count("Room 1"),
     ) == (1, 2, 2, 1)
     assert (again.occurrence, again.title) == (SECOND, "Moved")
-    whole = await world.call("get_event", event_id=event_id)
+    whole = await personal_app.call("get_event", event_id=event_id)
     assert whole.changed_occurrences == [SECOND]
 
 
-async def test_a_series_that_moves_takes_its_exceptions_along(world: World) -> None:
-    event_id = world.store("series.ics", SERIES)
-    renamed = await world.call(
-        "update_event", event_id=event_id, etag=await world.etag(event_id), occurrence=SECOND, title="Renamed"
+async def test_a_series_that_moves_takes_its_exceptions_along(personal_app: PersonalApp) -> None:
+    event_id = personal_app.store("series.ics", SERIES)
+    renamed = await personal_app.call(
+        "update_event",
+        event_id=event_id,
+        etag=await personal_app.etag(event_id),
+        occurrence=SECOND,
+        title="Renamed",
     )
-    moved = await world.call(
+    moved = await personal_app.call(
         "update_event", event_id=event_id, etag=renamed.etag, occurrence=FIRST, start="2026-10-20T08:00"
     )
-    without = await world.call("delete_event", event_id=event_id, etag=moved.etag, occurrence=THIRD)
+    without = await personal_app.call("delete_event", event_id=event_id, etag=moved.etag, occurrence=THIRD)
 
-    after = await world.call(
+    after = await personal_app.call(
         "update_event", event_id=event_id, etag=without.etag, start="2026-10-21T16:00", end="2026-10-21T16:30"
     )
 
-    assert await world.starts() == [
+    assert await personal_app.starts() == [
         "2026-10-20T08:00:00-04:00",
         "2026-10-28T16:00:00-04:00",
         "2026-11-11T16:00:00-05:00",
@@ -292,80 +308,90 @@ async def test_a_series_that_moves_takes_its_exceptions_along(world: World) -> N
         ({"rrule": "FREQ=DAILY", "occurrence": "2026-10-28T16:00"}, "without 'occurrence'"),
     ):
         with pytest.raises(errors.InvalidInput, match=match):
-            await world.call("update_event", event_id=event_id, etag=after.etag, **fields)
+            await personal_app.call("update_event", event_id=event_id, etag=after.etag, **fields)
 
 
-async def test_an_occurrence_that_was_deleted_can_take_place_again(world: World) -> None:
-    event_id = world.store(
+async def test_an_occurrence_that_was_deleted_can_take_place_again(personal_app: PersonalApp) -> None:
+    event_id = personal_app.store(
         "series.ics",
         SERIES.replace("SUMMARY", "EXDATE;TZID=America/New_York:20261028T141000,20261118T141000\r\nSUMMARY"),
     )
 
-    gone = await world.call(
-        "delete_event", event_id=event_id, etag=await world.etag(event_id), occurrence=THIRD
+    gone = await personal_app.call(
+        "delete_event", event_id=event_id, etag=await personal_app.etag(event_id), occurrence=THIRD
     )
-    listed = await world.starts()
-    details = await world.call("get_event", event_id=event_id)
-    back = await world.call(
+    listed = await personal_app.starts()
+    details = await personal_app.call("get_event", event_id=event_id)
+    back = await personal_app.call(
         "update_event", event_id=event_id, etag=gone.etag, occurrence=THIRD, title="Again"
     )
-    await world.call("update_event", event_id=event_id, etag=back.etag, occurrence=SECOND, title="Again")
+    await personal_app.call(
+        "update_event", event_id=event_id, etag=back.etag, occurrence=SECOND, title="Again"
+    )
 
     assert THIRD not in listed
     assert details.deleted_occurrences == [SECOND, THIRD, "2026-11-18T14:10:00-05:00"]
     assert "takes place again" in gone.undo or "take place again" in gone.undo
-    assert {SECOND, THIRD} <= set(await world.starts())
+    assert {SECOND, THIRD} <= set(await personal_app.starts())
 
 
-async def test_a_whole_series_ends_or_goes_to_the_trash(world: World) -> None:
-    event_id = world.store("series.ics", SERIES)
-    first = await world.call(
-        "update_event", event_id=event_id, etag=await world.etag(event_id), occurrence=SECOND, title="x"
+async def test_a_whole_series_ends_or_goes_to_the_trash(personal_app: PersonalApp) -> None:
+    event_id = personal_app.store("series.ics", SERIES)
+    first = await personal_app.call(
+        "update_event",
+        event_id=event_id,
+        etag=await personal_app.etag(event_id),
+        occurrence=SECOND,
+        title="x",
     )
 
-    once = await world.call("update_event", event_id=event_id, etag=first.etag, rrule="")
-    listed = await world.starts()
+    once = await personal_app.call("update_event", event_id=event_id, etag=first.etag, rrule="")
+    listed = await personal_app.starts()
     with pytest.raises(errors.InvalidInput, match="does not recur"):
-        await world.call("delete_event", event_id=event_id, etag=once.etag, occurrence=FIRST)
-    gone = await world.call("delete_event", event_id=event_id, etag=once.etag)
+        await personal_app.call("delete_event", event_id=event_id, etag=once.etag, occurrence=FIRST)
+    gone = await personal_app.call("delete_event", event_id=event_id, etag=once.etag)
 
     assert listed == [FIRST]
     assert (gone.title, "trash" in gone.undo) == ("Weekly", True)
-    assert list(world.calendars["personal"].trash) == ["series-deleted.ics"]
-    broken = world.store("broken.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n")
-    raw = await world.account.calendar.delete(
-        broken, if_match=world.calendars["personal"].objects["broken.ics"].etag
+    assert list(personal_app.calendars["personal"].trash) == ["series-deleted.ics"]
+    broken = personal_app.store("broken.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n")
+    raw = await personal_app.account.calendar.delete(
+        broken, if_match=personal_app.calendars["personal"].objects["broken.ics"].etag
     )
     assert raw.title == ""
 
 
-async def test_an_invitation_is_answered_for_all_or_for_one(world: World) -> None:
-    event_id = world.store("flight.ics", FLIGHT.replace("X-SEAT", "RRULE:FREQ=DAILY;COUNT=3\r\nX-SEAT"))
-    listed = (await world.call("list_events", start="2026-11-01", end="2026-11-30")).events
+async def test_an_invitation_is_answered_for_all_or_for_one(personal_app: PersonalApp) -> None:
+    event_id = personal_app.store(
+        "flight.ics", FLIGHT.replace("X-SEAT", "RRULE:FREQ=DAILY;COUNT=3\r\nX-SEAT")
+    )
+    listed = (await personal_app.call("list_events", start="2026-11-01", end="2026-11-30")).events
 
-    no = await world.call(
+    no = await personal_app.call(
         "update_event",
         event_id=event_id,
         etag=listed[0].etag,
         occurrence=listed[1].occurrence,
         answer="declined",
     )
-    await world.call(
+    await personal_app.call(
         "update_event", event_id=event_id, etag=no.etag, answer="tentative", occurrence=listed[0].occurrence
     )
-    etag = await world.etag(event_id)
-    await world.call("update_event", event_id=event_id, etag=etag, answer="accepted")
+    etag = await personal_app.etag(event_id)
+    await personal_app.call("update_event", event_id=event_id, etag=etag, answer="accepted")
 
     assert [each.awaits_answer for each in listed] == [True] * 3
-    text = world.text(event_id)
+    text = personal_app.text(event_id)
     assert text.count("CN=Alice;PARTSTAT=ACCEPTED:mailto:Alice@example.test\r\n") == 3
     assert text.count("CN=Bob;PARTSTAT=ACCEPTED:mailto:bob@example.test") == 3
-    other = world.store("other.ics", SERIES)
+    other = personal_app.store("other.ics", SERIES)
     with pytest.raises(errors.InvalidInput, match="not among the invited"):
-        await world.call("update_event", event_id=other, etag=await world.etag(other), answer="accepted")
+        await personal_app.call(
+            "update_event", event_id=other, etag=await personal_app.etag(other), answer="accepted"
+        )
 
 
-async def test_free_time_is_what_no_event_takes(world: World) -> None:
+async def test_free_time_is_what_no_event_takes(personal_app: PersonalApp) -> None:
     base = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:{0}\nDTSTART:{1}\nDTEND:{2}\n{3}END:VEVENT\nEND:VCALENDAR\n"
     for number, (start, end, more) in enumerate(
         [
@@ -381,11 +407,13 @@ async def test_free_time_is_what_no_event_takes(world: World) -> None:
             ("20261130T151500Z", "20261130T164500Z", ""),
         ]
     ):
-        world.store(f"{number}.ics", base.format(number, start, end, more))
+        personal_app.store(f"{number}.ics", base.format(number, start, end, more))
     asked = {"start": "2026-11-28", "end": "2026-11-30", "timezone": "Europe/Berlin", "minutes": 60}
 
-    free = await world.call("find_free_time", **asked)
-    weekend = await world.call("find_free_time", **asked, weekends=True, day_to="24:00", day_from="23:00")
+    free = await personal_app.call("find_free_time", **asked)
+    weekend = await personal_app.call(
+        "find_free_time", **asked, weekends=True, day_to="24:00", day_from="23:00"
+    )
 
     assert [(slot.start[11:16], slot.end[11:16]) for slot in free.free] == [
         ("09:00", "10:00"),
@@ -393,11 +421,11 @@ async def test_free_time_is_what_no_event_takes(world: World) -> None:
     ]
     assert [slot.start[:10] for slot in weekend.free] == ["2026-11-28", "2026-11-29", "2026-11-30"]
     assert (
-        await world.call("find_free_time", start="2026-11-30T08:00+01:00", end="2026-11-30T09:00Z")
+        await personal_app.call("find_free_time", start="2026-11-30T08:00+01:00", end="2026-11-30T09:00Z")
     ).timezone == "UTC+01:00"
     for hours in ({"day_from": "soon"}, {"day_from": "18:00"}):
         with pytest.raises(errors.InvalidInput, match="day_"):
-            await world.call("find_free_time", **asked, **hours)
+            await personal_app.call("find_free_time", **asked, **hours)
 
 
 @pytest.mark.parametrize(
@@ -425,62 +453,69 @@ async def test_free_time_is_what_no_event_takes(world: World) -> None:
     ],
 )
 async def test_what_cannot_be_is_refused_with_a_sentence(
-    world: World, tool: str, arguments: dict[str, object], match: str
+    personal_app: PersonalApp, tool: str, arguments: dict[str, object], match: str
 ) -> None:
     with pytest.raises(errors.InvalidInput, match=match):
-        await world.call(tool, **arguments)
+        await personal_app.call(tool, **arguments)
 
 
 @pytest.mark.parametrize(
     "event_id",
     ["personal", "../bob/a.ics", "personal/../x.ics", "a/b/c", "personal/missing.ics", "other/a.ics"],
 )
-async def test_foreign_and_unknown_ids_are_not_found(world: World, event_id: str) -> None:
+async def test_foreign_and_unknown_ids_are_not_found(personal_app: PersonalApp, event_id: str) -> None:
     with pytest.raises(errors.NotFound):
-        await world.call("get_event", event_id=event_id)
+        await personal_app.call("get_event", event_id=event_id)
 
 
-async def test_an_id_that_is_none_and_a_rule_that_is_none_are_told_with_what_to_send(world: World) -> None:
+async def test_an_id_that_is_none_and_a_rule_that_is_none_are_told_with_what_to_send(
+    personal_app: PersonalApp,
+) -> None:
     with pytest.raises(errors.NotFound, match="an event_id of nc_calendar_list_events"):
-        await world.call("get_event", event_id="standup")
+        await personal_app.call("get_event", event_id="standup")
     with pytest.raises(errors.NotFound, match="Find it with nc_calendar_list_events"):
-        await world.call("get_event", event_id="personal/nothing.ics")
+        await personal_app.call("get_event", event_id="personal/nothing.ics")
     with pytest.raises(errors.InvalidInput, match="not made of parts like FREQ=WEEKLY"):
-        await world.call(
+        await personal_app.call(
             "create_event", title="x", start="2026-12-01T10:00", timezone="UTC", rrule="every week"
         )
 
 
-async def test_what_is_not_there_cannot_be_asked_for(world: World) -> None:
-    event_id = world.store("series.ics", SERIES)
+async def test_what_is_not_there_cannot_be_asked_for(personal_app: PersonalApp) -> None:
+    event_id = personal_app.store("series.ics", SERIES)
 
     with pytest.raises(errors.NotFound, match="no such occurrence"):
-        await world.call("get_event", event_id=event_id, occurrence="2026-10-22T14:10:00-04:00")
+        await personal_app.call("get_event", event_id=event_id, occurrence="2026-10-22T14:10:00-04:00")
     for name in ("nowhere", "a/b", "../bob"):
         with pytest.raises(errors.NotFound, match="no such calendar"):
-            await world.call("list_events", start="2026-12-01", end="2026-12-02", calendar=name)
+            await personal_app.call("list_events", start="2026-12-01", end="2026-12-02", calendar=name)
         with pytest.raises(errors.NotFound, match="no such calendar"):
-            await world.call(
+            await personal_app.call(
                 "create_event", title="x", start="2026-12-01T10:00", timezone="UTC", calendar=name
             )
     with pytest.raises(errors.ServerFault, match="cannot be read"):
-        await world.call("get_event", event_id=world.store("bad.ics", "hello"))
-    alone = world.store(
+        await personal_app.call("get_event", event_id=personal_app.store("bad.ics", "hello"))
+    alone = personal_app.store(
         "alone.ics",
         SERIES.replace("RRULE:FREQ=WEEKLY;BYDAY=WE;COUNT=5", "RECURRENCE-ID:20261021T181000Z").replace(
             "UID:series", "UID:2"
         ),
     )
     with pytest.raises(errors.InvalidInput, match="send 'occurrence' too"):
-        await world.call("update_event", event_id=alone, etag=await world.etag(alone), title="x")
+        await personal_app.call(
+            "update_event", event_id=alone, etag=await personal_app.etag(alone), title="x"
+        )
     with pytest.raises(errors.InvalidInput, match="Nothing else of this series"):
-        await world.call(
-            "delete_event", event_id=alone, etag=await world.etag(alone), occurrence="2026-10-21T18:10:00Z"
+        await personal_app.call(
+            "delete_event",
+            event_id=alone,
+            etag=await personal_app.etag(alone),
+            occurrence="2026-10-21T18:10:00Z",
         )
 
 
-async def test_nothing_is_written_over_what_changed_meanwhile(world: World) -> None:
-    event_id = world.store("series.ics", SERIES)
+async def test_nothing_is_written_over_what_changed_meanwhile(personal_app: PersonalApp) -> None:
+    event_id = personal_app.store("series.ics", SERIES)
 
     for tool, more in (
         ("update_event", {"title": "x"}),
@@ -488,38 +523,38 @@ async def test_nothing_is_written_over_what_changed_meanwhile(world: World) -> N
         ("delete_event", {"occurrence": FIRST}),
     ):
         with pytest.raises(errors.EtagMismatch, match="again, look at what has changed"):
-            await world.call(tool, event_id=event_id, etag="old", **more)
+            await personal_app.call(tool, event_id=event_id, etag="old", **more)
 
-    assert world.text(event_id) == SERIES
+    assert personal_app.text(event_id) == SERIES
 
 
-async def test_a_calendar_that_is_shared_read_only_stays_as_it_is(world: World) -> None:
+async def test_a_calendar_that_is_shared_read_only_stays_as_it_is(personal_app: PersonalApp) -> None:
     team = StoredCalendar("Team", shared_with={"alice": True})
     team.put("a.ics", SERIES, 0)
-    world.sandbox.state.users["bob"].calendars["team"] = team
+    personal_app.sandbox.state.users["bob"].calendars["team"] = team
     event_id = "team_shared_by_bob/a.ics"
-    etag = await world.etag(event_id)
+    etag = await personal_app.etag(event_id)
 
     with pytest.raises(errors.Forbidden, match="birthdays of the contacts: change the contact"):
-        await world.call("create_event", title="x", start="2026-12-01", calendar="contact_birthdays")
+        await personal_app.call("create_event", title="x", start="2026-12-01", calendar="contact_birthdays")
     with pytest.raises(errors.Forbidden, match="bob shares this calendar read-only"):
-        await world.call("create_event", title="x", start="2026-12-01", calendar="team_shared_by_bob")
+        await personal_app.call("create_event", title="x", start="2026-12-01", calendar="team_shared_by_bob")
     with pytest.raises(errors.Forbidden, match="bob shares this calendar read-only"):
-        await world.call("update_event", event_id=event_id, etag=etag, title="x")
+        await personal_app.call("update_event", event_id=event_id, etag=etag, title="x")
     with pytest.raises(errors.Forbidden, match="bob shares this calendar read-only"):
-        await world.call("delete_event", event_id=event_id, etag=etag)
+        await personal_app.call("delete_event", event_id=event_id, etag=etag)
 
 
-async def test_all_about_an_event_is_told(world: World) -> None:
+async def test_all_about_an_event_is_told(personal_app: PersonalApp) -> None:
     text = FLIGHT.replace(
         "X-SEAT",
         "RDATE:20261201T100000Z\r\nURL:https://example.org\r\nSTATUS:TENTATIVE\r\nTRANSP:TRANSPARENT\r\n"
         f"CATEGORIES:a\\, b,c\r\nDESCRIPTION:{'x' * 20_001}\r\nLOCATION:JFK\r\nX-SEAT",
     )
-    details = await world.call("get_event", event_id=world.store("flight.ics", text))
-    row = (await world.call("list_events", start="2026-11-01", end="2026-11-30", calendar="personal")).events[
-        0
-    ]
+    details = await personal_app.call("get_event", event_id=personal_app.store("flight.ics", text))
+    row = (
+        await personal_app.call("list_events", start="2026-11-01", end="2026-11-30", calendar="personal")
+    ).events[0]
 
     assert (details.url, details.status, details.free, details.categories) == (
         "https://example.org",
@@ -532,33 +567,35 @@ async def test_all_about_an_event_is_told(world: World) -> None:
     assert (row.status, row.location) == ("tentative", "JFK")
 
 
-async def test_a_time_without_a_zone_is_where_the_person_is(world: World) -> None:
-    floating = world.store(
+async def test_a_time_without_a_zone_is_where_the_person_is(personal_app: PersonalApp) -> None:
+    floating = personal_app.store(
         "float.ics",
         "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:f\nDTSTART:20261201T100000\nDTEND:20261201T110000\nEND:VEVENT\nEND:VCALENDAR\n",
     )
 
-    made = await world.call("create_event", title="x" * 300, start="2026-12-01T10:00")
-    moved = await world.call(
-        "update_event", event_id=floating, etag=await world.etag(floating), start="2026-12-01T12:00"
+    made = await personal_app.call("create_event", title="x" * 300, start="2026-12-01T10:00")
+    moved = await personal_app.call(
+        "update_event", event_id=floating, etag=await personal_app.etag(floating), start="2026-12-01T12:00"
     )
 
     assert (made.timezone, made.end) == ("UTC", "2026-12-01T11:00:00+00:00")
     assert (moved.start, moved.timezone) == ("2026-12-01T12:00:00+00:00", "UTC")
     assert (
-        (await world.call("list_events", start="2026-12-01", end="2026-12-01")).events[0].title.endswith("…")
+        (await personal_app.call("list_events", start="2026-12-01", end="2026-12-01"))
+        .events[0]
+        .title.endswith("…")
     )
 
 
-async def test_a_page_holds_no_more_than_an_answer_may(world: World) -> None:
-    world.store(
+async def test_a_page_holds_no_more_than_an_answer_may(personal_app: PersonalApp) -> None:
+    personal_app.store(
         "a.ics",
         SERIES.replace("Weekly", "W" * 250)
         .replace("Room 1", "R" * 250)
         .replace("WEEKLY;BYDAY=WE;COUNT=5", "DAILY;COUNT=100"),
     )
 
-    page = await world.call("list_events", start="2026-10-01", end="2027-12-31", limit=200)
+    page = await personal_app.call("list_events", start="2026-10-01", end="2027-12-31", limit=200)
 
     assert len(page.events) < page.total == 100
     assert page.cursor is not None
@@ -632,65 +669,71 @@ EVER_SINCE = SERIES.replace(
 )
 
 
-async def test_a_change_of_one_occurrence_leaves_what_holds_for_the_others_alone(world: World) -> None:
-    event = world.store("series.ics", EVER_SINCE)
+async def test_a_change_of_one_occurrence_leaves_what_holds_for_the_others_alone(
+    personal_app: PersonalApp,
+) -> None:
+    event = personal_app.store("series.ics", EVER_SINCE)
     asked = {"event_id": event, "occurrence": THIRD}
 
-    await world.call("update_event", **asked, etag=await world.etag(event), title="Special")
+    await personal_app.call("update_event", **asked, etag=await personal_app.etag(event), title="Special")
 
-    rows = (await world.call("list_events", start="2026-10-01", end="2026-12-31")).events
+    rows = (await personal_app.call("list_events", start="2026-10-01", end="2026-12-31")).events
     assert [(row.title, row.location) for row in rows] == [
         ("Weekly", "Room 1"), ("Weekly", "Room 2"), ("Special", "Room 2"), ("Weekly", "Room 2"), ("Weekly", "Room 2"),
     ]  # fmt: skip
     assert rows[2].start == "2026-11-04T15:10:00-05:00"
-    assert EVER_SINCE.partition("RECURRENCE-ID")[2].partition("END:VEVENT")[0] in world.text(event)
+    assert EVER_SINCE.partition("RECURRENCE-ID")[2].partition("END:VEVENT")[0] in personal_app.text(event)
 
 
 @pytest.mark.parametrize("change", [("update_event", {"title": "Special"}), ("delete_event", {})])
 async def test_the_occurrence_that_changed_all_that_follow_is_left_alone(
-    world: World, change: tuple[str, dict[str, str]]
+    personal_app: PersonalApp, change: tuple[str, dict[str, str]]
 ) -> None:
     """Taking it out would undo the change of all of them."""
-    event = world.store("series.ics", EVER_SINCE)
+    event = personal_app.store("series.ics", EVER_SINCE)
     tool, given = change
 
     with pytest.raises(errors.InvalidInput, match="holds for all that follow"):
-        await world.call(tool, event_id=event, occurrence=SECOND, etag=await world.etag(event), **given)
+        await personal_app.call(
+            tool, event_id=event, occurrence=SECOND, etag=await personal_app.etag(event), **given
+        )
 
-    assert world.text(event) == EVER_SINCE
+    assert personal_app.text(event) == EVER_SINCE
 
 
-async def test_a_series_until_the_end_of_time_never_ends(world: World) -> None:
+async def test_a_series_until_the_end_of_time_never_ends(personal_app: PersonalApp) -> None:
     """UNTIL=99991231T235959Z is beyond the end of time in every zone east of Greenwich."""
-    made = await world.call(
+    made = await personal_app.call(
         "create_event", title="x", start="2026-12-01T10:00", timezone="Europe/Berlin",
         rrule="FREQ=DAILY;UNTIL=99991231T235959Z",
     )  # fmt: skip
 
-    assert "RRULE:FREQ=DAILY\r\n" in world.text(made.event_id)
-    assert len(await world.starts("2999-01-01", "2999-01-03")) == 3
+    assert "RRULE:FREQ=DAILY\r\n" in personal_app.text(made.event_id)
+    assert len(await personal_app.starts("2999-01-01", "2999-01-03")) == 3
 
 
 @pytest.mark.parametrize("line", ["RDATE:soon", "EXDATE:never", "RDATE;VALUE=PERIOD:20261021T141000/long"])
-async def test_a_date_that_is_none_is_said_in_a_sentence(world: World, line: str) -> None:
-    event = world.store("odd.ics", SERIES.replace("LOCATION", f"{line}\r\nLOCATION"))
+async def test_a_date_that_is_none_is_said_in_a_sentence(personal_app: PersonalApp, line: str) -> None:
+    event = personal_app.store("odd.ics", SERIES.replace("LOCATION", f"{line}\r\nLOCATION"))
 
     with pytest.raises(errors.ServerFault, match="This calendar object cannot be read"):
-        await world.call("get_event", event_id=event)
+        await personal_app.call("get_event", event_id=event)
 
 
-async def test_a_series_that_moves_takes_along_what_holds_from_one_occurrence_on(world: World) -> None:
-    event = world.store("series.ics", EVER_SINCE)
+async def test_a_series_that_moves_takes_along_what_holds_from_one_occurrence_on(
+    personal_app: PersonalApp,
+) -> None:
+    event = personal_app.store("series.ics", EVER_SINCE)
 
-    await world.call(
+    await personal_app.call(
         "update_event",
         event_id=event,
-        etag=await world.etag(event),
+        etag=await personal_app.etag(event),
         start="2026-10-21T16:10:00",
         end="2026-10-21T17:00:00",
     )
 
-    rows = (await world.call("list_events", start="2026-10-01", end="2026-12-31")).events
+    rows = (await personal_app.call("list_events", start="2026-10-01", end="2026-12-31")).events
     assert [(row.location, row.start[11:16]) for row in rows] == [
         ("Room 1", "16:10"), ("Room 2", "15:10"), ("Room 2", "15:10"), ("Room 2", "15:10"), ("Room 2", "15:10"),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import scheduling
 from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.tools.calendar_results import Told
+from nextcloud_mcp_server.tools.calendar_results import NotifiedGuest
 from tests.dav_fakes import account_in, call
 
 START = "2999-01-01T10:00"
@@ -19,7 +19,7 @@ MEETING = (
 )
 
 
-class World:
+class PersonalApp:
     """A sandbox with alice and bob."""
 
     def __init__(self) -> None:
@@ -45,51 +45,55 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def personal_app() -> PersonalApp:
+    return PersonalApp()
 
 
 def told(answer: Any) -> dict[str, str]:  # noqa: ANN401 - each tool's own result
-    found: list[Told] = answer.told or []
+    found: list[NotifiedGuest] = answer.told or []
     return {each.email: each.result for each in found}
 
 
-async def test_an_invitation_comes_from_the_persons_own_address_and_names_who_is_mailed(world: World) -> None:
-    """N21: the first request that writes has the person as organizer, and the answer names bob."""
-    made = await world.create("bob@example.test")
+async def test_an_invitation_comes_from_the_persons_own_address_and_names_who_is_mailed(
+    personal_app: PersonalApp,
+) -> None:
+    """N21: the first request that writes has the user as organizer, and the answer names bob."""
+    made = await personal_app.create("bob@example.test")
 
-    text = world.personal.objects[made.event_id.partition("/")[2]].data
-    puts = [each for each in world.sandbox.requests.records if each.method == "PUT"]
+    text = personal_app.personal.objects[made.event_id.partition("/")[2]].data
+    puts = [each for each in personal_app.sandbox.requests.records if each.method == "PUT"]
     assert "ORGANIZER:mailto:alice@example.test" in text
     assert len(puts) == 1
     assert told(made) == {"bob@example.test": "mailed"}
-    assert world.state.invitations == [("bob@example.test", "REQUEST")]
-    assert made.etag == world.personal.objects[made.event_id.partition("/")[2]].etag
+    assert personal_app.state.invitations == [("bob@example.test", "REQUEST")]
+    assert made.etag == personal_app.personal.objects[made.event_id.partition("/")[2]].etag
 
 
-async def test_nothing_is_written_for_a_person_without_an_address(world: World) -> None:
-    """N21: without an e-mail address of the person no PUT is made, and the text says what to do."""
-    world.state.users["alice"].email = ""
+async def test_nothing_is_written_for_a_person_without_an_address(personal_app: PersonalApp) -> None:
+    """N21: without an e-mail address of the user no PUT is made, and the text says what to do."""
+    personal_app.state.users["alice"].email = ""
 
     with pytest.raises(
         errors.InvalidInput, match=r"nothing was written: .* set one in their Nextcloud settings"
     ):
-        await world.create("bob@example.test")
+        await personal_app.create("bob@example.test")
 
-    assert not [each for each in world.sandbox.requests.records if each.method == "PUT"]
+    assert not [each for each in personal_app.sandbox.requests.records if each.method == "PUT"]
 
 
-async def test_another_title_leaves_the_invited_and_how_they_are_told_as_they_are(world: World) -> None:
+async def test_another_title_leaves_the_invited_and_how_they_are_told_as_they_are(
+    personal_app: PersonalApp,
+) -> None:
     """N21: the list of the invited and their SCHEDULE parameters survive a change of the title."""
     lines = [
         "ATTENDEE;CN=Bob;SCHEDULE-AGENT=CLIENT;X-ODD=1;PARTSTAT=ACCEPTED:mailto:bob@example.test",
         "ATTENDEE;SCHEDULE-AGENT=NONE;SCHEDULE-FORCE-SEND=REQUEST:urn:uuid:1",
     ]
-    event_id, etag = world.store(*lines)
+    event_id, etag = personal_app.store(*lines)
 
-    changed = await world.call("update_event", event_id=event_id, etag=etag, title="Other")
+    changed = await personal_app.call("update_event", event_id=event_id, etag=etag, title="Other")
 
-    stored = world.personal.objects["m.ics"].data.splitlines()
+    stored = personal_app.personal.objects["m.ics"].data.splitlines()
     assert lines[0] in stored
     # Nextcloud writes beside it what became of it, and nothing else is another.
     invited = cast("Any", icalendar.Calendar.from_ical("\r\n".join(stored))).walk("VEVENT")[0]["ATTENDEE"]
@@ -101,14 +105,14 @@ async def test_another_title_leaves_the_invited_and_how_they_are_told_as_they_ar
     assert "bob@example.test" not in told(changed)
 
 
-async def test_who_is_told_again_with_the_same_result_is_said_to_be_told(world: World) -> None:
-    """Nextcloud answers an etag then, as if nobody had been told (seen on 32.0.1)."""
-    made = await world.create("bob@example.test")
+async def test_who_is_told_again_with_the_same_result_is_said_to_be_told(personal_app: PersonalApp) -> None:
+    """Nextcloud answers an etag then, as if no one had been told (seen on 32.0.1)."""
+    made = await personal_app.create("bob@example.test")
 
-    changed = await world.call("update_event", event_id=made.event_id, etag=made.etag, title="Other")
+    changed = await personal_app.call("update_event", event_id=made.event_id, etag=made.etag, title="Other")
 
     assert told(changed) == {"bob@example.test": "mailed (now, or at the last change that mattered)"}
-    assert world.state.invitations == [("bob@example.test", "REQUEST")] * 2
+    assert personal_app.state.invitations == [("bob@example.test", "REQUEST")] * 2
 
 
 @pytest.mark.parametrize(
@@ -123,21 +127,21 @@ async def test_who_is_told_again_with_the_same_result_is_said_to_be_told(world: 
     ],
 )  # fmt: skip
 async def test_who_was_not_told_is_named_with_the_reason(
-    world: World, address: str, start: str, result: str, *, sends_mail: bool
+    personal_app: PersonalApp, address: str, start: str, result: str, *, sends_mail: bool
 ) -> None:
-    world.state.sends_mail = sends_mail
+    personal_app.state.sends_mail = sends_mail
 
-    made = await world.create(address, start=start)
-    details = await world.call("get_event", event_id=made.event_id)
+    made = await personal_app.create(address, start=start)
+    details = await personal_app.call("get_event", event_id=made.event_id)
 
     assert told(made) == {address: result}
     assert details.attendees[0].undelivered == (result if result.startswith("not") else None)
 
 
-async def test_a_change_names_who_came_and_who_went(world: World) -> None:
-    made = await world.create("bob@example.test", "eve@example.org")
+async def test_a_change_names_who_came_and_who_went(personal_app: PersonalApp) -> None:
+    made = await personal_app.create("bob@example.test", "eve@example.org")
 
-    changed = await world.call(
+    changed = await personal_app.call(
         "update_event",
         event_id=made.event_id,
         etag=made.etag,
@@ -149,25 +153,25 @@ async def test_a_change_names_who_came_and_who_went(world: World) -> None:
         "kim@example.org": "mailed",
         "bob@example.test": "told that they are no longer invited",
     }
-    assert ("bob@example.test", "CANCEL") in world.state.invitations
+    assert ("bob@example.test", "CANCEL") in personal_app.state.invitations
 
 
-async def test_an_answer_names_the_organizer_who_is_told(world: World) -> None:
-    event_id, etag = world.store("ATTENDEE;PARTSTAT=NEEDS-ACTION:mailto:bob@example.test")
-    bob = account_in(world.sandbox, "bob")
-    bobs = world.state.users["bob"].calendars["personal"]
-    bobs.put("m.ics", world.personal.objects["m.ics"].data, 0)
+async def test_an_answer_names_the_organizer_who_is_told(personal_app: PersonalApp) -> None:
+    event_id, etag = personal_app.store("ATTENDEE;PARTSTAT=NEEDS-ACTION:mailto:bob@example.test")
+    bob = account_in(personal_app.sandbox, "bob")
+    bobs = personal_app.state.users["bob"].calendars["personal"]
+    bobs.put("m.ics", personal_app.personal.objects["m.ics"].data, 0)
 
     answered = await call(bob, "nc_calendar_update_event", event_id=event_id, etag=etag, answer="accepted")
 
     assert told(answered) == {"alice@example.test": "mailed"}
 
 
-async def test_only_who_called_a_meeting_changes_who_is_invited(world: World) -> None:
-    event_id, etag = world.store("ATTENDEE;PARTSTAT=ACCEPTED:mailto:bob@example.test")
-    bob = account_in(world.sandbox, "bob")
-    bobs = world.state.users["bob"].calendars["personal"]
-    bobs.put("m.ics", world.personal.objects["m.ics"].data, 0)
+async def test_only_who_called_a_meeting_changes_who_is_invited(personal_app: PersonalApp) -> None:
+    event_id, etag = personal_app.store("ATTENDEE;PARTSTAT=ACCEPTED:mailto:bob@example.test")
+    bob = account_in(personal_app.sandbox, "bob")
+    bobs = personal_app.state.users["bob"].calendars["personal"]
+    bobs.put("m.ics", personal_app.personal.objects["m.ics"].data, 0)
 
     with pytest.raises(errors.InvalidInput, match=r"Only alice@example\.test, who called this meeting"):
         await call(
@@ -175,22 +179,24 @@ async def test_only_who_called_a_meeting_changes_who_is_invited(world: World) ->
         )
 
 
-async def test_a_deletion_names_who_is_told_of_it(world: World) -> None:
-    event_id, etag = world.store("ATTENDEE:mailto:bob@example.test")
-    world.state.users["bob"].calendars["personal"].put("m.ics", world.personal.objects["m.ics"].data, 0)
-    bob = account_in(world.sandbox, "bob")
+async def test_a_deletion_names_who_is_told_of_it(personal_app: PersonalApp) -> None:
+    event_id, etag = personal_app.store("ATTENDEE:mailto:bob@example.test")
+    personal_app.state.users["bob"].calendars["personal"].put(
+        "m.ics", personal_app.personal.objects["m.ics"].data, 0
+    )
+    bob = account_in(personal_app.sandbox, "bob")
     declined = await call(bob, "nc_calendar_delete_event", event_id=event_id, etag=etag)
-    gone = await world.call("delete_event", event_id=event_id, etag=etag)
-    back = await world.call("update_event", event_id=event_id, etag=etag, restore=True)
+    gone = await personal_app.call("delete_event", event_id=event_id, etag=etag)
+    back = await personal_app.call("update_event", event_id=event_id, etag=etag, restore=True)
 
     assert told(declined) == {"alice@example.test": "told that this person declines, unless it is over"}
     assert told(gone) == {"bob@example.test": "told that it is cancelled, unless it is over"}
     assert told(back) == {"bob@example.test": "not told that it takes place again"}
-    event_id, etag = world.store("ATTENDEE:mailto:eve@example.org")
-    text = world.personal.objects["m.ics"].data.replace("mailto:alice", "mailto:kim")
-    world.personal.put("m.ics", text, 0)
-    etag = world.personal.objects["m.ics"].etag
-    assert (await world.call("delete_event", event_id=event_id, etag=etag)).told is None
+    event_id, etag = personal_app.store("ATTENDEE:mailto:eve@example.org")
+    text = personal_app.personal.objects["m.ics"].data.replace("mailto:alice", "mailto:kim")
+    personal_app.personal.put("m.ics", text, 0)
+    etag = personal_app.personal.objects["m.ics"].etag
+    assert (await personal_app.call("delete_event", event_id=event_id, etag=etag)).told is None
 
 
 #: The codes of RFC 6638 §3.2.9, and what is said of them.

@@ -26,7 +26,7 @@ NAME = "demo-1@example.test.ics"
 ID = f"personal/{NAME}"
 
 
-class World:
+class PersonalApp:
     """A sandbox with alice's calendars."""
 
     def __init__(self) -> None:
@@ -55,86 +55,90 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def personal_app() -> PersonalApp:
+    return PersonalApp()
 
 
-async def test_a_deleted_event_is_restored_with_what_its_deletion_answered(world: World) -> None:
+async def test_a_deleted_event_is_restored_with_what_its_deletion_answered(personal_app: PersonalApp) -> None:
     """N17: the answer to a deletion says how the event comes back, and it does."""
-    await world.put()
-    gone = await world.delete()
+    await personal_app.put()
+    gone = await personal_app.delete()
 
-    back = await world.call("nc_calendar_update_event", event_id=gone.event_id, etag=gone.etag, restore=True)
+    back = await personal_app.call(
+        "nc_calendar_update_event", event_id=gone.event_id, etag=gone.etag, restore=True
+    )
 
     assert "restore=true" in gone.undo
     assert (back.event_id, back.title, back.etag) == (ID, "Demo", gone.etag)
-    assert world.calendars["personal"].objects[NAME].data == DEMO
-    assert world.calendars["personal"].trash == {}
+    assert personal_app.calendars["personal"].objects[NAME].data == DEMO
+    assert personal_app.calendars["personal"].trash == {}
 
 
-async def test_a_deleted_task_is_restored(world: World) -> None:
-    await world.put(TASK, calendar="todo")
-    row = (await world.call("nc_tasks_list_tasks")).tasks[0]
-    gone = await world.call("nc_tasks_delete_task", task_id=row.task_id, etag=row.etag)
+async def test_a_deleted_task_is_restored(personal_app: PersonalApp) -> None:
+    await personal_app.put(TASK, calendar="todo")
+    row = (await personal_app.call("nc_tasks_list_tasks")).tasks[0]
+    gone = await personal_app.call("nc_tasks_delete_task", task_id=row.task_id, etag=row.etag)
 
-    back = await world.call("nc_tasks_update_task", task_id=gone.task_id, etag=gone.etag, restore=True)
+    back = await personal_app.call("nc_tasks_update_task", task_id=gone.task_id, etag=gone.etag, restore=True)
 
     assert "restore=true" in gone.undo
     assert (back.task_id, back.title) == (f"todo/{NAME}", "Demo")
-    assert [each.title for each in (await world.call("nc_tasks_list_tasks")).tasks] == ["Demo"]
+    assert [each.title for each in (await personal_app.call("nc_tasks_list_tasks")).tasks] == ["Demo"]
 
 
-async def test_what_is_in_no_trash_is_not_restored(world: World) -> None:
-    await world.put()
+async def test_what_is_in_no_trash_is_not_restored(personal_app: PersonalApp) -> None:
+    await personal_app.put()
 
     with pytest.raises(errors.NotFound, match="only its owner finds"):
-        await world.call("nc_calendar_update_event", event_id=ID, etag="other", restore=True)
+        await personal_app.call("nc_calendar_update_event", event_id=ID, etag="other", restore=True)
 
 
-async def test_restoring_goes_alone(world: World) -> None:
+async def test_restoring_goes_alone(personal_app: PersonalApp) -> None:
     for tool, name in (("nc_calendar_update_event", "event_id"), ("nc_tasks_update_task", "task_id")):
         with pytest.raises(errors.InvalidInput, match="'restore' goes alone"):
-            await world.call(tool, **{name: ID}, etag="e", restore=True, title="x")
+            await personal_app.call(tool, **{name: ID}, etag="e", restore=True, title="x")
     with pytest.raises(errors.InvalidInput, match="'restore' goes alone"):
-        await world.call(
+        await personal_app.call(
             "nc_calendar_update_event", event_id=ID, etag="e", restore=True, occurrence="2026-12-01"
         )
 
 
-async def test_what_has_taken_the_place_of_a_deleted_event_is_named(world: World) -> None:
-    await world.put()
-    gone = await world.delete()
-    await world.put(DEMO.replace("demo-1", "another"))
+async def test_what_has_taken_the_place_of_a_deleted_event_is_named(personal_app: PersonalApp) -> None:
+    await personal_app.put()
+    gone = await personal_app.delete()
+    await personal_app.put(DEMO.replace("demo-1", "another"))
 
     with pytest.raises(errors.AlreadyExists, match=r"stays in the trash.*nc_calendar_list_events"):
-        await world.call("nc_calendar_update_event", event_id=ID, etag=gone.etag, restore=True)
+        await personal_app.call("nc_calendar_update_event", event_id=ID, etag=gone.etag, restore=True)
 
 
-async def test_a_copy_in_the_trash_that_keeps_an_event_from_being_deleted_is_named(world: World) -> None:
+async def test_a_copy_in_the_trash_that_keeps_an_event_from_being_deleted_is_named(
+    personal_app: PersonalApp,
+) -> None:
     """N17: what was stored under a name that something deleted had, cannot follow it into the trash."""
-    await world.put()
-    await world.delete()
-    assert (await world.put(DEMO.replace("demo-1", "another"))).status_code == 201
+    await personal_app.put()
+    await personal_app.delete()
+    assert (await personal_app.put(DEMO.replace("demo-1", "another"))).status_code == 201
 
     with pytest.raises(errors.Conflict) as refused:
-        await world.delete()
+        await personal_app.delete()
 
     told = str(refused.value)
     assert "An earlier copy of it is in the calendar's trash" in told
     assert "was not deleted" in told
     assert "delete that copy for good in the trash" in told
     assert not {"403", "<", "-deleted.ics"} & set(told.split())
-    assert NAME in world.calendars["personal"].objects
+    assert NAME in personal_app.calendars["personal"].objects
 
 
 @pytest.mark.parametrize("old", [True, False])
-async def test_a_deleted_twin_is_named_and_can_be_restored(world: World, *, old: bool) -> None:
+async def test_a_deleted_twin_is_named_and_can_be_restored(personal_app: PersonalApp, *, old: bool) -> None:
     """N17: an import with the UID of something in the trash is told what is there, and how it comes back."""
-    world.sandbox.state.refuses_deleted_uids = old
-    await world.put()
-    await world.delete()
+    personal_app.sandbox.state.refuses_deleted_uids = old
+    await personal_app.put()
+    await personal_app.delete()
     pool = open_pool(
-        ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=world.sandbox.app)
+        ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=personal_app.sandbox.app)
     )
     credential = BasicCredential("alice", SecretStr("alice"))
     dav = CalDav(
@@ -147,7 +151,7 @@ async def test_a_deleted_twin_is_named_and_can_be_restored(world: World, *, old:
     told = str(refused.value)
     assert "deleted at 20" in told
     found = dict(zip(("event_id", "etag"), told.split('"')[1::2], strict=False))
-    back = await world.call("nc_calendar_update_event", **found, restore=True)
+    back = await personal_app.call("nc_calendar_update_event", **found, restore=True)
     assert back.event_id == ID
 
 
@@ -210,20 +214,20 @@ async def test_each_cause_of_a_refusal_has_its_own_sentence(
     assert "<" not in str(refused.value)
 
 
-async def test_a_calendar_of_the_wrong_kind_is_named(world: World) -> None:
+async def test_a_calendar_of_the_wrong_kind_is_named(personal_app: PersonalApp) -> None:
     with pytest.raises(errors.Forbidden, match="takes only tasks"):
-        await world.call("nc_calendar_create_event", title="x", start="2026-12-01", calendar="todo")
+        await personal_app.call("nc_calendar_create_event", title="x", start="2026-12-01", calendar="todo")
     with pytest.raises(errors.Forbidden, match="takes only events"):
-        await world.call("nc_tasks_create_task", title="x", calendar="personal")
+        await personal_app.call("nc_tasks_create_task", title="x", calendar="personal")
 
 
-async def test_a_reminder_that_nextcloud_does_not_take_is_named(world: World) -> None:
+async def test_a_reminder_that_nextcloud_does_not_take_is_named(personal_app: PersonalApp) -> None:
     broken = DEMO.replace("END:VEVENT", "BEGIN:VALARM\r\nACTION:DISPLAY\r\nEND:VALARM\r\nEND:VEVENT")
-    world.calendars["personal"].put(NAME, broken, 0)
-    etag = (await world.call("nc_calendar_get_event", event_id=ID)).etag
+    personal_app.calendars["personal"].put(NAME, broken, 0)
+    etag = (await personal_app.call("nc_calendar_get_event", event_id=ID)).etag
 
     with pytest.raises(errors.InvalidName, match="TRIGGER MUST appear exactly once in a VALARM component"):
-        await world.call("nc_calendar_update_event", event_id=ID, etag=etag, title="x")
+        await personal_app.call("nc_calendar_update_event", event_id=ID, etag=etag, title="x")
 
 
 async def test_an_object_without_an_etag_is_shown_without_one_and_left_alone() -> None:

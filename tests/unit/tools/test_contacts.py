@@ -200,7 +200,7 @@ async def test_a_value_written_in_other_letters_is_changed_where_it_stands(
 
 
 async def test_an_object_of_several_cards_is_left_alone(sandbox: Sandbox, alice: Account) -> None:
-    """Changing the e-mail addresses would take those of the second person away."""
+    """Changing the e-mail addresses would take those of the second user away."""
     store(sandbox, "two.vcf", CARD + CARD.replace("u1", "u2"))
     found = await call(alice, "get_contact", book="contacts", contact_id="two.vcf")
 
@@ -221,7 +221,7 @@ async def test_control_characters_do_not_get_into_a_card(alice: Account, given: 
 async def test_a_card_of_very_many_lines_is_read_in_no_time_and_not_changed(
     sandbox: Sandbox, alice: Account
 ) -> None:
-    """Finding the label of each number anew would take minutes, in which nobody else is served."""
+    """Finding the label of each number anew would take minutes, in which no one else is served."""
     numbers = "".join(f"i{i}.TEL:{i}\r\ni{i}.X-ABLABEL:l{i}\r\n" for i in range(8_000))
     store(sandbox, "many.vcf", CARD.replace("URL:", f"{numbers}URL:"))
     begun = time.process_time()

@@ -221,7 +221,7 @@ async def test_an_archived_board_is_the_likely_reason_of_a_bare_refusal(
 
 async def test_half_a_change_says_which_half(alice: Account, sandbox: Sandbox) -> None:
     where = await first(alice)
-    # The board, the card and its fields get through; whoever is to be assigned does not.
+    # The board, the card and its fields get through; anyone who is to be assigned does not.
     sandbox.faults.status(507, times=1, after=3)
 
     with pytest.raises(
@@ -276,7 +276,7 @@ async def test_what_cannot_be_set_is_refused_with_what_can(
 async def test_a_card_is_due_at_the_moment_that_was_named(
     alice: Account, sandbox: Sandbox, due: str, moment: str
 ) -> None:
-    """Deck leaves the offset out when it stores a time; one without an offset is where the person is."""
+    """Deck leaves the offset out when it stores a time; one without an offset is where the user is."""
     sandbox.state.users["alice"].timezone = "Europe/Berlin"
     where = await first(alice)
 

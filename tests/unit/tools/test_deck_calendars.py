@@ -1,4 +1,4 @@
-"""What Deck shows as tasks is left out of a person's tasks, and leads to Deck where it is asked for."""
+"""What Deck shows as tasks is left out of a user's tasks, and leads to Deck where it is asked for."""
 
 import httpx2
 import pytest

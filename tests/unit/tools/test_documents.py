@@ -17,7 +17,7 @@ from tests import document_files
 from tests.dav_fakes import (
     MOMENT,
     SECONDS,
-    Told,
+    ProgressLog,
     account_in,
     account_over,
     call_with,
@@ -98,7 +98,7 @@ async def test_the_pages_of_a_document_give_its_text_once_and_it_is_read_once() 
         "/Plan.docx", document_files.docx("".join(document_files.paragraph(line) for line in lines))
     )
     reader = Reader()
-    documents, told, offset = Documents(reader), Told(), 0
+    documents, told, offset = Documents(reader), ProgressLog(), 0
     pages: list[str] = []
 
     while offset is not None:

@@ -1,4 +1,4 @@
-"""By which clock a client's times are: of events and tasks in a sandbox whose person is in Berlin."""
+"""By which clock a client's times are: of events and tasks in a sandbox whose user is in Berlin."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -26,7 +26,7 @@ ALL_DAY = (
 
 
 class Berlin:
-    """A person in Berlin, with a calendar and a list of tasks."""
+    """A user in Berlin, with a calendar and a list of tasks."""
 
     def __init__(self, timezone: str = "Europe/Berlin") -> None:
         sandbox = Sandbox()

@@ -11,7 +11,7 @@ from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.documents import Documents
-from tests.dav_fakes import Told, account_in, call, nothing_read
+from tests.dav_fakes import ProgressLog, account_in, call, nothing_read
 
 CSV = "Name;Betrag\r\nMüller;12,50\r\nSchäfer;7\r\n"
 #: What is in the file, which encoding is answered.
@@ -168,7 +168,7 @@ async def test_a_page_far_inside_a_file_of_mostly_ascii_is_read_in_the_files_enc
 @pytest.mark.parametrize(("data", "_encoding"), FILES)
 async def test_a_resource_of_any_encoding_is_text(data: bytes, _encoding: str) -> None:
     _, account = put("a.csv", data)
-    reader = Reader(Documents(nothing_read), cast("Any", Told()))
+    reader = Reader(Documents(nothing_read), cast("Any", ProgressLog()))
 
     assert (await Files().read(account, "a.csv", reader)).data == CSV
 

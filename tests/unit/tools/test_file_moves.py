@@ -9,7 +9,7 @@ from nextcloud_mcp_server.tools.file_results import Moved, NotMoved
 from nextcloud_mcp_server.tools.registry import load
 from tests.dav_fakes import (
     Impatient,
-    Told,
+    ProgressLog,
     account_in,
     account_over,
     call,
@@ -41,7 +41,7 @@ async def names_in(account: Account, folder: str) -> list[str]:
 
 async def test_several_files_move_into_a_folder_and_it_is_told_how_far_it_is(alice: Account) -> None:
     await filled(alice, "a.txt", "b +.txt", "stays.txt")
-    told = Told()
+    told = ProgressLog()
 
     moved = await call_with(
         {"progress": told},

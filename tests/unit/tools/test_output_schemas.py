@@ -21,7 +21,7 @@ from tests.every_tool import SPECS, tampered, usual
 
 RESULT_TYPES = {spec.name: spec.result_type for name in TOOLSETS for spec in load(name).tools}
 assert {spec.name for spec in load(CONNECTION).tools} < set(RESULT_TYPES)
-#: Readings whose usual arguments name what nobody has.
+#: Readings whose usual arguments name what no one has.
 _NOT_THERE = frozenset({"nc_notes_get_attachment"})
 
 
@@ -78,7 +78,7 @@ async def reader() -> Account:
 
 @pytest.fixture(scope="module")
 async def newcomer() -> Account:
-    """Somebody who has nothing yet."""
+    """A user who has nothing yet."""
     bare = Sandbox()
     bare.add_user("alice")
     return tampered(bare)[1]
@@ -94,7 +94,7 @@ async def every(reader: Account) -> dict[str, dict[str, Any]]:
 async def test_what_a_tool_answers_meets_its_schema(
     tool: str, reader: Account, newcomer: Account, every: dict[str, dict[str, Any]]
 ) -> None:
-    """N11: of somebody who has things, and of somebody who has none."""
+    """N11: of a user who has things, and of a user who has none."""
     read_only = SPECS[tool].read_only
     alice = reader if read_only else tampered(Sandbox.demo())[1]
 

@@ -10,8 +10,8 @@ from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.search import path_of
+from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from nextcloud_mcp_server.nextcloud.window import Position
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
 from nextcloud_mcp_server.tools import answer, file_page
 from tests.dav_fakes import account_in, call
@@ -28,7 +28,7 @@ def alice(sandbox: Sandbox) -> Account:
 
 
 def sealed(what: str, *, uid: str = "alice", offset: int = 0) -> str:
-    """Write an id as search does, and as somebody may who has read how it does."""
+    """Write an id as search does, and as a user may who has read how it does."""
     return file_page.seal(Position.of(offset, what), "research", uid)
 
 

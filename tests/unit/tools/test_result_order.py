@@ -53,7 +53,7 @@ def test_no_result_has_what_is_needed_to_go_on_behind_what_may_be_long() -> None
     for model in MODELS:
         members = model.model_json_schema(mode="serialization")["properties"]
         long = [number for number, (name, one) in enumerate(members.items()) if may_be_long(one, name)]
-        # A contact's note is a text of the person, and is declared so.
+        # A contact's note is a text of the user, and is declared so.
         needed = [name for name in _TO_GO_ON if name in members and model.__name__ != "ContactInfo"]
 
         assert all(list(members).index(name) < min(long, default=999) for name in needed), model

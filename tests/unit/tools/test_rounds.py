@@ -10,14 +10,19 @@ from anyio.lowlevel import checkpoint
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import turns
+from nextcloud_mcp_server.nextcloud import concurrency_limiter
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import (
+    ACCEPTED_SECONDS,
+    REQUESTS_AT_ONCE,
+    WIDE_AT_ONCE,
+    ConcurrencyLimiter,
+)
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.parallel import of_each
-from nextcloud_mcp_server.nextcloud.person_cache import PersonCache, PersonCaches
-from nextcloud_mcp_server.nextcloud.turns import ACCEPTED_SECONDS, REQUESTS_AT_ONCE, WIDE_AT_ONCE, Turns
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache, UserCaches
 from nextcloud_mcp_server.sandbox.address_book import StoredBook
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar
@@ -63,7 +68,7 @@ class Rounds(httpx2.AsyncBaseTransport):
         return await self.inner.handle_async_request(request)
 
 
-class World:
+class PersonalApp:
     """A sandbox whose alice has three calendars of events, two lists of tasks and three address books."""
 
     def __init__(self) -> None:
@@ -103,8 +108,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    made = World()
+async def personal_app() -> PersonalApp:
+    made = PersonalApp()
     await made.prove()
     return made
 
@@ -113,9 +118,11 @@ def _titles(found: Any) -> list[str]:  # noqa: ANN401 - each tool's own result
     return sorted(each.title for each in found.events)
 
 
-async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(world: World) -> None:
-    first, cold = await world.call("nc_calendar_list_events", **MONTH)
-    second, warm = await world.call("nc_calendar_list_events", **MONTH)
+async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(
+    personal_app: PersonalApp,
+) -> None:
+    first, cold = await personal_app.call("nc_calendar_list_events", **MONTH)
+    second, warm = await personal_app.call("nc_calendar_list_events", **MONTH)
 
     assert _titles(first) == _titles(second) == ["club", "personal", "work"]
     assert all(each.awaits_answer for each in second.events)
@@ -139,68 +146,74 @@ async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(
     ],
 )
 async def test_other_dates_take_one_round_where_nextcloud_has_just_accepted_the_credential(
-    world: World, monkeypatch: pytest.MonkeyPatch, calendars: int, seconds: float, expected: list[int]
+    personal_app: PersonalApp,
+    monkeypatch: pytest.MonkeyPatch,
+    calendars: int,
+    seconds: float,
+    expected: list[int],
 ) -> None:
     for number in range(calendars):
-        world.calendars[f"c{number}"] = StoredCalendar(f"C{number}")
-    await world.call("nc_calendar_list_events", **MONTH)
-    monkeypatch.setattr(turns, "ACCEPTED_SECONDS", seconds)
+        personal_app.calendars[f"c{number}"] = StoredCalendar(f"C{number}")
+    await personal_app.call("nc_calendar_list_events", **MONTH)
+    monkeypatch.setattr(concurrency_limiter, "ACCEPTED_SECONDS", seconds)
 
-    _, rounds = await world.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
+    _, rounds = await personal_app.call("nc_calendar_list_events", start="2027-01-01", end="2027-01-31")
 
     assert [len(each) for each in rounds] == expected
-    assert world.transport.most <= WIDE_AT_ONCE
+    assert personal_app.transport.most <= WIDE_AT_ONCE
 
 
-async def test_one_calendar_that_has_changed_is_the_only_one_that_is_fetched_again(world: World) -> None:
-    await world.call("nc_calendar_list_events", **MONTH)
-    world.calendars["club"].put("new.ics", EVENT.format("new"), 0)
+async def test_one_calendar_that_has_changed_is_the_only_one_that_is_fetched_again(
+    personal_app: PersonalApp,
+) -> None:
+    await personal_app.call("nc_calendar_list_events", **MONTH)
+    personal_app.calendars["club"].put("new.ics", EVENT.format("new"), 0)
 
-    found, rounds = await world.call("nc_calendar_list_events", **MONTH)
+    found, rounds = await personal_app.call("nc_calendar_list_events", **MONTH)
 
     assert _titles(found) == ["club", "new", "personal", "work"]
     assert rounds == [["PROPFIND calendars/alice"], ["REPORT calendars/alice/club"]]
 
 
-async def test_a_week_of_a_month_that_was_listed_takes_one_request(world: World) -> None:
-    await world.call("nc_calendar_list_events", **MONTH)
+async def test_a_week_of_a_month_that_was_listed_takes_one_request(personal_app: PersonalApp) -> None:
+    await personal_app.call("nc_calendar_list_events", **MONTH)
 
-    week, first = await world.call("nc_calendar_list_events", start="2026-12-03", end="2026-12-06")
-    empty, second = await world.call("nc_calendar_list_events", start="2026-12-07", end="2026-12-13")
+    week, first = await personal_app.call("nc_calendar_list_events", start="2026-12-03", end="2026-12-06")
+    empty, second = await personal_app.call("nc_calendar_list_events", start="2026-12-07", end="2026-12-13")
 
     assert (_titles(week), _titles(empty)) == (["club", "personal", "work"], [])
     assert first == second == [["PROPFIND calendars/alice"]]
 
 
-async def test_one_calendar_takes_one_round(world: World) -> None:
-    found, rounds = await world.call("nc_calendar_list_events", **MONTH, calendar="work")
+async def test_one_calendar_takes_one_round(personal_app: PersonalApp) -> None:
+    found, rounds = await personal_app.call("nc_calendar_list_events", **MONTH, calendar="work")
 
     assert _titles(found) == ["work"]
     assert len(rounds) == 1
 
 
-async def test_free_time_takes_as_many_rounds_as_the_events(world: World) -> None:
-    del world.calendars["contact_birthdays"]
-    await world.call("nc_calendar_find_free_time", **MONTH)
-    _, warm = await world.call("nc_calendar_find_free_time", **MONTH)
+async def test_free_time_takes_as_many_rounds_as_the_events(personal_app: PersonalApp) -> None:
+    del personal_app.calendars["contact_birthdays"]
+    await personal_app.call("nc_calendar_find_free_time", **MONTH)
+    _, warm = await personal_app.call("nc_calendar_find_free_time", **MONTH)
 
     assert len(warm) == 1
 
 
-async def test_tasks_of_all_lists_take_two_rounds_and_then_one_request(world: World) -> None:
-    _, cold = await world.call("nc_tasks_list_tasks", due_before="2026-12-31")
-    found, warm = await world.call("nc_tasks_list_tasks")
+async def test_tasks_of_all_lists_take_two_rounds_and_then_one_request(personal_app: PersonalApp) -> None:
+    _, cold = await personal_app.call("nc_tasks_list_tasks", due_before="2026-12-31")
+    found, warm = await personal_app.call("nc_tasks_list_tasks")
 
     assert sorted(each.title for each in found.tasks) == ["later", "todo"]
     assert len(cold) == 2
     assert warm == [["PROPFIND calendars/alice"]]
 
 
-async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(world: World) -> None:
+async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(personal_app: PersonalApp) -> None:
     for name in ("system", "z-app-generated--contactsinteraction--recent"):
-        world.books.pop(name, None)
-    _, cold = await world.call("nc_contacts_search_contacts")
-    found, warm = await world.call("nc_contacts_search_contacts")
+        personal_app.books.pop(name, None)
+    _, cold = await personal_app.call("nc_contacts_search_contacts")
+    found, warm = await personal_app.call("nc_contacts_search_contacts")
 
     assert {"Aunt", "Bob"} <= {each.name for each in found.contacts}
     assert len(cold) == 2
@@ -208,14 +221,14 @@ async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(world:
 
 
 async def test_a_calendar_that_is_new_is_seen_at_once_and_one_that_is_gone_is_missed_by_nobody(
-    world: World,
+    personal_app: PersonalApp,
 ) -> None:
-    await world.call("nc_calendar_list_events", **MONTH)
-    world.calendars["new"] = StoredCalendar("New")
-    world.calendars["new"].put("e.ics", EVENT.format("new"), 0)
-    del world.calendars["club"]
+    await personal_app.call("nc_calendar_list_events", **MONTH)
+    personal_app.calendars["new"] = StoredCalendar("New")
+    personal_app.calendars["new"].put("e.ics", EVENT.format("new"), 0)
+    del personal_app.calendars["club"]
 
-    found, _ = await world.call("nc_calendar_list_events", **MONTH)
+    found, _ = await personal_app.call("nc_calendar_list_events", **MONTH)
 
     assert _titles(found) == ["new", "personal", "work"]
 
@@ -242,7 +255,7 @@ async def _nothing(name: str) -> None:
 def test_an_accepted_credential_is_known_to_work_for_a_moment_and_no_other_is() -> None:
     now = [100.0]
     mine, other = (BasicCredential("alice", SecretStr(secret)) for secret in ("a", "b"))
-    shared = Turns(monotonic=lambda: now[0])
+    shared = ConcurrencyLimiter(monotonic=lambda: now[0])
     nothing = shared.of(mine).just_accepted
 
     shared.accept(mine)
@@ -256,7 +269,7 @@ def test_an_accepted_credential_is_known_to_work_for_a_moment_and_no_other_is() 
 async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
     now = [0.0]
     asked: list[int] = []
-    cache = PersonCache(clock=lambda: now[0])
+    cache = UserCache(clock=lambda: now[0])
 
     async def ask() -> int:
         asked.append(1)
@@ -271,7 +284,7 @@ async def test_a_fact_is_asked_for_again_after_five_minutes() -> None:
 
 
 def test_each_person_has_a_cache_and_the_oldest_go() -> None:
-    caches = PersonCaches(most=2)
+    caches = UserCaches(most=2)
     caches.of("alice").saw("VEVENT", {"a": "1"})
     caches.of("bob").saw("VEVENT", {"b": "1"})
 

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.table_store import StoredTable
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.tables import tables
-from tests.dav_fakes import Told, account_in, call_in, call_with
+from tests.dav_fakes import ProgressLog, account_in, call_in, call_with
 
 OPTIONS = [{"id": 1, "label": "Red"}, {"id": 2, "label": "Blue"}]
 COLUMNS = (
@@ -37,7 +37,7 @@ FULL = {
 }  # fmt: skip
 
 
-class Impatient(Told):
+class Impatient(ProgressLog):
     """Cancels the call at its first report."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
@@ -200,7 +200,7 @@ async def test_following_the_cursor_gives_every_row_once(alice: Account, sandbox
 
 
 async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sandbox: Sandbox) -> None:
-    listed, told = await inventory(alice), Told()
+    listed, told = await inventory(alice), ProgressLog()
     store = sandbox.state.tables.tables[int(listed.id)]
     for _ in range(5100):
         sandbox.state.tables.add_row(store, {})

@@ -19,12 +19,12 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.nextcloud.upload import CHUNK_BYTES
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import answer
-from nextcloud_mcp_server.tools.computer import Computer
+from nextcloud_mcp_server.tools.local_folder import LocalFolder
 from nextcloud_mcp_server.tools.upload import SINGLE_BYTES, Downloaded, Uploaded, upload
 from tests.dav_fakes import (
     MOMENT,
     Impatient,
-    Told,
+    ProgressLog,
     account_in,
     account_over,
     call_in,
@@ -237,25 +237,25 @@ async def test_an_empty_part_changes_nothing() -> None:
     assert "PUT" not in methods(cloud)
 
 
-def exchange(tmp_path: Path, **files: bytes) -> Computer:
+def exchange(tmp_path: Path, **files: bytes) -> LocalFolder:
     folder = tmp_path / "exchange"
     folder.mkdir()
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return Computer(folder)
+    return LocalFolder(folder)
 
 
 async def from_here(
-    cloud: Sandbox, computer: Computer, told: Told | None = None, **arguments: object
+    cloud: Sandbox, local_folder: LocalFolder, told: ProgressLog | None = None, **arguments: object
 ) -> Uploaded:
-    ours = {"computer": computer, "progress": told or Told()}
+    ours = {"local_folder": local_folder, "progress": told or ProgressLog()}
     result = await call_with(ours, upload, account_in(cloud), "nc_files_upload_file", **arguments)
     assert isinstance(result, Uploaded)
     return result
 
 
 async def test_a_large_file_of_this_computer_is_uploaded_with_progress(tmp_path: Path) -> None:
-    cloud, told = sandbox(), Told()
+    cloud, told = sandbox(), ProgressLog()
     data = bytes(range(256)) * (CHUNK_BYTES // 128)
 
     done = await from_here(cloud, exchange(tmp_path, big=data), told, path="big.bin", local_file="big")
@@ -268,25 +268,25 @@ async def test_a_large_file_of_this_computer_is_uploaded_with_progress(tmp_path:
 
 async def test_a_small_file_of_this_computer_is_one_write(tmp_path: Path) -> None:
     cloud = sandbox()
-    computer = exchange(tmp_path, small=b"x" * SINGLE_BYTES)
+    local_folder = exchange(tmp_path, small=b"x" * SINGLE_BYTES)
 
-    done = await from_here(cloud, computer, path="a.bin", local_file=str(tmp_path / "exchange" / "small"))
+    done = await from_here(cloud, local_folder, path="a.bin", local_file=str(tmp_path / "exchange" / "small"))
 
     assert methods(cloud) == ["PROPFIND", "PROPFIND", "PUT"]
     assert done.size == SINGLE_BYTES
 
 
 async def down(
-    cloud: Sandbox, computer: Computer, told: Told | None = None, **arguments: object
+    cloud: Sandbox, local_folder: LocalFolder, told: ProgressLog | None = None, **arguments: object
 ) -> Downloaded:
-    ours = {"computer": computer, "progress": told or Told()}
+    ours = {"local_folder": local_folder, "progress": told or ProgressLog()}
     result = await call_with(ours, upload, account_in(cloud), "nc_files_download_file", **arguments)
     assert isinstance(result, Downloaded)
     return result
 
 
 async def test_a_large_file_is_downloaded_to_this_computer(tmp_path: Path) -> None:
-    cloud, told = sandbox(), Told()
+    cloud, told = sandbox(), ProgressLog()
     cloud.state.users["alice"].files.put_generated("/Documents/big.bin", 9_000_001, b"0123456789" * 100_000)
 
     done = await down(cloud, exchange(tmp_path), told, path="Documents/big.bin")
@@ -301,11 +301,11 @@ async def test_a_large_file_is_downloaded_to_this_computer(tmp_path: Path) -> No
 
 async def test_nothing_on_this_computer_is_overwritten(tmp_path: Path) -> None:
     cloud = sandbox()
-    computer = exchange(tmp_path, **{"Readme.md": b"mine"})
+    local_folder = exchange(tmp_path, **{"Readme.md": b"mine"})
 
     with pytest.raises(InvalidInput, match="exists already in the folder for exchange"):
-        await down(cloud, computer, path="Readme.md")
-    other = await down(cloud, computer, path="Readme.md", local_file="theirs.md")
+        await down(cloud, local_folder, path="Readme.md")
+    other = await down(cloud, local_folder, path="Readme.md", local_file="theirs.md")
 
     assert (tmp_path / "exchange" / "Readme.md").read_bytes() == b"mine"
     assert other.size == (tmp_path / "exchange" / "theirs.md").stat().st_size
@@ -314,7 +314,7 @@ async def test_nothing_on_this_computer_is_overwritten(tmp_path: Path) -> None:
 async def test_a_download_that_breaks_off_leaves_nothing_behind(tmp_path: Path) -> None:
     headers = {"ETag": '"e1"', "Last-Modified": MOMENT, "Content-Length": "10"}
     net = network(multistatus([entry("a.bin")]), httpx2.Response(200, headers=headers, content=b"part"))
-    ours = {"computer": exchange(tmp_path)}
+    ours = {"local_folder": exchange(tmp_path)}
 
     with pytest.raises(Unreachable, match="after 4 of 10 bytes"):
         await call_with(ours, upload, account_over(net), "nc_files_download_file", path="a.bin")
@@ -325,10 +325,10 @@ async def test_a_download_that_breaks_off_leaves_nothing_behind(tmp_path: Path) 
 async def test_a_cancelled_download_leaves_nothing_behind(tmp_path: Path) -> None:
     cloud = sandbox()
     cloud.state.users["alice"].files.put_generated("/big.bin", 9_000_000, b"x" * 1_000_000)
-    computer = exchange(tmp_path)
+    local_folder = exchange(tmp_path)
 
     with anyio.CancelScope() as scope:
-        await down(cloud, computer, Impatient(scope), path="big.bin")
+        await down(cloud, local_folder, Impatient(scope), path="big.bin")
 
     assert scope.cancelled_caught
     assert list((tmp_path / "exchange").iterdir()) == []
@@ -349,7 +349,7 @@ async def test_a_download_of_unknown_length_that_breaks_off_leaves_nothing_behin
     for one in net.answers:
         assert isinstance(one, httpx2.Response)
         del one.headers["Content-Length"]
-    account, ours = account_over(net), {"computer": exchange(tmp_path)}
+    account, ours = account_over(net), {"local_folder": exchange(tmp_path)}
 
     found = await call_with(ours, upload, account, "nc_files_download_file", path="a.bin")
     with pytest.raises(Unreachable, match="after 1 of 3 bytes"):

@@ -1,4 +1,4 @@
-"""What a person sees, changes and ends on the account page."""
+"""What a user sees, changes and ends on the account page."""
 
 import re
 from dataclasses import replace
@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.storage.crypto import hash_of
-from tests.memory_visits import HOST, MemoryVisits, checks, sign_in
+from tests.memory_consent_service import HOST, MemoryVisits, checks, sign_in
 
 ACCOUNT = "/account"
 
@@ -19,11 +19,11 @@ async def send(browser: httpx2.AsyncClient, path: str, /, **fields: str | list[s
 
 
 async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
     page = await people.get(ACCOUNT)
     await people.post("/account/sign-in")
-    ((state, target),) = visits.flows.values()
+    ((state, target),) = consent_service.flows.values()
     back = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
 
     assert "Sign in to see which apps" in page.text
@@ -32,21 +32,23 @@ async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
 
 
 async def test_who_is_signed_in_need_not_sign_in_again(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    sign_in(people, visits)
+    sign_in(people, consent_service)
 
     response = await people.post("/account/sign-in")
 
     assert response.headers["location"] == ACCOUNT
-    assert visits.calls == []
+    assert consent_service.calls == []
 
 
 async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client(recent=visits.did("nc_notes_get_note", "nc_notes_update_note", "nc_new_tool"))
-    sign_in(people, visits)
+    consent_service.client(
+        recent=consent_service.did("nc_notes_get_note", "nc_notes_update_note", "nc_new_tool")
+    )
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -69,10 +71,15 @@ async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
 
 
 async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client(recent=(*visits.did("nc_notes_get_note", result="NotFound"), *visits.did("permission")))
-    sign_in(people, visits)
+    consent_service.client(
+        recent=(
+            *consent_service.did("nc_notes_get_note", result="NotFound"),
+            *consent_service.did("permission"),
+        )
+    )
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -93,10 +100,10 @@ async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
     ],
 )
 async def test_a_time_is_said_as_people_say_it(
-    people: httpx2.AsyncClient, visits: MemoryVisits, ago: timedelta, english: str, german: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, ago: timedelta, english: str, german: str
 ) -> None:
-    visits.client(last_used_at=visits.now - ago)
-    sign_in(people, visits)
+    consent_service.client(last_used_at=consent_service.now - ago)
+    sign_in(people, consent_service)
 
     pages = [await people.get(ACCOUNT, headers={"Accept-Language": language}) for language in ("en", "de")]
 
@@ -106,12 +113,12 @@ async def test_a_time_is_said_as_people_say_it(
 
 
 async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client(client_id="https://one.example/client.json")
-    visits.client(client_id="https://two.example/client.json")
-    visits.client(client_id="code", name="VS Code", last_used_at=None)
-    sign_in(people, visits)
+    consent_service.client(client_id="https://one.example/client.json")
+    consent_service.client(client_id="https://two.example/client.json")
+    consent_service.client(client_id="code", name="VS Code", last_used_at=None)
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -123,9 +130,9 @@ async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
 
 
 async def test_who_has_connected_nothing_is_told_how_it_begins(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    sign_in(people, visits)
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -135,11 +142,11 @@ async def test_who_has_connected_nothing_is_told_how_it_begins(
 
 
 async def test_a_key_that_nextcloud_refuses_is_explained(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    visits.needs_reauth = True
-    sign_in(people, visits)
+    consent_service.client()
+    consent_service.needs_reauth = True
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -147,10 +154,10 @@ async def test_a_key_that_nextcloud_refuses_is_explained(
 
 
 async def test_switches_are_saved_and_the_next_page_says_so_once(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    sign_in(people, visits)
+    consent_service.client()
+    sign_in(people, consent_service)
 
     answer = await send(
         people, "app", client="claude", do="save", allow=["notes:read", "files:write", "admin"]
@@ -158,16 +165,16 @@ async def test_switches_are_saved_and_the_next_page_says_so_once(
     first, second = await people.get(ACCOUNT), await people.get(ACCOUNT)
 
     assert (answer.status_code, answer.headers["location"]) == (303, ACCOUNT)
-    assert visits.clients["alice", "claude"].scopes == {"notes:read", "files:write"}
+    assert consent_service.clients["alice", "claude"].scopes == {"notes:read", "files:write"}
     assert "Saved. It counts from now on." in first.text
     assert "Saved." not in second.text
 
 
 async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    sign_in(people, visits)
+    consent_service.client()
+    sign_in(people, consent_service)
 
     await send(people, "app", client="claude", do="save")
     page = await people.get(ACCOUNT)
@@ -175,9 +182,11 @@ async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing
     assert "It may do nothing at the moment." in page.text
 
 
-async def test_an_app_is_paused_and_goes_on(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    visits.client()
-    sign_in(people, visits)
+async def test_an_app_is_paused_and_goes_on(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
+    consent_service.client()
+    sign_in(people, consent_service)
 
     await send(people, "app", client="claude", do="pause")
     paused = await people.get(ACCOUNT)
@@ -187,48 +196,48 @@ async def test_an_app_is_paused_and_goes_on(people: httpx2.AsyncClient, visits: 
     assert '<span class="chip care">Paused</span>' in paused.text
     assert "While it is paused, it can do nothing." in paused.text
     assert '<span class="chip">Active</span>' in going_on.text
-    assert not visits.clients["alice", "claude"].paused
+    assert not consent_service.clients["alice", "claude"].paused
 
 
 async def test_one_app_is_disconnected_and_the_others_stay(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    visits.client(client_id="code", name="VS Code")
-    sign_in(people, visits)
+    consent_service.client()
+    consent_service.client(client_id="code", name="VS Code")
+    sign_in(people, consent_service)
 
     await send(people, "app", client="claude", do="remove")
     page = await people.get(ACCOUNT)
 
-    assert list(visits.clients) == [("alice", "code")]
+    assert list(consent_service.clients) == [("alice", "code")]
     assert "Disconnected. The app can do nothing any more." in page.text
 
 
 @pytest.mark.parametrize("do", ["nothing", "destroy", ["save", "remove"]])
 async def test_any_other_button_changes_nothing(
-    people: httpx2.AsyncClient, visits: MemoryVisits, do: str | list[str]
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, do: str | list[str]
 ) -> None:
-    visits.client()
-    sign_in(people, visits)
+    consent_service.client()
+    sign_in(people, consent_service)
 
     response = await send(people, "app", client="claude", do=do)
 
     assert response.headers["location"] == ACCOUNT
-    assert visits.calls == ["account"]
+    assert consent_service.calls == ["account"]
 
 
 @pytest.mark.parametrize("client", ["", "x" * 3_000, ["claude", "claude"], "unknown"])
 async def test_an_app_that_is_not_there_cannot_be_changed(
-    people: httpx2.AsyncClient, visits: MemoryVisits, client: str | list[str]
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, client: str | list[str]
 ) -> None:
-    visits.client()
-    sign_in(people, visits)
+    consent_service.client()
+    sign_in(people, consent_service)
 
     response = await send(people, "app", client=client, do="remove")
 
     assert response.status_code == 400
     assert 'href="/account">Try again' in response.text
-    assert list(visits.clients) == [("alice", "claude")]
+    assert list(consent_service.clients) == [("alice", "claude")]
 
 
 @pytest.mark.parametrize(
@@ -239,64 +248,68 @@ async def test_an_app_that_is_not_there_cannot_be_changed(
     ],
 )
 async def test_everything_is_disconnected_and_the_page_tells_what_nextcloud_said(
-    people: httpx2.AsyncClient, visits: MemoryVisits, *, at_nextcloud: bool, sentence: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, *, at_nextcloud: bool, sentence: str
 ) -> None:
-    visits.client()
-    visits.client("bob")
-    visits.at_nextcloud = at_nextcloud
-    sign_in(people, visits)
+    consent_service.client()
+    consent_service.client("bob")
+    consent_service.at_nextcloud = at_nextcloud
+    sign_in(people, consent_service)
 
     await send(people, "disconnect")
     page = await people.get(ACCOUNT)
 
     assert sentence in page.text
-    assert visits.connected == {"bob": "bob"}
+    assert consent_service.connected == {"bob": "bob"}
 
 
-async def test_signing_out_ends_this_session_only(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
-    other = visits.session("alice")
-    sign_in(people, visits)
+async def test_signing_out_ends_this_session_only(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
+    other = consent_service.session("alice")
+    sign_in(people, consent_service)
 
     await send(people, "sign-out")
     page = await people.get(ACCOUNT)
 
-    assert list(visits.sessions) == [other]
+    assert list(consent_service.sessions) == [other]
     assert "You are signed out here." in page.text
     assert "__Host-session" not in people.cookies
 
 
 async def test_signing_out_everywhere_ends_every_session_of_this_person(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.session("alice")
-    bob = visits.session("bob")
-    sign_in(people, visits)
+    consent_service.session("alice")
+    bob = consent_service.session("bob")
+    sign_in(people, consent_service)
 
     await send(people, "sign-out-everywhere")
     page = await people.get(ACCOUNT)
 
-    assert list(visits.sessions) == [bob]
+    assert list(consent_service.sessions) == [bob]
     assert "in every browser" in page.text
 
 
 @pytest.mark.parametrize("path", ["app", "disconnect", "sign-out", "sign-out-everywhere"])
 async def test_a_form_of_who_was_signed_out_meanwhile_leads_to_the_way_in(
-    people: httpx2.AsyncClient, visits: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
 ) -> None:
-    visits.client()
-    token = sign_in(people, visits)
+    consent_service.client()
+    token = sign_in(people, consent_service)
     page = await people.get(ACCOUNT)
-    del visits.sessions[token]
+    del consent_service.sessions[token]
 
     response = await people.post(
         f"/account/{path}", data={"csrf": checks(page)[0], "client": "claude", "do": "remove"}
     )
 
     assert response.headers["location"] == ACCOUNT
-    assert list(visits.clients) == [("alice", "claude")]
+    assert list(consent_service.clients) == [("alice", "claude")]
 
 
-async def test_a_made_up_sentence_is_not_said(people: httpx2.AsyncClient, visits: MemoryVisits) -> None:
+async def test_a_made_up_sentence_is_not_said(
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
+) -> None:
     people.cookies.set("__Host-told", "hacked", domain=HOST)
 
     page = await people.get(ACCOUNT)
@@ -306,13 +319,13 @@ async def test_a_made_up_sentence_is_not_said(people: httpx2.AsyncClient, visits
 
 
 async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.client()
-    visits.app()
-    visits.app(client_id="mcp-2", name="ChatGPT")
-    visits.app("bob", "mcp-3", name="Codex")
-    sign_in(people, visits)
+    consent_service.client()
+    consent_service.app()
+    consent_service.app(client_id="mcp-2", name="ChatGPT")
+    consent_service.app("bob", "mcp-3", name="Codex")
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
     back = await send(people, "sign-out-app", client="mcp-2")
@@ -321,17 +334,17 @@ async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one
     assert re.findall(r'<span id="app-\d"><bdi>([^<]+)', page.text) == ["Claude Code", "ChatGPT"]
     assert back.headers["location"] == ACCOUNT
     assert "The app has to sign in again." in told.text
-    assert set(visits.apps) == {("alice", "claude"), ("bob", "mcp-3")}
-    assert set(visits.clients) == {("alice", "claude")}
+    assert set(consent_service.apps) == {("alice", "claude"), ("bob", "mcp-3")}
+    assert set(consent_service.clients) == {("alice", "claude")}
 
 
 async def test_apps_of_one_name_are_told_apart_by_their_ids(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.app(client_id="mcp-1")
-    visits.app(client_id="mcp-2")
-    visits.app(client_id="mcp-3", name="\u202e")
-    sign_in(people, visits)
+    consent_service.app(client_id="mcp-1")
+    consent_service.app(client_id="mcp-2")
+    consent_service.app(client_id="mcp-3", name="\u202e")
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -341,24 +354,24 @@ async def test_apps_of_one_name_are_told_apart_by_their_ids(
 
 @pytest.mark.parametrize("client", ["", "mcp-of-somebody-else", "x" * 2_049])
 async def test_an_app_that_is_not_theirs_stays_signed_in(
-    people: httpx2.AsyncClient, visits: MemoryVisits, client: str
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, client: str
 ) -> None:
-    visits.app("bob", "mcp-of-somebody-else")
-    sign_in(people, visits)
+    consent_service.app("bob", "mcp-of-somebody-else")
+    sign_in(people, consent_service)
 
     page = await send(people, "sign-out-app", client=client)
 
     assert page.status_code == 400
     assert "Nothing was changed" in page.text
-    assert set(visits.apps) == {("bob", "mcp-of-somebody-else")}
+    assert set(consent_service.apps) == {("bob", "mcp-of-somebody-else")}
 
 
 async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_are_too(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    sign_in(people, visits)
+    sign_in(people, consent_service)
     without = await people.get(ACCOUNT)
-    visits.app()
+    consent_service.app()
 
     page = await people.get(ACCOUNT)
 
@@ -367,11 +380,11 @@ async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_ar
 
 
 async def test_each_browser_is_shown_with_its_place_and_ended_alone(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    here = sign_in(people, visits)
-    there, bobs = visits.session(), visits.session("bob")
-    visits.sessions[there] = replace(visits.sessions[there], place="192.0.2.0/24")
+    here = sign_in(people, consent_service)
+    there, bobs = consent_service.session(), consent_service.session("bob")
+    consent_service.sessions[there] = replace(consent_service.sessions[there], place="192.0.2.0/24")
 
     page = await people.get(ACCOUNT)
     foreign = await send(people, "end-sign-in", browser=hash_of(bobs))
@@ -382,30 +395,30 @@ async def test_each_browser_is_shown_with_its_place_and_ended_alone(
     assert page.text.count("this browser</span>") == 1
     assert hash_of(bobs) not in page.text
     assert (foreign.status_code, ended.status_code) == (303, 303)
-    assert set(visits.sessions) - {here} == {bobs}
+    assert set(consent_service.sessions) - {here} == {bobs}
     assert "That browser is signed out." in told.text
     assert "192.0.2.0/24" not in told.text
 
 
 async def test_ending_this_browsers_sign_in_signs_out_here(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    sign_in(people, visits)
-    (here,) = visits.sessions
+    sign_in(people, consent_service)
+    (here,) = consent_service.sessions
 
     await send(people, "end-sign-in", browser=hash_of(here))
 
-    assert visits.sessions == {}
+    assert consent_service.sessions == {}
     assert "Sign in" in (await people.get(ACCOUNT)).text
     assert not any(name.endswith("session") for name in people.cookies)
 
 
 @pytest.mark.parametrize(("days", "told"), [(1, True), (6, True), (8, False)])
 async def test_a_client_that_was_connected_lately_is_pointed_out(
-    people: httpx2.AsyncClient, visits: MemoryVisits, days: int, *, told: bool
+    people: httpx2.AsyncClient, consent_service: MemoryVisits, days: int, *, told: bool
 ) -> None:
-    visits.client(granted_at=visits.now - timedelta(days=days))
-    sign_in(people, visits)
+    consent_service.client(granted_at=consent_service.now - timedelta(days=days))
+    sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 

@@ -36,7 +36,7 @@ from tests.memory_authorizations import (
     fields_of,
     target_of,
 )
-from tests.memory_visits import NEXTCLOUD, ORIGIN, state_of
+from tests.memory_consent_service import NEXTCLOUD, ORIGIN, state_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
 
@@ -209,12 +209,14 @@ async def test_a_question_longer_than_any_is_not_read_and_said_to_be_the_apps_fa
 async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
-    onward = await answer(browser, "allow", "notes:read", "files:write")
+    redirect_target = await answer(browser, "allow", "notes:read", "files:write")
 
-    assert onward.status_code == 200
-    assert target_of(onward).startswith(f"{NEXTCLOUD}/index.php/apps/oauth2/authorize?")
-    assert links(onward) == [target_of(onward)]
-    assert [arrival.scopes for arrival, _ in known.away.values()] == [{"notes:read", "files:write"}]
+    assert redirect_target.status_code == 200
+    assert target_of(redirect_target).startswith(f"{NEXTCLOUD}/index.php/apps/oauth2/authorize?")
+    assert links(redirect_target) == [target_of(redirect_target)]
+    assert [auth_transaction.scopes for auth_transaction, _ in known.away.values()] == [
+        {"notes:read", "files:write"}
+    ]
 
 
 async def test_what_was_not_offered_is_not_allowed(
@@ -222,7 +224,7 @@ async def test_what_was_not_offered_is_not_allowed(
 ) -> None:
     await answer(browser, "allow", "notes:read", "files:write", "admin", address=ask_url(scope="notes:read"))
 
-    assert [arrival.scopes for arrival, _ in known.away.values()] == [{"notes:read"}]
+    assert [auth_transaction.scopes for auth_transaction, _ in known.away.values()] == [{"notes:read"}]
 
 
 @pytest.mark.parametrize("scopes", [[], ["admin"]])
@@ -308,8 +310,8 @@ async def test_a_client_that_keeps_no_state_gets_none(browser: httpx2.AsyncClien
 
 
 async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "") -> httpx2.Response:
-    onward = await answer(browser, "allow", "notes:read", address=address)
-    query = {"error": "access_denied", "state": state_of(target_of(onward))}
+    redirect_target = await answer(browser, "allow", "notes:read", address=address)
+    query = {"error": "access_denied", "state": state_of(target_of(redirect_target))}
     return await shown(browser, await browser.get("/oauth/callback/nextcloud", params=query))
 
 
@@ -369,8 +371,8 @@ async def test_who_said_no_at_nextcloud_may_try_again_or_go_back(browser: httpx2
 async def test_a_way_back_is_walked_once_and_in_one_browser(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
-    onward = await answer(browser, "allow", "notes:read")
-    address = f"/oauth/callback/nextcloud?code=bob&state={state_of(target_of(onward))}"
+    redirect_target = await answer(browser, "allow", "notes:read")
+    address = f"/oauth/callback/nextcloud?code=bob&state={state_of(target_of(redirect_target))}"
 
     async with client_browser(known) as other:
         await other.get(ask_url())

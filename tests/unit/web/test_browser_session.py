@@ -22,7 +22,7 @@ def session(cookie: str = "", *, scheme: str = "https") -> BrowserSession:
 
 
 def ticket(made: BrowserSession) -> tuple[str, str]:
-    """Give a ticket of the visit; the answer is the cookie's name and value."""
+    """Give a ticket of the consent request; the answer is the cookie's name and value."""
     response = Response()
     made.give_ticket(response, VISIT)
     name, _, value = response.headers.getlist("set-cookie")[-1].partition(";")[0].partition("=")

@@ -3,11 +3,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.web.cookies import Cookies, Onward
+from nextcloud_mcp_server.web.cookies import Cookies, RedirectTarget
 
 KEYS = (b"k" * 32,)
 SESSION = "s" * 43
-ONWARD = Onward("https://id.test/authorize?state=1", "account")
+ONWARD = RedirectTarget("https://id.test/authorize?state=1", "account")
 
 
 def cookies(*pairs: str) -> Cookies:
@@ -68,14 +68,14 @@ def test_a_session_that_is_there_twice_or_has_another_shape_is_not_there(pairs: 
 
 def test_where_the_browser_goes_on_to_is_bound_to_its_session_and_to_the_leg() -> None:
     response = Response()
-    signed_in().set_onward(response, ONWARD)
-    onward = written(response)["onward"]
+    signed_in().set_redirect_target(response, ONWARD)
+    redirect_target = written(response)["onward"]
 
-    assert signed_in(onward=onward).where_to("nextcloud") == ONWARD
-    assert signed_in("t" * 43, onward=onward).where_to("nextcloud") is None
-    assert signed_in(onward=onward, **{"sign-in": SESSION}).where_to("sign-in") is None
-    payload, _, mac = onward.partition(".")
-    assert signed_in(onward=f"{payload[:-4]}AAAA.{mac}").where_to("nextcloud") is None
+    assert signed_in(redirect_target=redirect_target).where_to("nextcloud") == ONWARD
+    assert signed_in("t" * 43, redirect_target=redirect_target).where_to("nextcloud") is None
+    assert signed_in(redirect_target=redirect_target, **{"sign-in": SESSION}).where_to("sign-in") is None
+    payload, _, mac = redirect_target.partition(".")
+    assert signed_in(redirect_target=f"{payload[:-4]}AAAA.{mac}").where_to("nextcloud") is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_where_the_browser_goes_on_to_is_bound_to_its_session_and_to_the_leg() -
 )
 def test_an_address_that_would_end_a_header_or_a_link_is_never_written(url: str) -> None:
     with pytest.raises(ConfigurationError):
-        signed_in().set_onward(Response(), Onward(url, "account"))
+        signed_in().set_redirect_target(Response(), RedirectTarget(url, "account"))
 
 
 def test_a_new_session_takes_the_sign_in_and_the_way_on_with_it() -> None:

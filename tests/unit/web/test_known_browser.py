@@ -26,7 +26,7 @@ async def look(request: Request) -> PlainTextResponse:
     return PlainTextResponse(f"{current_requester.get().is_known_browser}")
 
 
-async def visit(browser: httpx2.Cookies, path: str, keys: Sequence[bytes]) -> httpx2.Response:
+async def consent_request(browser: httpx2.Cookies, path: str, keys: Sequence[bytes]) -> httpx2.Response:
     routes = [Route("/oauth/sign-in", sign_in), Route("/account", look)]
     app = KnownBrowsers(Starlette(routes=routes), keys=lambda: keys)
     transport = httpx2.ASGITransport(app)
@@ -42,7 +42,7 @@ async def visit(browser: httpx2.Cookies, path: str, keys: Sequence[bytes]) -> ht
 async def marked() -> httpx2.Cookies:
     """The cookies of a browser that was marked with the old key."""
     browser = httpx2.Cookies()
-    await visit(browser, "/oauth/sign-in", [OLD])
+    await consent_request(browser, "/oauth/sign-in", [OLD])
     return browser
 
 
@@ -51,8 +51,8 @@ async def test_a_mark_of_an_older_key_is_made_anew_at_the_next_page_and_outlives
 ) -> None:
     value = str(marked.get(COOKIE)).partition(".")[0]
 
-    between = await visit(marked, "/account", [NEW, OLD])
-    after = await visit(marked, "/account", [NEW])
+    between = await consent_request(marked, "/account", [NEW, OLD])
+    after = await consent_request(marked, "/account", [NEW])
 
     assert (between.text, after.text) == ("True", "True")
     assert str(marked.get(COOKIE)).startswith(f"{value}.")
@@ -61,14 +61,14 @@ async def test_a_mark_of_an_older_key_is_made_anew_at_the_next_page_and_outlives
 async def test_a_mark_whose_key_was_removed_before_the_next_visit_is_a_strangers(
     marked: httpx2.Cookies,
 ) -> None:
-    response = await visit(marked, "/account", [NEW])
+    response = await consent_request(marked, "/account", [NEW])
 
     assert response.text == "False"
     assert "set-cookie" not in response.headers
 
 
 async def test_a_mark_of_the_newest_key_is_not_written_again(marked: httpx2.Cookies) -> None:
-    response = await visit(marked, "/account", [OLD])
+    response = await consent_request(marked, "/account", [OLD])
 
     assert response.text == "True"
     assert "set-cookie" not in response.headers

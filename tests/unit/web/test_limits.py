@@ -165,12 +165,12 @@ async def test_a_token_that_was_revoked_has_no_way_past_the_limit_any_more(limit
 
 
 async def test_failures_that_arrive_at_once_are_all_told_what_is_wrong(limits: Limits) -> None:
-    arrived, all_there = 0, anyio.Event()
+    completed, all_there = 0, anyio.Event()
 
     async def refuse(_: Request) -> Response:
-        nonlocal arrived
-        arrived += 1
-        if arrived == 3:
+        nonlocal completed
+        completed += 1
+        if completed == 3:
             all_there.set()
         await all_there.wait()
         return PlainTextResponse(status_code=401)

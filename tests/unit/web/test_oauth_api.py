@@ -17,28 +17,28 @@ from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import file_url
 from nextcloud_mcp_server.web.limits import Rates
-from tests.api_stage import PUBLIC, ApiStage, basic, open_api, refresh_form
-from tests.clients_stage import MemoryClients
-from tests.tokens_stage import CALLBACK, ISSUER, NOTES, RESOURCE
+from tests.clients_fixtures import MemoryClients
+from tests.oauth_api_fixtures import PUBLIC, OAuthApiFixture, basic, open_api, refresh_form
+from tests.tokens_fixtures import CALLBACK, ISSUER, NOTES, RESOURCE
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 SERVER, OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncGenerator[ApiStage]:
+async def api(tmp_path: Path) -> AsyncGenerator[OAuthApiFixture]:
     keys = KeyRing.parse([SecretStr(new_key())])
     async with open_api(file_url(tmp_path / "api.db"), keys, rates=Rates(client=3)) as stage:
         yield stage
 
 
 @pytest.fixture
-async def http(api: ApiStage) -> AsyncGenerator[httpx2.AsyncClient]:
+async def http(api: OAuthApiFixture) -> AsyncGenerator[httpx2.AsyncClient]:
     async with api.http() as client:
         yield client
 
 
-async def test_a_code_becomes_tokens(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_a_code_becomes_tokens(api: OAuthApiFixture, http: httpx2.AsyncClient) -> None:
     client_id = (await api.registered(http))["client_id"]
 
     answer = await http.post("/token", data=await api.code_form(client_id))
@@ -51,7 +51,7 @@ async def test_a_code_becomes_tokens(api: ApiStage, http: httpx2.AsyncClient) ->
     assert (await api.desk.tokens.verify(tokens["access_token"])).client_id == client_id
 
 
-async def test_a_refresh_token_becomes_its_successor(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_a_refresh_token_becomes_its_successor(api: OAuthApiFixture, http: httpx2.AsyncClient) -> None:
     tokens = await api.connected(http)
 
     answer = await http.post("/token", data=refresh_form(tokens, scope="notes:read"))
@@ -77,7 +77,7 @@ async def test_a_refresh_token_becomes_its_successor(api: ApiStage, http: httpx2
     ],
 )
 async def test_what_does_not_fit_is_named(
-    api: ApiStage, http: httpx2.AsyncClient, fields: dict[str, str], error: str
+    api: OAuthApiFixture, http: httpx2.AsyncClient, fields: dict[str, str], error: str
 ) -> None:
     tokens = await api.connected(http)
 
@@ -89,7 +89,7 @@ async def test_what_does_not_fit_is_named(
 
 
 async def test_several_resources_may_be_named_when_all_are_ours(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     form = refresh_form(await api.connected(http))
 
@@ -101,7 +101,7 @@ async def test_several_resources_may_be_named_when_all_are_ours(
 
 
 async def test_unknown_parameters_are_ignored_and_empty_ones_not_there(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     form = refresh_form(await api.connected(http))
 
@@ -112,7 +112,7 @@ async def test_unknown_parameters_are_ignored_and_empty_ones_not_there(
 
 
 async def test_scopes_of_others_that_a_client_repeats_have_no_meaning_here(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     form = refresh_form(await api.connected(http))
 
@@ -124,7 +124,9 @@ async def test_scopes_of_others_that_a_client_repeats_have_no_meaning_here(
     assert [answer.json()["scope"] for answer in answers] == [" ".join(sorted(NOTES)), *["notes:read"] * 2]
 
 
-async def test_a_client_with_a_secret_may_send_it_either_way(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_a_client_with_a_secret_may_send_it_either_way(
+    api: OAuthApiFixture, http: httpx2.AsyncClient
+) -> None:
     registered = await api.registered(http, token_endpoint_auth_method="client_secret_post")
     client_id, secret = registered["client_id"], registered["client_secret"]
     form = await api.code_form(client_id)
@@ -141,7 +143,7 @@ async def test_a_client_with_a_secret_may_send_it_either_way(api: ApiStage, http
     assert [posted.status_code, in_header.status_code] == [200, 200]
 
 
-async def test_a_token_ends_as_often_as_it_is_revoked(api: ApiStage, http: httpx2.AsyncClient) -> None:
+async def test_a_token_ends_as_often_as_it_is_revoked(api: OAuthApiFixture, http: httpx2.AsyncClient) -> None:
     tokens = await api.connected(http)
     form = {"client_id": tokens["client_id"], "token": tokens["refresh_token"], "token_type_hint": "no_such"}
 
@@ -154,7 +156,7 @@ async def test_a_token_ends_as_often_as_it_is_revoked(api: ApiStage, http: httpx
 
 
 async def test_a_client_that_the_operator_barred_can_do_nothing_more_than_sign_out(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     tokens = await api.connected(http)
     barred = AllowedClients(denied=frozenset({"localhost"}))
@@ -191,7 +193,7 @@ async def test_what_describes_no_client_is_refused(
 
 
 async def test_where_registration_is_off_it_is_neither_offered_nor_there(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     api.core = replace(api.core, registration=None)
     late = await http.post("/register", json=PUBLIC)
@@ -248,7 +250,7 @@ async def test_a_page_of_another_origin_may_ask_beforehand_which_method_works(
 
 @pytest.mark.parametrize("error", [StorageError("The database is busy."), RuntimeError("a fault of ours")])
 async def test_our_own_trouble_is_no_refusal(
-    api: ApiStage, http: httpx2.AsyncClient, error: Exception, caplog: pytest.LogCaptureFixture
+    api: OAuthApiFixture, http: httpx2.AsyncClient, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     tokens = await api.connected(http)
     api.broken = error
@@ -276,7 +278,7 @@ class Busy(MemoryClients):
 
 
 async def test_tokens_that_are_given_reach_the_client_even_when_its_use_is_not_noted(
-    api: ApiStage, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+    api: OAuthApiFixture, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client_id = str((await api.registered(http))["client_id"])
     known = await api.core.clients.find(client_id)
@@ -290,7 +292,7 @@ async def test_tokens_that_are_given_reach_the_client_even_when_its_use_is_not_n
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_form_is_nothing_to_report(
-    api: ApiStage, caplog: pytest.LogCaptureFixture
+    api: OAuthApiFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     sent: list[Message] = []
     parts: list[Message] = [
@@ -337,7 +339,7 @@ async def test_whoever_is_refused_too_often_is_told_in_json_when_to_come_back(
 
 
 async def test_a_client_that_works_is_not_turned_away_for_others_at_its_address(
-    api: ApiStage, http: httpx2.AsyncClient
+    api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     tokens = await api.connected(http)
     form = {"grant_type": "refresh_token", "client_id": "mcp-nobody", "refresh_token": "x"}

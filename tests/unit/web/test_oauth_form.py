@@ -6,7 +6,7 @@ from starlette.types import Message
 
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.web.oauth_form import MOST_BYTES, Credentials, body_of, form_of, only
-from tests.api_stage import basic, raw_basic
+from tests.oauth_api_fixtures import basic, raw_basic
 
 FORM = "application/x-www-form-urlencoded"
 

@@ -6,7 +6,7 @@ import httpx2
 
 from nextcloud_mcp_server.errors import IssuerUnavailable
 from tests.callback_results import shown
-from tests.memory_visits import (
+from tests.memory_consent_service import (
     HOST,
     ISSUER,
     MemoryVisits,
@@ -26,32 +26,32 @@ async def gone_to_sign_in(browser: httpx2.AsyncClient, elicitation_id: str) -> s
 
 
 async def test_the_first_page_names_the_nextcloud_and_what_comes_next(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    response = await people.get(url("provision", visits.open()))
+    response = await people.get(url("provision", consent_service.open()))
 
     assert response.status_code == 200
     assert "An assistant wants to use <strong><bdi>cloud.example.org</bdi></strong>" in response.text
     assert "set-cookie" not in response.headers
-    assert visits.calls == []
+    assert consent_service.calls == []
 
 
 async def test_continue_leads_over_a_page_of_ours_to_the_sign_in(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    answer = await people.post(url("provision", visits.open()))
-    onward = await people.get(answer.headers["location"])
+    answer = await people.post(url("provision", consent_service.open()))
+    redirect_target = await people.get(answer.headers["location"])
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/oauth/sign-in")
-    assert onward.headers["refresh"].startswith(f"0; url={ISSUER}/authorize?")
-    assert f'href="{ISSUER}/authorize?client_id=us&amp;state=' in onward.text
-    assert "You sign in on <bdi>login.example.org</bdi>" in onward.text
+    assert redirect_target.headers["refresh"].startswith(f"0; url={ISSUER}/authorize?")
+    assert f'href="{ISSUER}/authorize?client_id=us&amp;state=' in redirect_target.text
+    assert "You sign in on <bdi>login.example.org</bdi>" in redirect_target.text
 
 
 async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open()
+    elicitation_id = consent_service.open()
     state = await gone_to_sign_in(people, elicitation_id)
 
     answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
@@ -63,34 +63,34 @@ async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
 
 
 async def test_who_is_signed_in_already_goes_straight_on(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open()
-    sign_in(people, visits)
+    elicitation_id = consent_service.open()
+    sign_in(people, consent_service)
 
     answer = await people.post(url("provision", elicitation_id))
 
     assert answer.headers["location"] == url("consent", elicitation_id)
-    assert "begin_sign_in" not in visits.calls
+    assert "begin_sign_in" not in consent_service.calls
 
 
 async def test_a_second_sign_in_ends_the_first_session(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    first = visits.session("bob")
-    state = await gone_to_sign_in(people, visits.open())
+    first = consent_service.session("bob")
+    state = await gone_to_sign_in(people, consent_service.open())
     people.cookies.set("__Host-session", first, domain=HOST)
 
     await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
 
-    assert first not in visits.sessions
-    assert [who.display_name for who in visits.sessions.values()] == ["Alice"]
+    assert first not in consent_service.sessions
+    assert [who.display_name for who in consent_service.sessions.values()] == ["Alice"]
 
 
 async def test_a_refused_sign_in_can_be_tried_again_for_the_same_link(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open()
+    elicitation_id = consent_service.open()
     state = await gone_to_sign_in(people, elicitation_id)
 
     answer = await people.get("/oauth/callback/sign-in", params={"error": "access_denied", "state": state})
@@ -102,7 +102,7 @@ async def test_a_refused_sign_in_can_be_tried_again_for_the_same_link(
 
 
 async def test_a_refused_sign_in_for_the_account_page_leads_back_there(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
     await people.post("/account/sign-in")
 
@@ -110,39 +110,39 @@ async def test_a_refused_sign_in_for_the_account_page_leads_back_there(
     refused = await shown(people, answer)
 
     assert 'href="/account">Try again' in refused.text
-    assert visits.sessions == {}
+    assert consent_service.sessions == {}
 
 
 async def test_an_answer_that_no_browser_asked_for_reaches_who_spends_its_code(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
     answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": "some"})
     refused = await shown(people, answer)
 
     assert refused.status_code == 403
     assert "Try again" not in refused.text
-    assert visits.sessions == {}
-    assert visits.spent == ["alice"]
+    assert consent_service.sessions == {}
+    assert consent_service.spent == ["alice"]
 
 
 async def test_of_an_answer_of_absurd_length_only_the_code_is_read_to_spend_it(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    state = await gone_to_sign_in(people, visits.open())
+    state = await gone_to_sign_in(people, consent_service.open())
 
     params = {"code": "alice", "state": state, "more": "a" * 9_000}
     refused = await shown(people, await people.get("/oauth/callback/sign-in", params=params))
 
     assert refused.status_code == 403
-    assert visits.sessions == {}
-    assert visits.spent == ["alice"]
+    assert consent_service.sessions == {}
+    assert consent_service.spent == ["alice"]
 
 
 async def test_an_identity_provider_that_does_not_answer_is_named_as_the_sign_in(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open()
-    visits.fault = IssuerUnavailable("No connection to the identity provider.")
+    elicitation_id = consent_service.open()
+    consent_service.fault = IssuerUnavailable("No connection to the identity provider.")
 
     response = await people.post(url("provision", elicitation_id))
 
@@ -161,22 +161,22 @@ async def test_the_page_on_the_way_leads_nowhere_without_a_sign_in_that_was_begu
 
 
 async def test_an_address_that_would_not_fit_a_header_is_never_sent(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    visits.issuer = 'https://login.example.org/" onload="'
+    consent_service.issuer = 'https://login.example.org/" onload="'
 
-    response = await people.post(url("provision", visits.open()))
+    response = await people.post(url("provision", consent_service.open()))
 
     assert response.status_code == 500
     assert "set-cookie" not in response.headers
 
 
-async def test_on_loopback_the_cookies_have_plain_names(visits: MemoryVisits) -> None:
+async def test_on_loopback_the_cookies_have_plain_names(consent_service: MemoryVisits) -> None:
     settings = config(secure_cookies=False)
 
-    async with browser_of(visits, settings) as browser:
+    async with browser_of(consent_service, settings) as browser:
         browser.base_url = "http://mcp.example.org"
-        answer = await browser.post(url("provision", visits.open()))
+        answer = await browser.post(url("provision", consent_service.open()))
 
     names = re.findall(r"^([\w-]+)=", "\n".join(answer.headers.get_list("set-cookie")), re.MULTILINE)
     assert names == ["sign-in", "onward"]
@@ -184,32 +184,32 @@ async def test_on_loopback_the_cookies_have_plain_names(visits: MemoryVisits) ->
 
 
 async def test_somebody_else_can_take_over_from_the_page_that_refused(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    elicitation_id = visits.open("alice")
-    bob = sign_in(people, visits, "bob")
+    elicitation_id = consent_service.open("alice")
+    bob = sign_in(people, consent_service, "bob")
     refused = await people.get(url("consent", elicitation_id))
 
     form = {"elicitationId": elicitation_id, "csrf": checks(refused)[0]}
     answer = await people.post("/oauth/other-account", data=form)
-    onward = await people.get(answer.headers["location"])
+    redirect_target = await people.get(answer.headers["location"])
 
     assert refused.status_code == 403
     assert "This request belongs to <strong>another account</strong>" in refused.text
     assert "Signed in as <strong><bdi>Bob</bdi></strong>." in refused.text
     assert answer.headers["location"] == "/oauth/sign-in"
-    assert onward.headers["refresh"].endswith("&prompt=login")
-    assert bob not in visits.sessions
+    assert redirect_target.headers["refresh"].endswith("&prompt=login")
+    assert bob not in consent_service.sessions
     assert "__Host-session" not in people.cookies
 
 
 async def test_who_was_signed_out_meanwhile_can_still_take_another_account(
-    people: httpx2.AsyncClient, visits: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryVisits
 ) -> None:
-    answer = await people.post("/oauth/other-account", data={"elicitationId": visits.open()})
+    answer = await people.post("/oauth/other-account", data={"elicitationId": consent_service.open()})
 
     assert answer.headers["location"] == "/oauth/sign-in"
-    assert "sign_out" not in visits.calls
+    assert "sign_out" not in consent_service.calls
 
 
 async def test_the_first_page_of_the_server_tells_the_address_to_give_to_an_assistant(

@@ -4,7 +4,7 @@ import pytest
 
 from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.clients_stage import APP, START
+from tests.clients_fixtures import APP, START
 
 REGISTERED = Client(
     client_id="mcp-a",

@@ -22,45 +22,59 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     StorageError,
 )
-from nextcloud_mcp_server.storage.oauth_records import Arrival
+from nextcloud_mcp_server.storage.oauth_records import AuthorizationTransaction
 from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission, Principal
-from tests.auth_stage import NEXTCLOUD, READ, WRITE, page_url, together
-from tests.tokens_stage import VERIFIER
-from tests.trips_stage import ALICE, CALLBACK, CLIENT, COOKIE, ISSUER, RESOURCE, Trips, open_trips, query_of
-from tests.visits_stage import run_sql
+from tests.auth_fixtures import NEXTCLOUD, READ, WRITE, page_url, together
+from tests.authorization_fixtures import (
+    ALICE,
+    CALLBACK,
+    CLIENT,
+    COOKIE,
+    ISSUER,
+    RESOURCE,
+    AuthorizationFixture,
+    open_authorization,
+    query_of,
+)
+from tests.consent_fixtures import run_sql
+from tests.tokens_fixtures import VERIFIER
 
 MINUTE = 60
 
 
 @pytest.fixture
-async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
-    async with open_trips(tmp_path, template) as made:
+async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
+    async with open_authorization(tmp_path, template) as made:
         await made.register()
         yield made
 
 
-async def redeemed(trips: Trips, code: str, client_id: str = CLIENT) -> frozenset[str]:
+async def exchanged(
+    authorization: AuthorizationFixture, code: str, client_id: str = CLIENT
+) -> frozenset[str]:
     """Exchange a code as its client does; the answer is what the token is good for."""
-    issued = await trips.tokens.redeem(
+    issued = await authorization.tokens.exchange_code(
         code, client_id=client_id, redirect_uri=CALLBACK, verifier=VERIFIER, resource=RESOURCE
     )
     return issued.scopes
 
 
-async def test_a_yes_and_a_sign_in_connect_the_person_and_answer_the_client(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
-    assert await trips.grant() is None
+async def test_a_yes_and_a_sign_in_connect_the_person_and_answer_the_client(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
+    assert await authorization.grant() is None
 
-    sent = await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    sent = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
     back = query_of(sent.url)
     assert sent.url.startswith(f"{CALLBACK}?")
     assert back == {"code": sent.code.get_secret_value(), "state": "state of the client", "iss": ISSUER}
     assert sent.asked.client.name == "Claude"
-    assert await redeemed(trips, back["code"]) == READ
-    grant = await trips.grant()
+    assert await exchanged(authorization, back["code"]) == READ
+    grant = await authorization.grant()
     assert grant is not None
-    assert (grant.account.uid, grant.account.display_name, grant.account.home_id) == (
+    assert (grant.account.uid, grant.account.display_name, grant.account.storage_id) == (
         "alice",
         "Alice",
         "home-alice",
@@ -68,76 +82,92 @@ async def test_a_yes_and_a_sign_in_connect_the_person_and_answer_the_client(trip
     assert grant.credential.secret.get_secret_value() == "access-granted-by-alice-0"
     assert grant.credential.refresh_token is not None
     assert grant.credential.provider == "nextcloud_oauth2"
-    assert grant.credential.expires_at == trips.clock() + timedelta(hours=1)
+    assert grant.credential.expires_at == authorization.clock() + timedelta(hours=1)
     assert grant.permission is not None
     assert (grant.permission.client_name, grant.permission.scopes) == ("Claude", READ)
-    assert ("consent", "granted") in await trips.audit()
-    assert trips.changes == [None]
-    assert await trips.given_back() == []
+    assert ("consent", "granted") in await authorization.audit()
+    assert authorization.changes == [None]
+    assert await authorization.given_back() == []
 
 
-async def test_who_came_back_is_shown_with_what_the_client_will_get(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+async def test_who_came_back_is_shown_with_what_the_client_will_get(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
 
-    before = await trips.authorization.arrived(arrival_id, browser=COOKIE)
-    await trips.authorization.go_on(arrival_id, browser=COOKIE)
-    after = await trips.authorization.arrived(arrival_id, browser=COOKIE)
+    before = await authorization.authorization.completed(auth_transaction_id, browser=COOKIE)
+    await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    after = await authorization.authorization.completed(auth_transaction_id, browser=COOKIE)
 
     assert (before.uid, before.display_name, before.scopes) == ("alice", "Alice", READ)
-    assert before.asked == await trips.asked()
+    assert before.asked == await authorization.asked()
     assert (before.connected, after.connected) == (False, True)
     assert (before.before, after.before) == (frozenset(), READ)
     assert replace(after, connected=False, before=frozenset[str]()) == before
 
 
-async def test_what_this_client_and_no_other_may_do_already_is_shown_too(trips: Trips) -> None:
-    await trips.register("mcp-codex", CALLBACK, name="Codex")
-    url = await trips.authorization.approve(await trips.asked(client_id="mcp-codex"), WRITE, browser=COOKIE)
-    codex = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
-    await trips.authorization.go_on(codex, browser=COOKIE)
-    await trips.connect("alice")
+async def test_what_this_client_and_no_other_may_do_already_is_shown_too(
+    authorization: AuthorizationFixture,
+) -> None:
+    await authorization.register("mcp-codex", CALLBACK, name="Codex")
+    url = await authorization.authorization.approve(
+        await authorization.asked(client_id="mcp-codex"), WRITE, browser=COOKIE
+    )
+    codex = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+    await authorization.authorization.go_on(codex, browser=COOKIE)
+    await authorization.connect("alice")
 
-    again = await trips.authorization.arrived(await trips.back("alice"), browser=COOKIE)
+    again = await authorization.authorization.completed(await authorization.back("alice"), browser=COOKIE)
 
     assert again.before == READ
 
 
-async def test_only_what_was_ticked_of_what_may_be_ticked_is_allowed(trips: Trips) -> None:
-    asked = await trips.asked(scope="notes:read notes:write")
+async def test_only_what_was_ticked_of_what_may_be_ticked_is_allowed(
+    authorization: AuthorizationFixture,
+) -> None:
+    asked = await authorization.asked(scope="notes:read notes:write")
 
-    url = await trips.authorization.approve(asked, WRITE | {"files:write", "mail:read", ""}, browser=COOKIE)
-    back = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
-    sent = await trips.authorization.go_on(back, browser=COOKIE)
+    url = await authorization.authorization.approve(
+        asked, WRITE | {"files:write", "mail:read", ""}, browser=COOKIE
+    )
+    back = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+    sent = await authorization.authorization.go_on(back, browser=COOKIE)
 
-    assert await redeemed(trips, sent.code.get_secret_value()) == WRITE
-    grant = await trips.grant()
+    assert await exchanged(authorization, sent.code.get_secret_value()) == WRITE
+    grant = await authorization.grant()
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == WRITE
 
 
 @pytest.mark.parametrize("ticked", [frozenset[str](), frozenset({"files:read"}), frozenset({"everything"})])
-async def test_nothing_ticked_is_nothing_allowed(trips: Trips, ticked: frozenset[str]) -> None:
+async def test_nothing_ticked_is_nothing_allowed(
+    authorization: AuthorizationFixture, ticked: frozenset[str]
+) -> None:
     with pytest.raises(InvalidInput, match="Nothing was ticked"):
-        await trips.authorization.approve(await trips.asked(), ticked, browser=COOKIE)
+        await authorization.authorization.approve(await authorization.asked(), ticked, browser=COOKIE)
 
-    assert trips.provider.sent == []
+    assert authorization.provider.sent == []
 
 
-async def test_a_no_is_told_to_the_client_with_its_state_and_our_name(trips: Trips) -> None:
-    url = trips.authorization.denied(await trips.asked())
+async def test_a_no_is_told_to_the_client_with_its_state_and_our_name(
+    authorization: AuthorizationFixture,
+) -> None:
+    url = authorization.authorization.denied(await authorization.asked())
 
     assert url.startswith(f"{CALLBACK}?")
     assert query_of(url) == {"error": "access_denied", "state": "state of the client", "iss": ISSUER}
 
 
-async def test_a_form_carries_the_request_and_shows_nothing_of_it(trips: Trips) -> None:
-    asked = await trips.asked(state="ä secret state")
+async def test_a_form_carries_the_request_and_shows_nothing_of_it(
+    authorization: AuthorizationFixture,
+) -> None:
+    asked = await authorization.asked(state="ä secret state")
 
-    sealed = trips.authorization.seal(asked)
+    sealed = authorization.authorization.seal(asked)
 
-    assert await trips.authorization.unseal(sealed) == asked
-    assert sealed != trips.authorization.seal(asked)
+    assert await authorization.authorization.unseal(sealed) == asked
+    assert sealed != authorization.authorization.seal(asked)
     opened = urlsafe_b64decode(sealed)
     assert not any(text in opened for text in (b"secret", b"claude", b"notes"))
 
@@ -145,139 +175,157 @@ async def test_a_form_carries_the_request_and_shows_nothing_of_it(trips: Trips) 
 @pytest.mark.parametrize(
     "made_up", ["", "x", "====", "not base64 ä", "\ud800", urlsafe_b64encode(b"v1" + b"x" * 80).decode()]
 )
-async def test_a_form_that_was_not_made_here_is_refused(trips: Trips, made_up: str) -> None:
+async def test_a_form_that_was_not_made_here_is_refused(
+    authorization: AuthorizationFixture, made_up: str
+) -> None:
     with pytest.raises(FormRefused, match="not made here"):
-        await trips.authorization.unseal(made_up)
+        await authorization.authorization.unseal(made_up)
 
 
-async def test_a_form_that_was_changed_is_refused(trips: Trips) -> None:
-    sealed = urlsafe_b64decode(trips.authorization.seal(await trips.asked()))
+async def test_a_form_that_was_changed_is_refused(authorization: AuthorizationFixture) -> None:
+    sealed = urlsafe_b64decode(authorization.authorization.seal(await authorization.asked()))
 
     for place in (0, len(sealed) // 2, len(sealed) - 1):
         changed = bytearray(sealed)
         changed[place] ^= 1
         with pytest.raises(FormRefused, match="not made here"):
-            await trips.authorization.unseal(urlsafe_b64encode(bytes(changed)).decode())
+            await authorization.authorization.unseal(urlsafe_b64encode(bytes(changed)).decode())
 
 
-async def test_a_form_of_another_server_is_refused(trips: Trips, tmp_path: Path, template: Path) -> None:
+async def test_a_form_of_another_server_is_refused(
+    authorization: AuthorizationFixture, tmp_path: Path, template: Path
+) -> None:
     (tmp_path / "other").mkdir()
-    async with open_trips(tmp_path / "other", template) as other:
+    async with open_authorization(tmp_path / "other", template) as other:
         await other.register()
         sealed = other.authorization.seal(await other.asked())
 
     with pytest.raises(FormRefused, match="not made here"):
-        await trips.authorization.unseal(sealed)
+        await authorization.authorization.unseal(sealed)
 
 
-async def test_a_form_is_good_for_half_an_hour(trips: Trips) -> None:
-    sealed = trips.authorization.seal(await trips.asked())
+async def test_a_form_is_good_for_half_an_hour(authorization: AuthorizationFixture) -> None:
+    sealed = authorization.authorization.seal(await authorization.asked())
 
-    trips.clock.forward(30 * MINUTE - 1)
-    assert await trips.authorization.unseal(sealed)
-    trips.clock.forward(1)
+    authorization.clock.forward(30 * MINUTE - 1)
+    assert await authorization.authorization.unseal(sealed)
+    authorization.clock.forward(1)
     with pytest.raises(FormRefused, match="too old"):
-        await trips.authorization.unseal(sealed)
+        await authorization.authorization.unseal(sealed)
 
 
-async def test_what_was_sealed_for_a_client_that_changed_is_worth_nothing(trips: Trips) -> None:
-    sealed = trips.authorization.seal(await trips.asked())
+async def test_what_was_sealed_for_a_client_that_changed_is_worth_nothing(
+    authorization: AuthorizationFixture,
+) -> None:
+    sealed = authorization.authorization.seal(await authorization.asked())
 
-    await trips.register(CLIENT, "https://evil.example/callback")
+    await authorization.register(CLIENT, "https://evil.example/callback")
     with pytest.raises(AuthorizeRefused, match="has not named before"):
-        await trips.authorization.unseal(sealed)
-    await trips.database.clients.delete(CLIENT)
+        await authorization.authorization.unseal(sealed)
+    await authorization.database.clients.delete(CLIENT)
     with pytest.raises(ClientUnknown):
-        await trips.authorization.unseal(sealed)
+        await authorization.authorization.unseal(sealed)
 
 
-async def test_continue_pressed_twice_shows_the_same_code_until_that_was_used(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+async def test_continue_pressed_twice_shows_the_same_code_until_that_was_used(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
 
-    first = await trips.authorization.go_on(arrival_id, browser=COOKIE)
-    stored = await trips.grant()
-    second = await trips.authorization.go_on(arrival_id, browser=COOKIE)
-    granted = await redeemed(trips, first.code.get_secret_value())
+    first = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    stored = await authorization.grant()
+    second = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    granted = await exchanged(authorization, first.code.get_secret_value())
     with pytest.raises(AlreadyAnswered):
-        await trips.authorization.go_on(arrival_id, browser=COOKIE)
+        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
     assert (first.code, first.url) == (second.code, second.url)
     assert granted == READ
-    assert await trips.grant() == stored
-    assert (await trips.audit()).count(("consent", "granted")) == 1
-    assert await trips.given_back() == []
+    assert await authorization.grant() == stored
+    assert (await authorization.audit()).count(("consent", "granted")) == 1
+    assert await authorization.given_back() == []
 
 
-async def test_continue_pressed_in_many_tabs_at_once_connects_once(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+async def test_continue_pressed_in_many_tabs_at_once_connects_once(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
     codes: list[str] = []
 
     async def press() -> None:
-        sent = await trips.authorization.go_on(arrival_id, browser=COOKIE)
+        sent = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
         codes.append(sent.code.get_secret_value())
 
     await together(*[press] * 5)
 
     assert len(codes) == 5
     assert len(set(codes)) == 1
-    assert (await trips.audit()).count(("consent", "granted")) == 1
-    assert await trips.given_back() == []
+    assert (await authorization.audit()).count(("consent", "granted")) == 1
+    assert await authorization.given_back() == []
 
 
-async def test_of_two_copies_of_one_page_the_first_that_is_answered_wins(trips: Trips) -> None:
-    asked = await trips.asked()
+async def test_of_two_copies_of_one_page_the_first_that_is_answered_wins(
+    authorization: AuthorizationFixture,
+) -> None:
+    asked = await authorization.asked()
 
     async def back(uid: str) -> str:
-        url = await trips.authorization.approve(asked, READ, browser=COOKIE)
-        return await trips.come_back(trips.provider.confirm(url, uid), browser=COOKIE)
+        url = await authorization.authorization.approve(asked, READ, browser=COOKIE)
+        return await authorization.come_back(authorization.provider.confirm(url, uid), browser=COOKIE)
 
     first, second = await back("alice"), await back("alice")
 
-    sent = await trips.authorization.go_on(second, browser=COOKIE)
+    sent = await authorization.authorization.go_on(second, browser=COOKIE)
     with pytest.raises(AlreadyAnswered):
-        await trips.authorization.go_on(first, browser=COOKIE)
+        await authorization.authorization.go_on(first, browser=COOKIE)
     with pytest.raises(AlreadyAnswered):
-        await trips.authorization.approve(asked, READ, browser=COOKIE)
+        await authorization.authorization.approve(asked, READ, browser=COOKIE)
 
-    assert await redeemed(trips, sent.code.get_secret_value()) == READ
-    assert len(await trips.given_back()) == 1, "what the other copy brought is ended at Nextcloud"
-    assert (await trips.audit()).count(("consent", "granted")) == 1
+    assert await exchanged(authorization, sent.code.get_secret_value()) == READ
+    assert len(await authorization.given_back()) == 1, "what the other copy brought is ended at Nextcloud"
+    assert (await authorization.audit()).count(("consent", "granted")) == 1
 
 
-async def test_not_me_ends_at_once_what_was_given(trips: Trips) -> None:
-    arrival_id = await trips.back("bob")
+async def test_not_me_ends_at_once_what_was_given(authorization: AuthorizationFixture) -> None:
+    auth_transaction_id = await authorization.back("bob")
 
-    asked = await trips.authorization.not_me(arrival_id, browser=COOKIE)
+    asked = await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
 
-    assert asked == await trips.asked()
-    assert await trips.given_back() == ["access-granted-by-bob-0"]
-    assert await trips.grant("bob") is None
-    assert await trips.audit("bob") == [("consent", "refused: not my account")]
-    for again in (trips.authorization.go_on, trips.authorization.not_me, trips.authorization.arrived):
+    assert asked == await authorization.asked()
+    assert await authorization.given_back() == ["access-granted-by-bob-0"]
+    assert await authorization.grant("bob") is None
+    assert await authorization.audit("bob") == [("consent", "refused: not my account")]
+    for again in (
+        authorization.authorization.go_on,
+        authorization.authorization.not_me,
+        authorization.authorization.completed,
+    ):
         with pytest.raises(SignInRefused):
-            await again(arrival_id, browser=COOKIE)
-    assert await trips.given_back() == ["access-granted-by-bob-0"]
+            await again(auth_transaction_id, browser=COOKIE)
+    assert await authorization.given_back() == ["access-granted-by-bob-0"]
 
 
-async def test_not_me_after_continue_changes_nothing(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
-    await trips.authorization.go_on(arrival_id, browser=COOKIE)
+async def test_not_me_after_continue_changes_nothing(authorization: AuthorizationFixture) -> None:
+    auth_transaction_id = await authorization.back("alice")
+    await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
     with pytest.raises(SignInRefused):
-        await trips.authorization.not_me(arrival_id, browser=COOKIE)
+        await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
 
-    assert await trips.grant() is not None
-    assert await trips.given_back() == []
+    assert await authorization.grant() is not None
+    assert await authorization.given_back() == []
 
 
-async def test_continue_and_not_me_at_once_end_in_one_of_both(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+async def test_continue_and_not_me_at_once_end_in_one_of_both(authorization: AuthorizationFixture) -> None:
+    auth_transaction_id = await authorization.back("alice")
     outcomes: list[str] = []
 
     async def press(name: str) -> None:
-        button = {"mine": trips.authorization.go_on, "not mine": trips.authorization.not_me}[name]
+        button = {"mine": authorization.authorization.go_on, "not mine": authorization.authorization.not_me}[
+            name
+        ]
         try:
-            await button(arrival_id, browser=COOKIE)
+            await button(auth_transaction_id, browser=COOKIE)
         except SignInRefused:
             return
         outcomes.append(name)
@@ -290,114 +338,137 @@ async def test_continue_and_not_me_at_once_end_in_one_of_both(trips: Trips) -> N
 
     await together(mine, not_mine)
 
-    is_connected = await trips.grant() is not None
+    is_connected = await authorization.grant() is not None
     assert outcomes == (["mine"] if is_connected else ["not mine"])
-    assert await trips.given_back() == ([] if is_connected else ["access-granted-by-alice-0"])
+    assert await authorization.given_back() == ([] if is_connected else ["access-granted-by-alice-0"])
 
 
-async def test_continue_that_comes_after_not_me_of_another_tab_connects_nothing(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+async def test_continue_that_comes_after_not_me_of_another_tab_connects_nothing(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
 
     async def not_me() -> None:
-        await trips.authorization.not_me(arrival_id, browser=COOKIE)
+        await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
 
-    trips.clients.meanwhile = not_me
+    authorization.clients.meanwhile = not_me
     with pytest.raises(SignInRefused):
-        await trips.authorization.go_on(arrival_id, browser=COOKIE)
+        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
-    assert await trips.grant() is None
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
-    assert await trips.audit() == [("consent", "refused: not my account")]
+    assert await authorization.grant() is None
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
+    assert await authorization.audit() == [("consent", "refused: not my account")]
 
 
-async def test_nothing_of_an_arrival_is_another_browsers(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+async def test_nothing_of_an_arrival_is_another_browsers(authorization: AuthorizationFixture) -> None:
+    auth_transaction_id = await authorization.back("alice")
 
     for cookie in ("cookie-of-bob", ""):
-        for way in (trips.authorization.arrived, trips.authorization.go_on, trips.authorization.not_me):
+        for way in (
+            authorization.authorization.completed,
+            authorization.authorization.go_on,
+            authorization.authorization.not_me,
+        ):
             with pytest.raises(SignInRefused, match="another browser"):
-                await way(arrival_id, browser=cookie)
+                await way(auth_transaction_id, browser=cookie)
 
-    assert await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
 
-async def test_what_nobody_decides_about_is_ended_after_ten_minutes(trips: Trips) -> None:
-    late, later = await trips.back("alice"), await trips.back("alice")
-    await trips.authorization.tidy()
-    trips.clock.forward(10 * MINUTE - 1)
-    await trips.authorization.arrived(late, browser=COOKIE)
-    trips.clock.forward(1)
+async def test_what_nobody_decides_about_is_ended_after_ten_minutes(
+    authorization: AuthorizationFixture,
+) -> None:
+    late, later = await authorization.back("alice"), await authorization.back("alice")
+    await authorization.authorization.tidy()
+    authorization.clock.forward(10 * MINUTE - 1)
+    await authorization.authorization.completed(late, browser=COOKIE)
+    authorization.clock.forward(1)
 
-    for way in (trips.authorization.arrived, trips.authorization.go_on, trips.authorization.not_me):
+    for way in (
+        authorization.authorization.completed,
+        authorization.authorization.go_on,
+        authorization.authorization.not_me,
+    ):
         with pytest.raises(SignInRefused):
             await way(later, browser=COOKIE)
-    assert await trips.given_back() == []
-    await trips.authorization.tidy()
+    assert await authorization.given_back() == []
+    await authorization.authorization.tidy()
 
-    assert sorted(await trips.given_back()) == ["access-granted-by-alice-0", "access-granted-by-alice-1"]
-    assert await trips.grant() is None
-
-
-async def test_ten_minutes_to_decide_begin_with_coming_back(trips: Trips) -> None:
-    url = await trips.to_nextcloud()
-    trips.clock.forward(9 * MINUTE)
-    arrival_id = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
-    trips.clock.forward(9 * MINUTE)
-
-    assert await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    assert sorted(await authorization.given_back()) == [
+        "access-granted-by-alice-0",
+        "access-granted-by-alice-1",
+    ]
+    assert await authorization.grant() is None
 
 
-async def test_a_new_consent_takes_the_place_of_the_former_access_which_is_ended(trips: Trips) -> None:
-    await trips.connect("alice")
-    trips.clock.forward(1)
-    await trips.register("mcp-codex", CALLBACK, name="Codex")
-    url = await trips.authorization.approve(await trips.asked(client_id="mcp-codex"), WRITE, browser=COOKIE)
-    back = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+async def test_ten_minutes_to_decide_begin_with_coming_back(authorization: AuthorizationFixture) -> None:
+    url = await authorization.to_nextcloud()
+    authorization.clock.forward(9 * MINUTE)
+    auth_transaction_id = await authorization.come_back(
+        authorization.provider.confirm(url, "alice"), browser=COOKIE
+    )
+    authorization.clock.forward(9 * MINUTE)
 
-    await trips.authorization.go_on(back, browser=COOKIE)
+    assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
-    first, second = await trips.grant(), await trips.grant(client="mcp-codex")
+
+async def test_a_new_consent_takes_the_place_of_the_former_access_which_is_ended(
+    authorization: AuthorizationFixture,
+) -> None:
+    await authorization.connect("alice")
+    authorization.clock.forward(1)
+    await authorization.register("mcp-codex", CALLBACK, name="Codex")
+    url = await authorization.authorization.approve(
+        await authorization.asked(client_id="mcp-codex"), WRITE, browser=COOKIE
+    )
+    back = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+
+    await authorization.authorization.go_on(back, browser=COOKIE)
+
+    first, second = await authorization.grant(), await authorization.grant(client="mcp-codex")
     assert first is not None
     assert second is not None
     assert first.credential == second.credential
     assert second.credential.secret.get_secret_value() == "access-granted-by-alice-1"
     assert first.permission is not None
     assert first.permission.scopes == READ
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_a_second_consent_adds_to_what_a_client_may_do(trips: Trips) -> None:
-    await trips.connect("alice")
-    trips.clock.forward(1)
-    url = await trips.to_nextcloud(scopes=WRITE)
-    back = await trips.come_back(trips.provider.confirm(url, "alice"), browser=COOKIE)
+async def test_a_second_consent_adds_to_what_a_client_may_do(authorization: AuthorizationFixture) -> None:
+    await authorization.connect("alice")
+    authorization.clock.forward(1)
+    url = await authorization.to_nextcloud(scopes=WRITE)
+    back = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
 
-    sent = await trips.authorization.go_on(back, browser=COOKIE)
+    sent = await authorization.authorization.go_on(back, browser=COOKIE)
 
-    grant = await trips.grant()
+    grant = await authorization.grant()
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == READ | WRITE
-    assert await redeemed(trips, sent.code.get_secret_value()) == WRITE
+    assert await exchanged(authorization, sent.code.get_secret_value()) == WRITE
 
 
-async def test_who_comes_back_as_somebody_else_than_last_time_is_somebody_else(trips: Trips) -> None:
-    await trips.connect("alice")
+async def test_who_comes_back_as_somebody_else_than_last_time_is_somebody_else(
+    authorization: AuthorizationFixture,
+) -> None:
+    await authorization.connect("alice")
 
-    await trips.connect("bob")
+    await authorization.connect("bob")
 
-    alice, bob = await trips.grant("alice"), await trips.grant("bob")
+    alice, bob = await authorization.grant("alice"), await authorization.grant("bob")
     assert alice is not None
     assert bob is not None
     assert (alice.account.uid, bob.account.uid) == ("alice", "bob")
     assert alice.credential.secret != bob.credential.secret
-    assert await trips.given_back() == []
+    assert await authorization.given_back() == []
 
 
-async def before_the_move(trips: Trips) -> Principal:
-    """Let Alice's account be connected to a person of this server when it had another address."""
-    now, person = trips.clock(), Principal("https://former.test", "alice")
-    visit, _ = await trips.database.elicitations.open(
+async def before_the_move(authorization: AuthorizationFixture) -> Principal:
+    """Let Alice's account be connected to a user of this server when it had another address."""
+    now, person = authorization.clock(), Principal("https://former.test", "alice")
+    consent_request, _ = await authorization.database.elicitations.open(
         principal=person,
         client_id=CLIENT,
         client_name="Claude",
@@ -407,14 +478,14 @@ async def before_the_move(trips: Trips) -> Principal:
         new_url=page_url,
     )
     account = Account(str(uuid4()), person, NEXTCLOUD, "alice", "Alice", None, now)
-    await trips.database.grants.complete(
-        elicitation=visit,
+    await authorization.database.grants.complete(
+        elicitation=consent_request,
         flow=None,
         account=account,
         credential=Credential(
             id=str(uuid4()),
             account_id=account.id,
-            provider=trips.provider.name,
+            provider=authorization.provider.name,
             login_name="alice",
             secret=SecretStr("access-of-before"),
             needs_reauth=False,
@@ -429,154 +500,179 @@ async def before_the_move(trips: Trips) -> Principal:
     return person
 
 
-async def test_a_server_that_moved_knows_its_people_again_when_they_sign_in(trips: Trips) -> None:
-    former = await before_the_move(trips)
+async def test_a_server_that_moved_knows_its_people_again_when_they_sign_in(
+    authorization: AuthorizationFixture,
+) -> None:
+    former = await before_the_move(authorization)
 
-    sent = await trips.connect("alice")
+    sent = await authorization.connect("alice")
 
-    assert await redeemed(trips, sent.code.get_secret_value()) == READ
-    grant = await trips.grant()
+    assert await exchanged(authorization, sent.code.get_secret_value()) == READ
+    grant = await authorization.grant()
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == READ, "what was allowed at the former address is allowed no more"
-    assert await trips.database.grants.find(former, CLIENT) is None
-    assert await trips.database.grants.permissions(former) == []
-    assert await trips.given_back() == ["access-of-before"]
-    entries = await trips.database.audit.recent(former, 10)
+    assert await authorization.database.grants.find(former, CLIENT) is None
+    assert await authorization.database.grants.permissions(former) == []
+    assert await authorization.given_back() == ["access-of-before"]
+    entries = await authorization.database.audit.recent(former, 10)
     assert ("account", "ended: another person's now") in [(one.action, one.result) for one in entries]
 
 
-async def test_a_user_who_was_made_anew_is_not_given_what_the_former_one_brought(trips: Trips) -> None:
-    connected = await trips.back("alice")
-    await trips.authorization.go_on(connected, browser=COOKIE)
-    held = await trips.back("alice")
-    trips.provider.homes["alice"] = "another-home"
+async def test_a_user_who_was_made_anew_is_not_given_what_the_former_one_brought(
+    authorization: AuthorizationFixture,
+) -> None:
+    connected = await authorization.back("alice")
+    await authorization.authorization.go_on(connected, browser=COOKIE)
+    held = await authorization.back("alice")
+    authorization.provider.homes["alice"] = "another-home"
 
-    new = await trips.back("alice", cookie="cookie of the new one")
+    new = await authorization.back("alice", cookie="cookie of the new one")
 
     for old in (connected, held):
         with pytest.raises(SignInRefused):
-            await trips.authorization.go_on(old, browser=COOKIE)
-    await trips.authorization.tidy()
-    assert sorted(await trips.given_back()) == ["access-granted-by-alice-0", "access-granted-by-alice-1"]
-    assert await trips.authorization.go_on(new, browser="cookie of the new one")
-    grant = await trips.grant()
+            await authorization.authorization.go_on(old, browser=COOKIE)
+    await authorization.authorization.tidy()
+    assert sorted(await authorization.given_back()) == [
+        "access-granted-by-alice-0",
+        "access-granted-by-alice-1",
+    ]
+    assert await authorization.authorization.go_on(new, browser="cookie of the new one")
+    grant = await authorization.grant()
     assert grant is not None
-    assert grant.account.home_id == "another-home"
+    assert grant.account.storage_id == "another-home"
 
 
-async def test_a_client_that_is_gone_when_its_person_comes_back_gets_nothing(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
-    await trips.database.clients.delete(CLIENT)
+async def test_a_client_that_is_gone_when_its_person_comes_back_gets_nothing(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
+    await authorization.database.clients.delete(CLIENT)
 
-    for way in (trips.authorization.arrived, trips.authorization.go_on):
+    for way in (authorization.authorization.completed, authorization.authorization.go_on):
         with pytest.raises((ClientUnknown, SignInRefused)):
-            await way(arrival_id, browser=COOKIE)
+            await way(auth_transaction_id, browser=COOKIE)
     with pytest.raises((ClientUnknown, SignInRefused)):
-        await trips.authorization.not_me(arrival_id, browser=COOKIE)
-    await trips.authorization.tidy()
+        await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
+    await authorization.authorization.tidy()
 
-    assert await trips.grant() is None
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
+    assert await authorization.grant() is None
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_a_no_at_nextcloud_can_be_told_to_the_client(trips: Trips) -> None:
-    state = query_of(await trips.to_nextcloud())["state"]
+async def test_a_no_at_nextcloud_can_be_told_to_the_client(authorization: AuthorizationFixture) -> None:
+    state = query_of(await authorization.to_nextcloud())["state"]
 
     with pytest.raises(SignInCancelled) as caught:
-        await trips.come_back({"state": [state], "error": ["access_denied"]}, browser=COOKIE)
+        await authorization.come_back({"state": [state], "error": ["access_denied"]}, browser=COOKIE)
 
-    asked = await trips.authorization.asked(caught.value.arrival)
-    assert query_of(trips.authorization.denied(asked))["error"] == "access_denied"
-    assert trips.provider.redeemed == []
+    asked = await authorization.authorization.asked(caught.value.auth_transaction)
+    assert query_of(authorization.authorization.denied(asked))["error"] == "access_denied"
+    assert authorization.provider.exchanged == []
 
 
-async def test_a_trip_for_a_page_is_for_no_client(trips: Trips) -> None:
-    arrival = Arrival("id", "account", None, frozenset(), trips.clock())
+async def test_a_trip_for_a_page_is_for_no_client(authorization: AuthorizationFixture) -> None:
+    auth_transaction = AuthorizationTransaction("id", "account", None, frozenset(), authorization.clock())
 
     with pytest.raises(AuthorizeRefused):
-        await trips.authorization.asked(arrival)
+        await authorization.authorization.asked(auth_transaction)
 
 
-async def test_a_state_of_a_page_comes_back_to_no_client(trips: Trips) -> None:
-    start = await trips.visits.begin_sign_in("account")
+async def test_a_state_of_a_page_comes_back_to_no_client(authorization: AuthorizationFixture) -> None:
+    start = await authorization.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
 
     with pytest.raises(SignInRefused):
-        await trips.come_back(trips.provider.confirm(start.url, "alice"), browser=flow)
+        await authorization.come_back(authorization.provider.confirm(start.url, "alice"), browser=flow)
 
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
-    assert await trips.grant() is None
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
+    assert await authorization.grant() is None
 
 
-async def test_a_wrong_code_connects_nobody(trips: Trips) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
+async def test_a_wrong_code_connects_nobody(authorization: AuthorizationFixture) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     with pytest.raises(GrantRefused):
-        await trips.come_back({**params, "code": ["made-up-by-somebody"]}, browser=COOKIE)
+        await authorization.come_back({**params, "code": ["made-up-by-somebody"]}, browser=COOKIE)
 
-    assert await trips.given_back() == []
-
-
-async def test_what_cannot_be_held_is_ended(trips: Trips) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
-
-    with trips.failing("INSERT ON arrivals"), pytest.raises(StorageError, match="disk full"):
-        await trips.come_back(params, browser=COOKIE)
-
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
+    assert await authorization.given_back() == []
 
 
-async def test_what_another_server_has_ended_meanwhile_connects_nobody(trips: Trips) -> None:
+async def test_what_cannot_be_held_is_ended(authorization: AuthorizationFixture) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
+
+    with (
+        authorization.failing("INSERT ON authorization_transactions"),
+        pytest.raises(StorageError, match="disk full"),
+    ):
+        await authorization.come_back(params, browser=COOKIE)
+
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
+
+
+async def test_what_another_server_has_ended_meanwhile_connects_nobody(
+    authorization: AuthorizationFixture,
+) -> None:
     async def worked_off() -> None:
-        run_sql(trips.file, "DELETE FROM outbox")
+        run_sql(authorization.file, "DELETE FROM outbox")
 
-    trips.provider.afterwards = worked_off
+    authorization.provider.afterwards = worked_off
 
     with pytest.raises(SignInRefused):
-        await trips.back()
+        await authorization.back()
 
-    assert await trips.grant() is None
-    assert run_sql(trips.file, "SELECT * FROM arrivals WHERE subject IS NOT NULL") == []
-
-
-@pytest.mark.parametrize("change", ["INSERT ON permissions", "INSERT ON audit", "UPDATE ON arrivals"])
-async def test_a_connection_is_stored_as_a_whole_or_not_at_all(trips: Trips, change: str) -> None:
-    arrival_id = await trips.back("alice")
-
-    with trips.failing(change), pytest.raises(StorageError, match="disk full"):
-        await trips.authorization.go_on(arrival_id, browser=COOKIE)
-
-    assert await trips.grant() is None
-    assert trips.changes == []
-    assert await trips.authorization.go_on(arrival_id, browser=COOKIE)
-    assert await trips.grant() is not None
-    assert await trips.given_back() == []
+    assert await authorization.grant() is None
+    assert (
+        run_sql(authorization.file, "SELECT * FROM authorization_transactions WHERE subject IS NOT NULL")
+        == []
+    )
 
 
-async def test_a_code_that_cannot_be_stored_is_made_at_the_next_try(trips: Trips) -> None:
-    arrival_id = await trips.back("alice")
+@pytest.mark.parametrize(
+    "change", ["INSERT ON permissions", "INSERT ON audit", "UPDATE ON authorization_transactions"]
+)
+async def test_a_connection_is_stored_as_a_whole_or_not_at_all(
+    authorization: AuthorizationFixture, change: str
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
 
-    with trips.failing("INSERT ON codes"), pytest.raises(StorageError, match="disk full"):
-        await trips.authorization.go_on(arrival_id, browser=COOKIE)
+    with authorization.failing(change), pytest.raises(StorageError, match="disk full"):
+        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
-    sent = await trips.authorization.go_on(arrival_id, browser=COOKIE)
-    assert await redeemed(trips, sent.code.get_secret_value()) == READ
+    assert await authorization.grant() is None
+    assert authorization.changes == []
+    assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    assert await authorization.grant() is not None
+    assert await authorization.given_back() == []
 
 
-async def test_a_code_is_for_its_client_its_verifier_and_its_place_alone(trips: Trips) -> None:
-    await trips.register("mcp-codex")
-    sent = await trips.connect("alice")
+async def test_a_code_that_cannot_be_stored_is_made_at_the_next_try(
+    authorization: AuthorizationFixture,
+) -> None:
+    auth_transaction_id = await authorization.back("alice")
+
+    with authorization.failing("INSERT ON codes"), pytest.raises(StorageError, match="disk full"):
+        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+
+    sent = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    assert await exchanged(authorization, sent.code.get_secret_value()) == READ
+
+
+async def test_a_code_is_for_its_client_its_verifier_and_its_place_alone(
+    authorization: AuthorizationFixture,
+) -> None:
+    await authorization.register("mcp-codex")
+    sent = await authorization.connect("alice")
 
     with pytest.raises(OAuthRefusal):
-        await redeemed(trips, sent.code.get_secret_value(), client_id="mcp-codex")
+        await exchanged(authorization, sent.code.get_secret_value(), client_id="mcp-codex")
 
-    bearer = await trips.tokens.redeem(
-        (await trips.connect("alice")).code.get_secret_value(),
+    bearer = await authorization.tokens.exchange_code(
+        (await authorization.connect("alice")).code.get_secret_value(),
         client_id=CLIENT,
         redirect_uri=CALLBACK,
         verifier=VERIFIER,
         resource=RESOURCE,
     )
-    who = await trips.tokens.verify(bearer.access_token.get_secret_value())
+    who = await authorization.tokens.verify(bearer.access_token.get_secret_value())
     assert (who.principal, who.client_id, who.scopes) == (ALICE, CLIENT, READ)

@@ -12,9 +12,9 @@ from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, Requests,
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.errors import AuthorizeRefused, ClientBarred, ClientUnknown, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client, ClientRequest
-from tests.clients_stage import APP, DOCUMENT, SCOPES, START, ClientStage, Said
-from tests.tokens_stage import VERIFIER, challenge_of
-from tests.trips_stage import CALLBACK, CLIENT, ISSUER, RESOURCE, asks, query_of
+from tests.authorization_fixtures import CALLBACK, CLIENT, ISSUER, RESOURCE, asks, query_of
+from tests.clients_fixtures import APP, DOCUMENT, SCOPES, START, ClientsFixture, Said
+from tests.tokens_fixtures import VERIFIER, challenge_of
 
 CHALLENGE = challenge_of(VERIFIER)
 CURSOR = "cursor://anysphere.cursor-retrieval/oauth/callback"
@@ -32,7 +32,7 @@ REQUEST = ClientRequest(
 class Desk:
     """`Requests`, and what it stands on."""
 
-    stage: ClientStage
+    stage: ClientsFixture
     requests: Requests
 
     def register(
@@ -66,7 +66,7 @@ def desk(
     allowed: AllowedClients | None = None,
     at_sign_in: frozenset[str] = frozenset(),
 ) -> Desk:
-    stage = ClientStage(hosts=allowed)
+    stage = ClientsFixture(hosts=allowed)
     clients = Clients(stage.records, clock=stage.clock.now, allowed=allowed)
     requests = Requests(
         clients, stage.documents, issuer=ISSUER, resource=RESOURCE, bound=bound, at_sign_in=at_sign_in
@@ -268,7 +268,7 @@ async def test_what_may_be_allowed_is_what_was_asked_for_of_what_there_is(
 @pytest.mark.parametrize(
     ("asked", "limit", "shown", "preticked"),
     [
-        # As every client is told to ask: that is no choice of the client, and the person may allow more at once.
+        # As every client is told to ask: that is no choice of the client, and the user may allow more at once.
         ("read", None, SCOPES, set[str]()),
         ("files:read notes:read", None, SCOPES, set[str]()),
         ("read", {"notes:read", "notes:write"}, {"notes:read", "notes:write"}, {"notes:read"}),
@@ -408,7 +408,7 @@ async def test_a_client_whose_answers_go_elsewhere_meanwhile_is_asked_about_no_m
 
 
 async def read(made: Desk, query: dict[str, Sequence[str]]) -> Asked | ReturnToClient | None:
-    """Ask; None when the person alone is told why not."""
+    """Ask; None when the user alone is told why not."""
     try:
         return await made.requests.read(query)
     except AuthorizeRefused:

@@ -5,7 +5,7 @@ import pytest
 from nextcloud_mcp_server.auth.builtin.clients import Clients, authenticate, secret_hash
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.clients_stage import START, Clock, MemoryClients
+from tests.clients_fixtures import START, Clock, MemoryClients
 
 CLIENT = Client(
     client_id="mcp-a",

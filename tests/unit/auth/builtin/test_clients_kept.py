@@ -13,7 +13,7 @@ from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from tests.clients_stage import APP, DOCUMENT, RULES, Clock, MemoryClients, Outside
+from tests.clients_fixtures import APP, DOCUMENT, RULES, Clock, MemoryClients, Outside
 
 ADDRESS = "192.0.2.1"
 PUBLIC = {

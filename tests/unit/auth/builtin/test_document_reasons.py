@@ -1,4 +1,4 @@
-"""Why a client's document is not used: the person reads one reason, and the operator's log says what to change."""
+"""Why a client's document is not used: the user reads one reason, and the operator's log says what to change."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -19,19 +19,19 @@ from nextcloud_mcp_server.errors import (
     DocumentUnfit,
     DocumentUnreachable,
 )
-from tests.clients_stage import APP, DOCUMENT, SCOPES, ClientStage, Said, json_said
+from tests.clients_fixtures import APP, DOCUMENT, SCOPES, ClientsFixture, Said, json_said
 
 HOST = "app.example.org"
 ISSUER = "https://mcp.test"
 
 
-def requests(stage: ClientStage, *, reads: bool = True) -> Requests:
+def requests(stage: ClientsFixture, *, reads: bool = True) -> Requests:
     clients = Clients(stage.records, clock=stage.clock.now, allowed=stage.hosts)
     documents = stage.documents if reads else None
     return Requests(clients, documents, issuer=ISSUER, resource=f"{ISSUER}/mcp", bound=SCOPES)
 
 
-async def refusal(stage: ClientStage, *, reads: bool = True) -> AuthorizeRefused:
+async def refusal(stage: ClientsFixture, *, reads: bool = True) -> AuthorizeRefused:
     with pytest.raises(AuthorizeRefused) as caught:
         await requests(stage, reads=reads).read({"client_id": [APP]})
     return caught.value
@@ -84,7 +84,7 @@ async def endless() -> AsyncIterator[bytes]:
 async def test_each_trouble_with_a_document_has_its_own_page_and_words(
     answer: Said | Exception, reason: type[AuthorizeRefused], words: str
 ) -> None:
-    stage = ClientStage(seconds=0.05)
+    stage = ClientsFixture(seconds=0.05)
     stage.outside.answers[APP] = answer
 
     caught = await refusal(stage)
@@ -96,7 +96,7 @@ async def test_each_trouble_with_a_document_has_its_own_page_and_words(
 
 @pytest.mark.parametrize("answer", [httpx2.ConnectError("no route"), httpx2.ReadTimeout("slow")])
 async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     stage.outside.answers[APP] = answer
 
     sentence = str(await refusal(stage))
@@ -107,14 +107,14 @@ async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> N
 
 
 async def test_a_host_without_any_address_cannot_be_reached() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     stage.outside.names[HOST] = []
 
     assert "cannot be reached" in str(await refusal(stage))
 
 
 async def test_a_host_inside_of_the_network_is_not_asked() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     stage.outside.names[HOST] = ["10.0.0.1"]
 
     caught = await refusal(stage)
@@ -124,13 +124,13 @@ async def test_a_host_inside_of_the_network_is_not_asked() -> None:
 
 
 async def test_a_host_that_the_operator_does_not_allow_is_said_to_be_barred() -> None:
-    stage = ClientStage(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
+    stage = ClientsFixture(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
 
     assert type(await refusal(stage)) is ClientBarred
 
 
 async def test_where_documents_are_off_no_host_is_asked_though_the_client_is_known() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     stage.outside.put(APP, DOCUMENT)
     await stage.documents.get(APP)
     asked = len(stage.outside.asked)
@@ -144,7 +144,7 @@ async def test_where_documents_are_off_no_host_is_asked_though_the_client_is_kno
 
 async def test_an_id_that_is_no_address_of_a_document_is_not_trusted() -> None:
     with pytest.raises(AuthorizeRefused) as caught:
-        await requests(ClientStage()).read({"client_id": ["http://app.example.org/client.json"]})
+        await requests(ClientsFixture()).read({"client_id": ["http://app.example.org/client.json"]})
 
     assert type(caught.value) is AuthorizeRefused
 
@@ -152,7 +152,7 @@ async def test_an_id_that_is_no_address_of_a_document_is_not_trusted() -> None:
 async def test_a_copy_that_is_used_because_the_document_cannot_be_read_is_logged_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     stage.outside.put(APP, DOCUMENT)
     await stage.documents.get(APP)
     stage.outside.answers[APP] = httpx2.ConnectError("no route")

@@ -16,18 +16,18 @@ from nextcloud_mcp_server.auth.builtin.documents import (
 )
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
 from nextcloud_mcp_server.storage.oauth_records import Client
-from tests.clients_stage import APP, DOCUMENT, START, ClientStage, Said, json_said
+from tests.clients_fixtures import APP, DOCUMENT, START, ClientsFixture, Said, json_said
 
 DAY = 86_400
 
 
-def stage(document: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> ClientStage:
-    made = ClientStage()
+def stage(document: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> ClientsFixture:
+    made = ClientsFixture()
     made.outside.put(APP, DOCUMENT if document is None else document, headers)
     return made
 
 
-async def refused(made: ClientStage, url: str = APP, *, sender: str = "") -> OAuthRefusal:
+async def refused(made: ClientsFixture, url: str = APP, *, sender: str = "") -> OAuthRefusal:
     with pytest.raises(OAuthRefusal) as caught:
         await made.documents.get(url, sender=sender)
     return caught.value
@@ -127,7 +127,7 @@ SILENT: list[Said | Exception] = [
 async def test_a_document_that_cannot_be_read_counts_as_it_was_for_a_week(
     answer: Said | Exception,
 ) -> None:
-    made = ClientStage(seconds=0.05)
+    made = ClientsFixture(seconds=0.05)
     made.outside.put(APP, DOCUMENT)
     known = await made.documents.get(APP)
     made.outside.answers[APP] = answer
@@ -143,7 +143,7 @@ async def test_a_document_that_cannot_be_read_counts_as_it_was_for_a_week(
 
 
 async def test_a_document_that_could_never_be_read_is_asked_for_again_after_a_pause() -> None:
-    made = ClientStage()
+    made = ClientsFixture()
     made.outside.answers[APP] = httpx2.ConnectError("refused")
 
     refusals = [await refused(made) for _ in range(3)]
@@ -261,7 +261,7 @@ def test_an_address_of_a_document_has_a_name_and_a_path(url: str) -> None:
     ],
 )
 async def test_nothing_else_is_asked_for(url: str) -> None:
-    made = ClientStage()
+    made = ClientsFixture()
 
     refusal = await refused(made, url)
 
@@ -271,7 +271,7 @@ async def test_nothing_else_is_asked_for(url: str) -> None:
 
 
 async def test_an_address_is_told_from_an_id_of_a_registration() -> None:
-    registered = await ClientStage().register(redirect_uris=["https://app.example.org/"])
+    registered = await ClientsFixture().register(redirect_uris=["https://app.example.org/"])
 
     assert is_address(APP)
     assert is_address("http://app.example.org/client.json")
@@ -315,7 +315,7 @@ async def test_a_document_of_another_client_is_refused() -> None:
 
 
 async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
-    made = ClientStage(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
+    made = ClientsFixture(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
 
     assert "does not allow" in str(await refused(made))
     assert made.outside.asked == []

@@ -7,9 +7,9 @@ import anyio
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, Came, Kind, SignInCancelled
-from nextcloud_mcp_server.auth.provider import LeftBehind
-from nextcloud_mcp_server.auth.redeeming import NOTED, Noted
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, CallbackResult, Kind, SignInCancelled
+from nextcloud_mcp_server.auth.consent.code_exchange import NOTED, ExchangedTokens
+from nextcloud_mcp_server.auth.consent.provider import OrphanedTokens
 from nextcloud_mcp_server.errors import (
     GrantRefused,
     NotAMember,
@@ -22,73 +22,91 @@ from nextcloud_mcp_server.errors import (
     Unavailable,
     Unreachable,
 )
-from nextcloud_mcp_server.storage.oauth_records import Arrived
+from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
 from nextcloud_mcp_server.storage.records import Tokens
-from tests.auth_stage import NEXTCLOUD, READ
-from tests.trips_stage import ALICE, COOKIE, Trips, open_trips, query_of
+from tests.auth_fixtures import NEXTCLOUD, READ
+from tests.authorization_fixtures import ALICE, COOKIE, AuthorizationFixture, open_authorization, query_of
 
-VISIT = "visit:550e8400-e29b-41d4-a716-446655440000"
+VISIT = "consent:550e8400-e29b-41d4-a716-446655440000"
 MINUTE = 60
 
 
 @pytest.fixture
-async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
-    async with open_trips(tmp_path, template) as made:
+async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
+    async with open_authorization(tmp_path, template) as made:
         await made.register()
         yield made
 
 
 @pytest.fixture
-async def club(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
+async def club(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
     """Only the family and the staff may use this server."""
-    async with open_trips(tmp_path, template, groups=frozenset({"family", "staff"})) as made:
+    async with open_authorization(tmp_path, template, groups=frozenset({"family", "staff"})) as made:
         await made.register()
         yield made
 
 
-async def came(trips: Trips, uid: str = "alice", cookie: str = COOKIE) -> Came:
-    """Come back as somebody, in the browser that set out."""
-    params = trips.provider.confirm(await trips.to_nextcloud(cookie), uid)
-    return await trips.sign_in.returned(params, browser=cookie, kind="client")
+async def came(
+    authorization: AuthorizationFixture, uid: str = "alice", cookie: str = COOKIE
+) -> CallbackResult:
+    """Come back as a user, in the browser that set out."""
+    params = authorization.provider.confirm(await authorization.to_nextcloud(cookie), uid)
+    return await authorization.sign_in.returned(params, browser=cookie, kind="client")
 
 
-async def seen(arrived: Arrived, _given: Noted) -> Arrived:
+async def seen(completed: CompletedTransaction, _given: ExchangedTokens) -> CompletedTransaction:
     """Keep what came, as far as this test knows."""
-    return arrived
+    return completed
 
 
-async def test_the_trip_is_remembered_with_all_that_it_is_for(trips: Trips) -> None:
-    asked = await trips.asked()
+async def test_the_trip_is_remembered_with_all_that_it_is_for(authorization: AuthorizationFixture) -> None:
+    asked = await authorization.asked()
 
-    url = await trips.sign_in.begin(CLIENT, browser=COOKIE, request=asked.request, scopes=READ)
-    back = await trips.sign_in.returned(trips.provider.confirm(url, "alice"), browser=COOKIE, kind="client")
+    url = await authorization.sign_in.begin(CLIENT, browser=COOKIE, request=asked.request, scopes=READ)
+    back = await authorization.sign_in.returned(
+        authorization.provider.confirm(url, "alice"), browser=COOKIE, kind="client"
+    )
 
     assert url.startswith(f"{NEXTCLOUD}/authorize?state=c-")
-    assert trips.provider.sent == [(None, None)]
-    assert (back.arrival.target, back.arrival.request, back.arrival.scopes) == (CLIENT, asked.request, READ)
+    assert authorization.provider.sent == [(None, None)]
+    assert (back.auth_transaction.target, back.auth_transaction.request, back.auth_transaction.scopes) == (
+        CLIENT,
+        asked.request,
+        READ,
+    )
     assert back.code.get_secret_value() == "granted-by-alice-0"
 
 
 @pytest.mark.parametrize("target", ["account", VISIT])
-async def test_a_trip_for_a_page_is_told_by_its_state(trips: Trips, target: str) -> None:
-    url = await trips.sign_in.begin(target, browser=COOKIE)
+async def test_a_trip_for_a_page_is_told_by_its_state(
+    authorization: AuthorizationFixture, target: str
+) -> None:
+    url = await authorization.sign_in.begin(target, browser=COOKIE)
 
-    back = await trips.sign_in.returned(trips.provider.confirm(url, "alice"), browser=COOKIE, kind="page")
+    back = await authorization.sign_in.returned(
+        authorization.provider.confirm(url, "alice"), browser=COOKIE, kind="page"
+    )
 
     assert query_of(url)["state"].startswith("s-")
-    assert (back.arrival.target, back.arrival.request, back.arrival.scopes) == (target, None, frozenset())
+    assert (back.auth_transaction.target, back.auth_transaction.request, back.auth_transaction.scopes) == (
+        target,
+        None,
+        frozenset(),
+    )
 
 
-async def test_no_two_trips_have_anything_in_common(trips: Trips) -> None:
-    urls = {await trips.sign_in.begin("account", browser=COOKIE) for _ in range(20)}
+async def test_no_two_trips_have_anything_in_common(authorization: AuthorizationFixture) -> None:
+    urls = {await authorization.sign_in.begin("account", browser=COOKIE) for _ in range(20)}
 
     assert len(urls) == 20
     assert all(len(query_of(url)["state"]) >= 45 for url in urls)
 
 
 @pytest.mark.parametrize("change", ["none", "empty", "twice", "wrong", "prefix", "upper"])
-async def test_a_state_that_is_not_the_one_is_refused_and_the_trip_stays(trips: Trips, change: str) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
+async def test_a_state_that_is_not_the_one_is_refused_and_the_trip_stays(
+    authorization: AuthorizationFixture, change: str
+) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
     state = params["state"][0]
     changed = {
         "none": [],
@@ -100,43 +118,53 @@ async def test_a_state_that_is_not_the_one_is_refused_and_the_trip_stays(trips: 
     }[change]
 
     with pytest.raises(SignInRefused):
-        await trips.sign_in.returned({**params, "state": changed}, browser=COOKIE, kind="client")
+        await authorization.sign_in.returned({**params, "state": changed}, browser=COOKIE, kind="client")
 
-    assert (await trips.sign_in.returned(params, browser=COOKIE, kind="client")).arrival.target == CLIENT
+    assert (
+        await authorization.sign_in.returned(params, browser=COOKIE, kind="client")
+    ).auth_transaction.target == CLIENT
 
 
 @pytest.mark.parametrize("cookie", ["cookie-of-bob", ""])
-async def test_another_browser_ends_a_sign_in_for_both(trips: Trips, cookie: str) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
+async def test_another_browser_ends_a_sign_in_for_both(
+    authorization: AuthorizationFixture, cookie: str
+) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     with pytest.raises(OtherBrowser):
-        await trips.sign_in.returned(params, browser=cookie, kind="client")
+        await authorization.sign_in.returned(params, browser=cookie, kind="client")
 
     with pytest.raises(SignInRefused):
-        await trips.sign_in.returned(params, browser=COOKIE, kind="client")
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
+        await authorization.sign_in.returned(params, browser=COOKIE, kind="client")
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_a_trip_is_finished_once_and_in_ten_minutes(trips: Trips) -> None:
-    used, old = [trips.provider.confirm(await trips.to_nextcloud(), "alice") for _ in range(2)]
-    await trips.sign_in.returned(used, browser=COOKIE, kind="client")
+async def test_a_trip_is_finished_once_and_in_ten_minutes(authorization: AuthorizationFixture) -> None:
+    used, old = [
+        authorization.provider.confirm(await authorization.to_nextcloud(), "alice") for _ in range(2)
+    ]
+    await authorization.sign_in.returned(used, browser=COOKIE, kind="client")
 
     with pytest.raises(SignInRefused, match="was used"):
-        await trips.sign_in.returned(used, browser=COOKIE, kind="client")
-    trips.clock.forward(10 * MINUTE)
+        await authorization.sign_in.returned(used, browser=COOKIE, kind="client")
+    authorization.clock.forward(10 * MINUTE)
     with pytest.raises(SignInRefused):
-        await trips.sign_in.returned(old, browser=COOKIE, kind="client")
+        await authorization.sign_in.returned(old, browser=COOKIE, kind="client")
 
-    assert await trips.given_back() == [f"access-{old['code'][0]}"]
+    assert await authorization.given_back() == [f"access-{old['code'][0]}"]
 
 
 @pytest.mark.parametrize(("target", "kind"), [(CLIENT, "page"), ("account", "client"), (VISIT, "client")])
-async def test_a_trip_of_one_kind_is_none_of_the_other(trips: Trips, target: str, kind: Kind) -> None:
-    request = (await trips.asked()).request if target == CLIENT else None
-    url = await trips.sign_in.begin(target, browser=COOKIE, request=request)
+async def test_a_trip_of_one_kind_is_none_of_the_other(
+    authorization: AuthorizationFixture, target: str, kind: Kind
+) -> None:
+    request = (await authorization.asked()).request if target == CLIENT else None
+    url = await authorization.sign_in.begin(target, browser=COOKIE, request=request)
 
     with pytest.raises(SignInRefused):
-        await trips.sign_in.returned(trips.provider.confirm(url, "alice"), browser=COOKIE, kind=kind)
+        await authorization.sign_in.returned(
+            authorization.provider.confirm(url, "alice"), browser=COOKIE, kind=kind
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,140 +182,158 @@ async def test_a_trip_of_one_kind_is_none_of_the_other(trips: Trips, target: str
     ],
 )
 async def test_an_answer_in_another_form_is_refused_and_the_trip_is_over(
-    trips: Trips, change: dict[str, list[str]]
+    authorization: AuthorizationFixture, change: dict[str, list[str]]
 ) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(), "alice")
+    params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     for _ in range(2):
         with pytest.raises(SignInRefused) as caught:
-            await trips.sign_in.returned({**params, **change}, browser=COOKIE, kind="client")
+            await authorization.sign_in.returned({**params, **change}, browser=COOKIE, kind="client")
         assert not isinstance(caught.value, SignInCancelled)
 
 
-async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(trips: Trips) -> None:
-    trips.provider.issuer = NEXTCLOUD
-    good, evil = [trips.provider.confirm(await trips.to_nextcloud(), "alice") for _ in range(2)]
+async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
+    authorization: AuthorizationFixture,
+) -> None:
+    authorization.provider.issuer = NEXTCLOUD
+    good, evil = [
+        authorization.provider.confirm(await authorization.to_nextcloud(), "alice") for _ in range(2)
+    ]
 
-    assert await trips.sign_in.returned(good, browser=COOKIE, kind="client")
+    assert await authorization.sign_in.returned(good, browser=COOKIE, kind="client")
     with pytest.raises(SignInRefused, match="somewhere else"):
-        await trips.sign_in.returned({**evil, "iss": [f"{NEXTCLOUD}/"]}, browser=COOKIE, kind="client")
+        await authorization.sign_in.returned(
+            {**evil, "iss": [f"{NEXTCLOUD}/"]}, browser=COOKIE, kind="client"
+        )
 
 
-async def test_no_at_nextcloud_says_what_they_had_set_out_for(trips: Trips) -> None:
-    asked = await trips.asked()
-    state = query_of(await trips.to_nextcloud())["state"]
+async def test_no_at_nextcloud_says_what_they_had_set_out_for(authorization: AuthorizationFixture) -> None:
+    asked = await authorization.asked()
+    state = query_of(await authorization.to_nextcloud())["state"]
 
     with pytest.raises(SignInCancelled) as caught:
-        await trips.sign_in.returned(
+        await authorization.sign_in.returned(
             {"state": [state], "error": ["access_denied"]}, browser=COOKIE, kind="client"
         )
 
-    assert caught.value.arrival.request == asked.request
+    assert caught.value.auth_transaction.request == asked.request
 
 
-async def test_another_error_at_nextcloud_is_repeated_to_nobody(trips: Trips) -> None:
-    state = query_of(await trips.to_nextcloud())["state"]
+async def test_another_error_at_nextcloud_is_repeated_to_nobody(authorization: AuthorizationFixture) -> None:
+    state = query_of(await authorization.to_nextcloud())["state"]
     answer = {"state": [state], "error": ["<script>"], "error_description": ["Call 0900 1234"]}
 
     with pytest.raises(SignInRefused) as caught:
-        await trips.sign_in.returned(answer, browser=COOKIE, kind="client")
+        await authorization.sign_in.returned(answer, browser=COOKIE, kind="client")
 
     assert "0900" not in str(caught.value)
     assert "script" not in str(caught.value)
 
 
-async def test_who_came_is_who_nextcloud_says(trips: Trips) -> None:
-    arrived = await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+async def test_who_came_is_who_nextcloud_says(authorization: AuthorizationFixture) -> None:
+    completed = await authorization.sign_in.exchange_code(
+        await came(authorization), browser=COOKIE, keep=seen
+    )
 
-    assert arrived.principal == ALICE
-    assert (arrived.display_name, arrived.home_id, arrived.provider) == (
+    assert completed.principal == ALICE
+    assert (completed.display_name, completed.storage_id, completed.provider) == (
         "Alice",
         "home-alice",
         "nextcloud_oauth2",
     )
-    assert arrived.tokens is not None
-    assert arrived.tokens.access_token.get_secret_value() == "access-granted-by-alice-0"
-    assert not arrived.connected
-    assert await trips.given_back() == []
+    assert completed.tokens is not None
+    assert completed.tokens.access_token.get_secret_value() == "access-granted-by-alice-0"
+    assert not completed.connected
+    assert await authorization.given_back() == []
 
 
 async def test_what_a_server_was_given_that_dies_before_it_stores_it_is_ended_by_the_next_one(
-    trips: Trips,
+    authorization: AuthorizationFixture,
 ) -> None:
-    await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
-    at_once = list(await trips.given_back())
-    trips.clock.forward(NOTED.total_seconds())
+    await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
+    at_once = list(await authorization.given_back())
+    authorization.clock.forward(NOTED.total_seconds())
 
     assert at_once == []
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_what_is_stored_too_late_is_not_stored_and_ended_once(trips: Trips) -> None:
-    back = await came(trips)
+async def test_what_is_stored_too_late_is_not_stored_and_ended_once(
+    authorization: AuthorizationFixture,
+) -> None:
+    back = await came(authorization)
 
-    async def keep(arrived: Arrived, given: Noted) -> None:
-        trips.clock.forward(NOTED.total_seconds())
-        await trips.given_back()
-        assert not await trips.database.arrivals.hold(arrived, browser=COOKIE, note=given.note)
+    async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> None:
+        authorization.clock.forward(NOTED.total_seconds())
+        await authorization.given_back()
+        assert not await authorization.database.auth_transactions.hold(
+            completed, browser=COOKIE, note=given.note
+        )
         raise SignInRefused("too late")
 
     with pytest.raises(SignInRefused, match="too late"):
-        await trips.sign_in.redeem(back, browser=COOKIE, keep=keep)
+        await authorization.sign_in.exchange_code(back, browser=COOKIE, keep=keep)
 
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
-    assert await trips.database.arrivals.find(back.arrival.id, browser=COOKIE) is None
-
-
-async def test_what_is_stored_is_not_noted_any_more(trips: Trips) -> None:
-    await trips.back()
-
-    assert await trips.database.outbox.next_due_at() is None
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
+    assert (
+        await authorization.database.auth_transactions.find(back.auth_transaction.id, browser=COOKIE) is None
+    )
 
 
-async def test_what_nobody_keeps_is_ended(trips: Trips) -> None:
-    async def fails(arrived: Arrived, _given: Noted) -> None:
-        raise StorageError(arrived.display_name)
+async def test_what_is_stored_is_not_noted_any_more(authorization: AuthorizationFixture) -> None:
+    await authorization.back()
+
+    assert await authorization.database.outbox.next_due_at() is None
+
+
+async def test_what_nobody_keeps_is_ended(authorization: AuthorizationFixture) -> None:
+    async def fails(completed: CompletedTransaction, _given: ExchangedTokens) -> None:
+        raise StorageError(completed.display_name)
 
     with pytest.raises(StorageError, match="Alice"):
-        await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=fails)
+        await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=fails)
 
-    assert await trips.given_back() == ["access-granted-by-alice-0"]
-
-
-async def test_what_can_neither_be_kept_nor_be_ended_later_is_ended_now(trips: Trips) -> None:
-    back = await came(trips)
-
-    async def fails(arrived: Arrived, _given: Noted) -> None:
-        raise StorageError(arrived.display_name)
-
-    with trips.failing("INSERT ON outbox"), pytest.raises(StorageError, match="disk full"):
-        await trips.sign_in.redeem(back, browser=COOKIE, keep=fails)
-
-    assert trips.provider.revoked == ["access-granted-by-alice-0"]
+    assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_what_the_provider_left_behind_is_ended(trips: Trips) -> None:
+async def test_what_can_neither_be_kept_nor_be_ended_later_is_ended_now(
+    authorization: AuthorizationFixture,
+) -> None:
+    back = await came(authorization)
+
+    async def fails(completed: CompletedTransaction, _given: ExchangedTokens) -> None:
+        raise StorageError(completed.display_name)
+
+    with authorization.failing("INSERT ON outbox"), pytest.raises(StorageError, match="disk full"):
+        await authorization.sign_in.exchange_code(back, browser=COOKIE, keep=fails)
+
+    assert authorization.provider.revoked == ["access-granted-by-alice-0"]
+
+
+async def test_what_the_provider_left_behind_is_ended(authorization: AuthorizationFixture) -> None:
     tokens = Tokens(SecretStr("left"), SecretStr("refresh-left"), None)
-    back = await came(trips)
-    trips.provider.failure = LeftBehind(tokens, Unavailable("Nextcloud does not say who it is."))
+    back = await came(authorization)
+    authorization.provider.failure = OrphanedTokens(tokens, Unavailable("Nextcloud does not say who it is."))
 
     with pytest.raises(Unavailable, match="does not say"):
-        await trips.sign_in.redeem(back, browser=COOKIE, keep=seen)
+        await authorization.sign_in.exchange_code(back, browser=COOKIE, keep=seen)
 
-    assert await trips.given_back() == ["left"]
+    assert await authorization.given_back() == ["left"]
 
 
-async def test_what_the_provider_has_ended_itself_is_not_ended_again(trips: Trips) -> None:
+async def test_what_the_provider_has_ended_itself_is_not_ended_again(
+    authorization: AuthorizationFixture,
+) -> None:
     async def fails() -> None:
         raise Unavailable("Nextcloud does not say who it is.")
 
-    back = await came(trips)
-    trips.provider.afterwards = fails
+    back = await came(authorization)
+    authorization.provider.afterwards = fails
 
     with pytest.raises(Unavailable, match="does not say"):
-        await trips.sign_in.redeem(back, browser=COOKIE, keep=seen)
+        await authorization.sign_in.exchange_code(back, browser=COOKIE, keep=seen)
 
-    assert await trips.database.outbox.next_due_at() is None
+    assert await authorization.database.outbox.next_due_at() is None
 
 
 @pytest.mark.parametrize(
@@ -300,46 +346,54 @@ async def test_what_the_provider_has_ended_itself_is_not_ended_again(trips: Trip
         Throttled("no", retry_after_seconds=None),
     ],
 )
-async def test_a_nextcloud_that_does_not_answer_is_no_wrong_code(trips: Trips, failure: Exception) -> None:
-    trips.provider.failure = failure
+async def test_a_nextcloud_that_does_not_answer_is_no_wrong_code(
+    authorization: AuthorizationFixture, failure: Exception
+) -> None:
+    authorization.provider.failure = failure
     for _ in range(3):
         with pytest.raises(type(failure)):
-            await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+            await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
 
-    trips.provider.failure = None
-    assert await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+    authorization.provider.failure = None
+    assert await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
 
 
-async def wrong_code(trips: Trips, cookie: str = COOKIE) -> None:
-    params = trips.provider.confirm(await trips.to_nextcloud(cookie), "alice")
-    back = await trips.sign_in.returned(
+async def wrong_code(authorization: AuthorizationFixture, cookie: str = COOKIE) -> None:
+    params = authorization.provider.confirm(await authorization.to_nextcloud(cookie), "alice")
+    back = await authorization.sign_in.returned(
         {**params, "code": [f"made-up-{params['code'][0]}"]}, browser=cookie, kind="client"
     )
-    await trips.sign_in.redeem(back, browser=cookie, keep=seen)
+    await authorization.sign_in.exchange_code(back, browser=cookie, keep=seen)
 
 
-async def test_two_wrong_codes_are_enough_for_one_browser_for_half_an_hour(trips: Trips) -> None:
+async def test_two_wrong_codes_are_enough_for_one_browser_for_half_an_hour(
+    authorization: AuthorizationFixture,
+) -> None:
     for _ in range(2):
         with pytest.raises(GrantRefused):
-            await wrong_code(trips)
+            await wrong_code(authorization)
 
     with pytest.raises(Throttled, match="wait half an hour"):
-        await wrong_code(trips)
+        await wrong_code(authorization)
     with pytest.raises(Throttled):
-        await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
-    assert await trips.sign_in.redeem(await came(trips, cookie="other"), browser="other", keep=seen)
-    trips.clock.forward(30 * MINUTE + 1)
-    assert await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+        await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
+    assert await authorization.sign_in.exchange_code(
+        await came(authorization, cookie="other"), browser="other", keep=seen
+    )
+    authorization.clock.forward(30 * MINUTE + 1)
+    assert await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
 
-    assert sum(code.startswith("made-up-") for code in trips.provider.redeemed) == 2
+    assert sum(code.startswith("made-up-") for code in authorization.provider.exchanged) == 2
 
 
-async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(trips: Trips) -> None:
+async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(
+    authorization: AuthorizationFixture,
+) -> None:
     outcomes: list[type[Exception]] = []
 
     async def one(cookie: str) -> None:
         try:
-            await wrong_code(trips, cookie)
+            await wrong_code(authorization, cookie)
         except (GrantRefused, Throttled) as error:
             outcomes.append(type(error))
 
@@ -350,16 +404,18 @@ async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(trips: Trips
 
     assert outcomes.count(GrantRefused) == 3
     assert outcomes.count(Throttled) == 9
-    assert len(trips.provider.redeemed) == 3
+    assert len(authorization.provider.exchanged) == 3
 
 
-async def test_a_browser_that_goes_away_after_the_exchange_leaves_nothing_at_nextcloud(trips: Trips) -> None:
-    back = await came(trips)
-    kept: list[Arrived] = []
+async def test_a_browser_that_goes_away_after_the_exchange_leaves_nothing_at_nextcloud(
+    authorization: AuthorizationFixture,
+) -> None:
+    back = await came(authorization)
+    kept: list[CompletedTransaction] = []
 
-    async def keep(arrived: Arrived, _given: Noted) -> None:
+    async def keep(completed: CompletedTransaction, _given: ExchangedTokens) -> None:
         await anyio.lowlevel.checkpoint()
-        kept.append(arrived)
+        kept.append(completed)
 
     with anyio.CancelScope() as scope:
 
@@ -367,52 +423,60 @@ async def test_a_browser_that_goes_away_after_the_exchange_leaves_nothing_at_nex
             scope.cancel()
             await anyio.lowlevel.checkpoint()
 
-        trips.provider.meanwhile = goes_away
-        await trips.sign_in.redeem(back, browser=COOKIE, keep=keep)
+        authorization.provider.meanwhile = goes_away
+        await authorization.sign_in.exchange_code(back, browser=COOKIE, keep=keep)
 
-    assert [arrived.principal for arrived in kept] == [ALICE]
+    assert [completed.principal for completed in kept] == [ALICE]
 
 
-async def test_members_of_one_of_the_groups_come_in(club: Trips) -> None:
+async def test_members_of_one_of_the_groups_come_in(club: AuthorizationFixture) -> None:
     club.provider.groups = {"alice": frozenset({"admin", "staff"})}
 
-    assert (await club.sign_in.redeem(await came(club), browser=COOKIE, keep=seen)).principal == ALICE
+    assert (await club.sign_in.exchange_code(await came(club), browser=COOKIE, keep=seen)).principal == ALICE
 
 
 @pytest.mark.parametrize("groups", [frozenset[str](), frozenset({"Staff", "admin", "staff2"})])
-async def test_others_do_not_and_what_they_gave_is_ended(club: Trips, groups: frozenset[str]) -> None:
+async def test_others_do_not_and_what_they_gave_is_ended(
+    club: AuthorizationFixture, groups: frozenset[str]
+) -> None:
     club.provider.groups = {"alice": groups}
 
     with pytest.raises(NotAMember):
-        await club.sign_in.redeem(await came(club), browser=COOKIE, keep=seen)
+        await club.sign_in.exchange_code(await came(club), browser=COOKIE, keep=seen)
 
     assert await club.given_back() == ["access-granted-by-alice-0"]
     assert await club.audit() == [("sign-in", "refused: not in a group")]
 
 
-async def test_somebody_new_of_a_former_name_finds_nothing_of_the_former_one(trips: Trips) -> None:
-    await trips.connect()
-    visit = await trips.ask(client="mcp-codex")
-    before = await trips.browser()
-    trips.provider.homes["alice"] = "home-of-another-alice"
+async def test_somebody_new_of_a_former_name_finds_nothing_of_the_former_one(
+    authorization: AuthorizationFixture,
+) -> None:
+    await authorization.connect()
+    consent_request = await authorization.ask(client="mcp-codex")
+    before = await authorization.browser()
+    authorization.provider.homes["alice"] = "home-of-another-alice"
 
-    arrived = await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+    completed = await authorization.sign_in.exchange_code(
+        await came(authorization), browser=COOKIE, keep=seen
+    )
 
-    assert arrived.home_id == "home-of-another-alice"
-    assert await trips.grant() is None
-    assert await trips.visits.signed_in(before.token) is None
-    found = await trips.database.elicitations.find(visit)
+    assert completed.storage_id == "home-of-another-alice"
+    assert await authorization.grant() is None
+    assert await authorization.consent_service.signed_in(before.token) is None
+    found = await authorization.database.elicitations.find(consent_request)
     assert found is None or found.state.final
-    assert "access-granted-by-alice-0" in await trips.given_back()
-    assert ("account", "ended: made anew at Nextcloud") in await trips.audit()
+    assert "access-granted-by-alice-0" in await authorization.given_back()
+    assert ("account", "ended: made anew at Nextcloud") in await authorization.audit()
 
 
 @pytest.mark.parametrize("home", ["home-alice", None])
-async def test_the_same_person_keeps_what_they_have(trips: Trips, home: str | None) -> None:
-    await trips.connect()
-    trips.provider.homes["alice"] = home
+async def test_the_same_person_keeps_what_they_have(
+    authorization: AuthorizationFixture, home: str | None
+) -> None:
+    await authorization.connect()
+    authorization.provider.homes["alice"] = home
 
-    await trips.sign_in.redeem(await came(trips), browser=COOKIE, keep=seen)
+    await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
 
-    assert await trips.grant() is not None
-    assert ("account", "ended: made anew at Nextcloud") not in await trips.audit()
+    assert await authorization.grant() is not None
+    assert ("account", "ended: made anew at Nextcloud") not in await authorization.audit()

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from nextcloud_mcp_server.auth.builtin import pinned
 from nextcloud_mcp_server.auth.builtin.pinned import AddressRefused, PinnedTransport, open_outside
-from tests.clients_stage import PUBLIC, Outside, Said
+from tests.clients_fixtures import PUBLIC, Outside, Said
 
 URL = "https://app.example.org/client.json"
 PUBLIC_V6 = "2606:2800:220:1::1"

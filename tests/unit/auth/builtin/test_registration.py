@@ -7,14 +7,14 @@ from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
 from nextcloud_mcp_server.auth.builtin.clients import authenticate
 from nextcloud_mcp_server.auth.builtin.registration import MOST_IN_ALL, MOST_PER_ADDRESS
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
-from tests.clients_stage import SCOPES, START, ClientStage
+from tests.clients_fixtures import SCOPES, START, ClientsFixture
 
 URIS = ["https://app.example.org/cb"]
 PUBLIC = {"redirect_uris": URIS, "token_endpoint_auth_method": "none"}
 
 
 async def test_a_public_client_hears_what_is_registered_and_no_nulls() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
 
     answer = await stage.register(
         **PUBLIC,
@@ -45,7 +45,7 @@ async def test_a_public_client_hears_what_is_registered_and_no_nulls() -> None:
 
 @pytest.mark.parametrize("scope", [None, "", "openid profile offline_access", 7])
 async def test_a_client_that_names_no_scope_of_ours_is_not_limited(scope: object) -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
 
     answer = await stage.register(**PUBLIC, scope=scope)
 
@@ -70,7 +70,7 @@ async def test_a_client_is_limited_to_what_it_registers_for_unless_it_repeats_wh
     scope: str, limit: set[str] | None
 ) -> None:
     first = frozenset({"files:read", "notes:read"})
-    stage = ClientStage(rules=ClientRules(scopes=SCOPES, at_sign_in=first))
+    stage = ClientsFixture(rules=ClientRules(scopes=SCOPES, at_sign_in=first))
 
     answer = await stage.register(**PUBLIC, scope=scope)
 
@@ -79,7 +79,7 @@ async def test_a_client_is_limited_to_what_it_registers_for_unless_it_repeats_wh
 
 
 async def test_each_registration_makes_a_client_of_its_own_also_with_the_same_description() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
 
     answers = [await stage.register(**PUBLIC, client_name="App") for _ in range(3)]
 
@@ -98,7 +98,7 @@ async def test_each_registration_makes_a_client_of_its_own_also_with_the_same_de
 async def test_a_client_with_a_secret_is_new_each_time_and_its_secret_is_not_kept(
     asked: str | None, given: str
 ) -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
 
     first = await stage.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
     second = await stage.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
@@ -114,7 +114,7 @@ async def test_a_client_with_a_secret_is_new_each_time_and_its_secret_is_not_kep
 
 @pytest.mark.parametrize("method", ["private_key_jwt", "tls_client_auth", "", 5, ["none"]])
 async def test_what_we_do_not_know_becomes_a_public_client(method: object) -> None:
-    answer = await ClientStage().register(redirect_uris=URIS, token_endpoint_auth_method=method)
+    answer = await ClientsFixture().register(redirect_uris=URIS, token_endpoint_auth_method=method)
 
     assert answer["token_endpoint_auth_method"] == "none"
     assert "client_secret" not in answer
@@ -131,14 +131,14 @@ async def test_bad_redirect_uris_are_dropped_and_the_kept_ones_echoed() -> None:
         *URIS,
     ]
 
-    answer = await ClientStage().register(redirect_uris=given, token_endpoint_auth_method="none")
+    answer = await ClientsFixture().register(redirect_uris=given, token_endpoint_auth_method="none")
 
     assert answer["redirect_uris"] == ["http://localhost/cb", *URIS]
 
 
 @pytest.mark.parametrize("uris", [None, [], "https://app.example.org/cb", ["http://evil.test/"], {"a": 1}])
 async def test_a_client_without_a_safe_redirect_uri_is_refused(uris: object) -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
 
     with pytest.raises(OAuthRefusal) as caught:
         await stage.register(redirect_uris=uris)
@@ -150,9 +150,9 @@ async def test_a_client_without_a_safe_redirect_uri_is_refused(uris: object) -> 
 async def test_a_client_has_so_many_redirect_uris_at_most() -> None:
     uris = [f"https://app.example.org/{number}" for number in range(21)]
 
-    assert (await ClientStage().register(redirect_uris=uris[1:]))["redirect_uris"] == uris[1:]
+    assert (await ClientsFixture().register(redirect_uris=uris[1:]))["redirect_uris"] == uris[1:]
     with pytest.raises(OAuthRefusal, match="20") as caught:
-        await ClientStage().register(redirect_uris=uris)
+        await ClientsFixture().register(redirect_uris=uris)
 
     assert caught.value.error == "invalid_redirect_uri"
 
@@ -167,7 +167,7 @@ async def test_a_client_has_so_many_redirect_uris_at_most() -> None:
 )
 async def test_a_client_that_wants_no_code_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(OAuthRefusal) as caught:
-        await ClientStage().register(**PUBLIC, **fields)
+        await ClientsFixture().register(**PUBLIC, **fields)
 
     assert caught.value.error == "invalid_client_metadata"
 
@@ -175,13 +175,13 @@ async def test_a_client_that_wants_no_code_is_refused(fields: dict[str, Any]) ->
 @pytest.mark.parametrize("body", [None, [], "text", 7])
 async def test_a_registration_is_an_object(body: object) -> None:
     with pytest.raises(OAuthRefusal) as caught:
-        await ClientStage().registration.register(body, address="192.0.2.1")
+        await ClientsFixture().registration.register(body, address="192.0.2.1")
 
     assert caught.value.error == "invalid_client_metadata"
 
 
 async def test_a_name_is_cut_and_shows_what_hides_in_it() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
 
     long = await stage.register(**PUBLIC, client_name="x" * 500)
     odd = await stage.register(**PUBLIC, client_name="Claude\u202eedoC\n")
@@ -194,7 +194,7 @@ async def test_a_name_is_cut_and_shows_what_hides_in_it() -> None:
 
 
 async def test_one_address_registers_so_many_new_clients_an_hour_and_others_go_on() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     for number in range(MOST_PER_ADDRESS):
         await stage.register("2001:db8::1", **PUBLIC, client_name=str(number))
 
@@ -207,7 +207,7 @@ async def test_one_address_registers_so_many_new_clients_an_hour_and_others_go_o
 
 
 async def test_all_addresses_together_register_so_many() -> None:
-    stage = ClientStage()
+    stage = ClientsFixture()
     for number in range(MOST_IN_ALL):
         await stage.register(f"192.0.2.{number % 20}", **PUBLIC, client_name=str(number))
 

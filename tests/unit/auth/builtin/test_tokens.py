@@ -17,10 +17,10 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import file_url
-from nextcloud_mcp_server.storage.oauth_records import CameBack
+from nextcloud_mcp_server.storage.oauth_records import TransactionKey
 from nextcloud_mcp_server.storage.records import Principal
-from tests.arrivals_stage import BROWSER, back, leaving
-from tests.tokens_stage import (
+from tests.sign_in_fixtures import BROWSER, back, leaving
+from tests.tokens_fixtures import (
     ALICE,
     BOB,
     CLIENT,
@@ -59,7 +59,7 @@ async def desk(url: str) -> AsyncGenerator[Desk]:
 
 
 async def test_a_code_gives_tokens_for_what_was_allowed(desk: Desk) -> None:
-    issued = await desk.redeem(await desk.code())
+    issued = await desk.exchange_code(await desk.code())
 
     bearer = await desk.tokens.verify(access_of(issued))
 
@@ -81,7 +81,7 @@ async def test_a_code_gives_tokens_for_what_was_allowed(desk: Desk) -> None:
 async def test_a_resource_that_is_ours_or_absent_is_ours(desk: Desk, resource: str | None) -> None:
     code = await desk.give(code_grant(resource=resource or RESOURCE))
 
-    issued = await desk.redeem(code, resource=resource)
+    issued = await desk.exchange_code(code, resource=resource)
     refreshed = await desk.refresh(issued, resource=resource)
 
     assert desk.tokens.audience(resource) == RESOURCE
@@ -89,7 +89,7 @@ async def test_a_resource_that_is_ours_or_absent_is_ours(desk: Desk, resource: s
 
 
 async def test_a_redirect_uri_may_be_absent_because_the_verifier_binds_the_code(desk: Desk) -> None:
-    issued = await desk.redeem(await desk.code(), redirect_uri=None)
+    issued = await desk.exchange_code(await desk.code(), redirect_uri=None)
 
     assert await desk.is_good(issued)
 
@@ -109,25 +109,25 @@ async def test_a_challenge_of_another_form_than_s256_gets_no_code(desk: Desk) ->
 
 
 async def test_who_came_back_gets_a_code_as_long_as_they_may_go_on(desk: Desk) -> None:
-    arrived = back(leaving(desk.moment), ALICE, desk.moment)
-    await desk.database.arrivals.hold(arrived, browser=BROWSER)
-    came = CameBack(arrived.arrival.id, BROWSER)
-    code = await desk.tokens.new_code(code_grant(), came=came, request="request")
-    again = await desk.tokens.new_code(code_grant(), came=came, request="request")
+    completed = back(leaving(desk.moment), ALICE, desk.moment)
+    await desk.database.auth_transactions.hold(completed, browser=BROWSER)
+    came = TransactionKey(completed.auth_transaction.id, BROWSER)
+    code = await desk.tokens.new_code(code_grant(), transaction=came, request="request")
+    again = await desk.tokens.new_code(code_grant(), transaction=came, request="request")
 
     assert again == code
-    assert (await desk.redeem(code.get_secret_value())).scopes == NOTES
+    assert (await desk.exchange_code(code.get_secret_value())).scopes == NOTES
     with pytest.raises(AlreadyAnswered):
-        await desk.tokens.new_code(code_grant(), came=came, request="request")
+        await desk.tokens.new_code(code_grant(), transaction=came, request="request")
     await desk.tokens.end(ALICE)
     with pytest.raises(SignInRefused, match="ended meanwhile"):
-        await desk.tokens.new_code(code_grant(), came=came)
+        await desk.tokens.new_code(code_grant(), transaction=came)
 
 
 @pytest.mark.parametrize(("verifier", "error"), [(None, "invalid_request"), ("short", "invalid_grant")])
 async def test_a_verifier_that_is_none_gives_nothing(desk: Desk, verifier: str | None, error: str) -> None:
     with pytest.raises(OAuthRefusal) as caught:
-        await desk.redeem(await desk.code(), verifier=verifier)
+        await desk.exchange_code(await desk.code(), verifier=verifier)
 
     assert caught.value.error == error
 
@@ -136,19 +136,19 @@ async def test_a_code_lives_for_a_minute(desk: Desk) -> None:
     code, late = await desk.code(), await desk.code()
 
     desk.moment.forward(CODE_TIME - SECOND)
-    issued = await desk.redeem(code)
+    issued = await desk.exchange_code(code)
     desk.moment.forward(SECOND)
 
     assert await desk.is_good(issued)
     with pytest.raises(OAuthRefusal) as caught:
-        await desk.redeem(late)
+        await desk.exchange_code(late)
     assert (caught.value.error, caught.value.status) == ("invalid_grant", 400)
 
 
 @pytest.mark.parametrize("code", ["", "ncc_short", "nca_" + "x" * 43, "ncc_" + "x" * 43, "ncc_" + "ä" * 43])
 async def test_what_is_no_code_of_ours_gives_nothing(desk: Desk, code: str) -> None:
     with pytest.raises(OAuthRefusal, match="unknown") as caught:
-        await desk.redeem(code)
+        await desk.exchange_code(code)
 
     assert caught.value.error == "invalid_grant"
 
@@ -361,7 +361,7 @@ async def test_a_server_that_has_moved_takes_none_of_its_former_codes_and_refres
     )
     moved = Desk(desk.database, tokens, desk.moment)
 
-    for asking in (moved.redeem(code, resource=None), moved.refresh(issued, resource=None)):
+    for asking in (moved.exchange_code(code, resource=None), moved.refresh(issued, resource=None)):
         with pytest.raises(OAuthRefusal) as caught:
             await asking
         assert caught.value.error == "invalid_grant"
@@ -406,10 +406,10 @@ async def test_what_is_over_is_forgotten(desk: Desk) -> None:
 
 async def test_no_token_shows_itself_in_what_is_printed(desk: Desk) -> None:
     code = await desk.code()
-    issued = await desk.redeem(code)
+    issued = await desk.exchange_code(code)
 
     with contextlib.suppress(OAuthRefusal):
-        await desk.redeem(code)
+        await desk.exchange_code(code)
 
     bearer = code_grant()
     assert access_of(issued) not in repr(issued)

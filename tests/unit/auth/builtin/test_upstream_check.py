@@ -14,13 +14,13 @@ from nextcloud_mcp_server.auth.builtin.upstream_check import (
     PAUSE_SECONDS,
     UpstreamCheck,
 )
-from nextcloud_mcp_server.auth.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.storage.records import Principal
-from tests.auth_stage import NEXTCLOUD
-from tests.trips_stage import ALICE, CALLBACK, ISSUER, Trips, open_trips
+from tests.auth_fixtures import NEXTCLOUD
+from tests.authorization_fixtures import ALICE, CALLBACK, ISSUER, AuthorizationFixture, open_authorization
 
 Answer = Callable[[], httpx2.Response]
 
@@ -40,7 +40,9 @@ def refusal(status: int, message: str = "") -> httpx2.Response:
 class Upstream:
     """A Nextcloud that answers as it is told to, and a watch."""
 
-    def __init__(self, trips: Trips, *groups: str, ask_seconds: float = ASK_SECONDS) -> None:
+    def __init__(
+        self, authorization: AuthorizationFixture, *groups: str, ask_seconds: float = ASK_SECONDS
+    ) -> None:
         self.answers: list[Answer] = []
         self.asked = 0
         self.seconds = 0.0
@@ -52,12 +54,12 @@ class Upstream:
             client_id="us",
             client_secret=SecretStr("secret"),
             redirect_uri=CALLBACK,
-            clock=trips.clock,
+            clock=authorization.clock,
         )
         self.check = UpstreamCheck(
-            trips.database,
+            authorization.database,
             nextcloud,
-            Broker(trips.database, {provider.name: provider}, clock=trips.clock),
+            Broker(authorization.database, {provider.name: provider}, clock=authorization.clock),
             groups=frozenset(groups),
             monotonic=lambda: self.seconds,
             ask_seconds=ask_seconds,
@@ -78,15 +80,15 @@ class Upstream:
 
 
 @pytest.fixture
-async def trips(tmp_path: Path, template: Path) -> AsyncGenerator[Trips]:
-    async with open_trips(tmp_path, template) as made:
+async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
+    async with open_authorization(tmp_path, template) as made:
         await made.register()
         await made.connect("alice")
         yield made
 
 
-async def test_a_yes_counts_for_five_minutes(trips: Trips) -> None:
-    upstream = Upstream(trips)
+async def test_a_yes_counts_for_five_minutes(authorization: AuthorizationFixture) -> None:
+    upstream = Upstream(authorization)
 
     told = [await upstream.says(user) for _ in range(2)]
     upstream.seconds += KEEP_SECONDS
@@ -97,8 +99,10 @@ async def test_a_yes_counts_for_five_minutes(trips: Trips) -> None:
     assert upstream.asked == 2
 
 
-async def test_a_nextcloud_that_does_not_answer_is_not_waited_for(trips: Trips) -> None:
-    upstream = Upstream(trips, ask_seconds=0.05)
+async def test_a_nextcloud_that_does_not_answer_is_not_waited_for(
+    authorization: AuthorizationFixture,
+) -> None:
+    upstream = Upstream(authorization, ask_seconds=0.05)
     upstream.is_silent = True
 
     # The client for Nextcloud gives up by itself, but only after half a minute.
@@ -107,10 +111,10 @@ async def test_a_nextcloud_that_does_not_answer_is_not_waited_for(trips: Trips) 
 
 
 async def test_of_too_many_people_the_first_are_forgotten(
-    trips: Trips, monkeypatch: pytest.MonkeyPatch
+    authorization: AuthorizationFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_KEPT", 0)
-    upstream = Upstream(trips)
+    upstream = Upstream(authorization)
 
     told = [await upstream.says(user) for _ in range(2)]
 
@@ -130,17 +134,17 @@ async def test_of_too_many_people_the_first_are_forgotten(
     ],
 )
 async def test_a_clear_no_refuses_and_is_asked_for_again_each_time(
-    trips: Trips, answer: Answer, why: str
+    authorization: AuthorizationFixture, answer: Answer, why: str
 ) -> None:
-    upstream = Upstream(trips, "staff")
+    upstream = Upstream(authorization, "staff")
 
     refused = await upstream.says(answer)
 
     assert refused == why
 
 
-async def test_a_member_is_let_in_again_at_once(trips: Trips) -> None:
-    upstream = Upstream(trips, "staff")
+async def test_a_member_is_let_in_again_at_once(authorization: AuthorizationFixture) -> None:
+    upstream = Upstream(authorization, "staff")
 
     refused = await upstream.says(user)
     allowed = await upstream.says(lambda: user("alice", "guests", "staff"))
@@ -151,9 +155,9 @@ async def test_a_member_is_let_in_again_at_once(trips: Trips) -> None:
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 async def test_a_nextcloud_that_cannot_answer_signs_nobody_out_and_is_left_alone_for_a_while(
-    trips: Trips, status: int
+    authorization: AuthorizationFixture, status: int
 ) -> None:
-    upstream = Upstream(trips)
+    upstream = Upstream(authorization)
 
     told = await upstream.says(lambda: refusal(status, "no"))
     asked = upstream.asked
@@ -166,8 +170,10 @@ async def test_a_nextcloud_that_cannot_answer_signs_nobody_out_and_is_left_alone
     assert late == "the Nextcloud account is disabled"
 
 
-async def test_an_access_token_that_ran_out_early_is_renewed_first(trips: Trips) -> None:
-    upstream = Upstream(trips)
+async def test_an_access_token_that_ran_out_early_is_renewed_first(
+    authorization: AuthorizationFixture,
+) -> None:
+    upstream = Upstream(authorization)
 
     told = await upstream.says(lambda: refusal(401), lambda: refusal(401), user)
 
@@ -175,9 +181,11 @@ async def test_an_access_token_that_ran_out_early_is_renewed_first(trips: Trips)
     assert upstream.asked == 3, "a refusal is confirmed by one probe"
 
 
-async def test_an_account_of_which_webdav_alone_says_that_it_is_disabled_is_refused(trips: Trips) -> None:
+async def test_an_account_of_which_webdav_alone_says_that_it_is_disabled_is_refused(
+    authorization: AuthorizationFixture,
+) -> None:
     """Recorded: OCS answers 401, and WebDAV 503 with the exception's name."""
-    upstream = Upstream(trips)
+    upstream = Upstream(authorization)
     disabled = httpx2.Response(503, text="<s:exception>OC\\User\\DisabledUserException</s:exception>")
 
     told = await upstream.says(lambda: refusal(401), lambda: disabled)
@@ -185,12 +193,14 @@ async def test_an_account_of_which_webdav_alone_says_that_it_is_disabled_is_refu
     assert told == "the Nextcloud account is disabled"
 
 
-async def test_one_route_that_refuses_says_nothing_about_the_person(trips: Trips) -> None:
-    assert await Upstream(trips).says(lambda: refusal(401), user) is None
+async def test_one_route_that_refuses_says_nothing_about_the_person(
+    authorization: AuthorizationFixture,
+) -> None:
+    assert await Upstream(authorization).says(lambda: refusal(401), user) is None
 
 
-async def test_an_access_that_is_refused_twice_is_not_used_again(trips: Trips) -> None:
-    upstream = Upstream(trips)
+async def test_an_access_that_is_refused_twice_is_not_used_again(authorization: AuthorizationFixture) -> None:
+    upstream = Upstream(authorization)
 
     told = [await upstream.says(lambda: refusal(401)) for _ in range(3)]
 
@@ -198,8 +208,10 @@ async def test_an_access_that_is_refused_twice_is_not_used_again(trips: Trips) -
     assert upstream.asked == 4, "each refusal counts against everybody behind this server's address"
 
 
-async def test_who_has_no_access_at_nextcloud_any_more_is_refused_unasked(trips: Trips) -> None:
-    upstream = Upstream(trips)
+async def test_who_has_no_access_at_nextcloud_any_more_is_refused_unasked(
+    authorization: AuthorizationFixture,
+) -> None:
+    upstream = Upstream(authorization)
 
     assert await upstream.check.still_allowed(Principal(ISSUER, "nobody")) is not None
     assert upstream.asked == 0

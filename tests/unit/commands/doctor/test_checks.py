@@ -74,13 +74,13 @@ def cloud(
 
 
 async def examined(
-    handler: Handler, base: str = CLOUD, *, many_people: bool = False, host: str | None = None
+    handler: Handler, base: str = CLOUD, *, multi_user: bool = False, host: str | None = None
 ) -> dict[str, Finding]:
     pool = open_pool(ca_bundle=None, user_agent="doctor", transport=httpx2.MockTransport(handler))
     async with pool:
         nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
         found = await look_there(
-            nextcloud, pool, base=base, clock=lambda: NOW, many_people=many_people, host=host
+            nextcloud, pool, base=base, clock=lambda: NOW, multi_user=multi_user, host=host
         )
     return {finding.topic: finding for finding in found}
 
@@ -232,7 +232,7 @@ async def test_throttling_of_our_address_is_seen_without_a_login(
 async def test_an_address_that_many_people_share_should_be_on_the_allow_list(
     *, allowed: bool, verdict: Verdict
 ) -> None:
-    found = await examined(cloud(throttle={"delay": 0, "allow-listed": allowed}), many_people=True)
+    found = await examined(cloud(throttle={"delay": 0, "allow-listed": allowed}), multi_user=True)
 
     assert found["throttling"].verdict is verdict
 
@@ -250,7 +250,7 @@ async def test_an_internal_address_is_asked_under_the_public_name() -> None:
 
 
 def test_a_fresh_computer_has_nothing_to_complain_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Whoever works on a second checkout has the installed one on the path as well.
+    # Anyone who works on a second checkout has the installed one on the path as well.
     others = [entry for entry in sys.path if not Path(entry, "nextcloud_mcp_server").is_dir()]
     monkeypatch.setattr(sys, "path", [str(Path(checks.__file__).parents[3]), *others])
 

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
 from nextcloud_mcp_server.commands.doctor.client_documents import KNOWN, look_at_documents
 from nextcloud_mcp_server.settings.environment import Settings, load
-from tests.clients_stage import Outside, Said, json_said
+from tests.clients_fixtures import Outside, Said, json_said
 
 CLAUDE, CODEX, _ = KNOWN
 

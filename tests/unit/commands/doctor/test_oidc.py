@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.settings.names import known_variables
-from tests.issuer_stage import ISSUER, Handler, IdentityProvider, answering, public_jwk, rsa_key, silent
+from tests.issuer_fixtures import ISSUER, Handler, IdentityProvider, answering, public_jwk, rsa_key, silent
 
 CLOUD = "http://127.0.0.1:8080"
 MCP = "https://mcp.test"
@@ -45,7 +45,7 @@ def settings(**overrides: object) -> Settings:
 
 
 async def sends_back(request: httpx2.Request, error: str = "login_required") -> httpx2.Response:
-    """Answer as an issuer that knows the client, and nobody who is signed in."""
+    """Answer as an issuer that knows the client, and no one who is signed in."""
     query = request.url.params
     return httpx2.Response(302, headers={"Location": f"{query['redirect_uri']}?error={error}&state=doctor"})
 

@@ -1,0 +1,102 @@
+"""After a backup was put back: ends what must not come back with it, and looks slowly at what is left."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.commands.console import Progress, result, say
+from nextcloud_mcp_server.errors import NextcloudError
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.server import multi_user, services
+from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.storage.records import Credential, Grant
+
+#: After ten failed renewals from one address in half an hour Nextcloud refuses the good ones as well.
+MOST_FAILURES = 4
+PAUSE_SECONDS = 1_800
+#: So many that could not be looked at in a row say that none can be just now.
+MOST_TROUBLES = 3
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+def restored(settings: Settings, *, allow_listed: bool, sleep: Sleep = anyio.sleep) -> None:
+    """End all tokens and sign-ins, then renew each access to Nextcloud once.
+
+    `allow_listed` says that Nextcloud counts no failures of this computer's address.
+    """
+    logs.set_up(settings.log_level)
+    anyio.run(_restored, settings, allow_listed, sleep)
+
+
+async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> None:  # noqa: FBT001 - anyio.run passes by place
+    async with services.open_database(settings) as database:
+        forgotten = await database.restored.forget()
+        grants = {grant.credential.id: grant for grant in await database.grants.all()}
+    result(
+        f"Sign-ins that were ended: {forgotten.clients} of apps, {forgotten.browsers} of browsers. People sign in once "
+        "more, and what they allowed stays."
+    )
+    if not settings.multi_user:
+        # Without MODE, as in a new terminal, the rest would be left out without a word.
+        say(
+            "MODE=personal has nothing to renew. For a server of many people, run this again with the environment that "
+            "it has."
+        )
+    renewable = [one for one in grants.values() if _is_renewable(settings, one.credential)]
+    if not renewable:
+        return
+    say(
+        f"Accesses to Nextcloud that are renewed now, one after the other: {len(renewable)}. The server may be started "
+        "meanwhile. Those that were renewed after the backup are worth nothing any more, and their people are asked "
+        "again. Stop this at any time: what is left is looked at when it is used."
+    )
+    await _renew(settings, renewable, None if allow_listed else sleep)
+
+
+def _is_renewable(settings: Settings, credential: Credential) -> bool:
+    """Tell whether asking for another token says something; one that was refused before is not sent again."""
+    ours = settings.multi_user and settings.grant_provider == NextcloudOAuth2.name
+    return ours and credential.provider == NextcloudOAuth2.name and not credential.needs_reauth
+
+
+async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -> None:
+    progress, kept, dead, file_errors = Progress(), 0, 0, 0
+    outside = Outside()
+    async with services.open_database(settings) as database, services.open_pool_of(settings, outside) as pool:
+        nextcloud = Nextcloud(
+            services.nextcloud_url(settings), pool, public_url=services.public_url_of(settings)
+        )
+        provider = multi_user.nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
+        broker = Broker(database, {provider.name: provider}, clock=outside.clock)
+        for number, grant in enumerate(grants, 1):
+            progress(f"{number} of {len(grants)}; {dead} have to be asked again")
+            try:
+                now = await broker.renew(grant)
+            except NextcloudError as error:
+                say(f"{grant.account.uid}: {error}")
+                file_errors += 1
+                if file_errors == MOST_TROUBLES:
+                    break
+                continue
+            file_errors = 0
+            if now is None or not now.needs_reauth:
+                kept += 1
+                continue
+            dead += 1
+            if sleep is not None and dead % MOST_FAILURES == 0 and number < len(grants):
+                progress("A pause of half an hour, so that Nextcloud does not shut this server out")
+                await sleep(PAUSE_SECONDS)
+    progress.close()
+    result(_told(kept, dead, left=len(grants) - kept - dead))
+
+
+def _told(kept: int, dead: int, *, left: int) -> str:
+    told = f"Accesses that work and were kept: {kept} of {kept + dead + left}. People who are asked again: {dead}."
+    if not left:
+        return told
+    return f"{told} Looked at only when they are used, because that was not possible now: {left}."

@@ -1,0 +1,31 @@
+"""What a user sees in the browser, told."""
+
+from collections.abc import Mapping
+
+from nextcloud_mcp_server.demo.narrator import Narrator
+from nextcloud_mcp_server.sandbox.person import Page
+
+
+class Looking:
+    """Tells what a user's browser shows, page by page; `places` names whose page an address is."""
+
+    def __init__(self, narrator: Narrator, places: Mapping[str, str]) -> None:
+        self._narrator = narrator
+        self._places = places
+        self._ticks: tuple[str, ...] = ()
+        self._told: set[str] = set()
+
+    def begin(self, ticks: tuple[str, ...]) -> None:
+        """Begin a consent request in which the user ticks these boxes."""
+        self._ticks = ticks
+        self._told.clear()
+
+    def __call__(self, page: Page) -> None:
+        """Tell of a page, once however often it comes back."""
+        if page.title in self._told:
+            return
+        self._told.add(page.title)
+        whose = next((name for url, name in self._places.items() if page.url.startswith(url)), "Our")
+        self._narrator.item(f"{whose} page “{(page.heading or page.title).rstrip('.')}”")
+        for choice in page.choices:
+            self._narrator.say(f"    [{'x' if choice.name in self._ticks else ' '}] {choice.label}")

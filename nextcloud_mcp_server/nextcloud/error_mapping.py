@@ -1,0 +1,350 @@
+"""The one place that turns a status of Nextcloud's into an exception.
+
+A status alone says too little: Nextcloud answers a lock with 500, a disabled account with 503 or 401,
+and a stripped header with 412. The bodies tell them apart.
+"""
+
+import html
+import json
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final, cast
+
+import httpx2
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import etag
+from nextcloud_mcp_server.nextcloud.retry import Cause, Passing
+from nextcloud_mcp_server.nextcloud.sanitize import quoted
+
+#: Said wherever a request was sent and its answer did not arrive.
+IN_DOUBT = "If this was a change, read again before repeating it: it may have happened."
+
+#: Without the current etag: a model that repeats its change with it erases what another user has written.
+CHANGED: Final = (
+    "It was changed since it was read, so nothing was written. Read it again, look at what has changed, and make "
+    "the change in what is there now, with the etag that this read answers."
+)
+_SENTENCES: Mapping[int, str] = {
+    400: "Nextcloud does not accept this name or request{reason}. Change it and call again.",
+    401: "Nextcloud no longer accepts the access that was granted. "
+    "Call request_nextcloud_access to ask for it again.",
+    403: "Nextcloud does not allow this{reason}. The person may lack the permission; do not retry unchanged.",
+    404: "Nothing is there, or it belongs to someone else. List or search to find the right one.",
+    405: "Nextcloud does not allow this operation there{reason}.",
+    409: "The state of the target does not allow this{reason}. Check that the parent folder exists.",
+    412: CHANGED,
+    413: "Nextcloud does not take anything this large. Make it smaller.",
+    416: "It ends before the part that was asked for. Read again from the start.",
+    423: "It is locked: someone is writing it right now. Wait some seconds and call again.",
+    429: (
+        "Nextcloud holds off this server's address after too many failed logins{wait}. Do not retry now; the "
+        "administrator can add the address to Nextcloud's brute-force allow-list."
+    ),
+    507: "The storage is full or its quota is used up, so nothing was written{reason}. Free some space first.",
+}
+_TOO_OFTEN = (
+    "Nextcloud allows this only so many times within some minutes, and did not do it now. Do not retry now; "
+    "go on with it in {wait}."
+)
+_KINDS: Mapping[int, type[errors.NextcloudError]] = {
+    400: errors.InvalidName,
+    401: errors.CredentialRejected,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.Forbidden,
+    409: errors.Conflict,
+    413: errors.TooLarge,
+    415: errors.InvalidName,
+    416: errors.OutOfRange,
+    422: errors.InvalidName,
+    423: errors.Locked,
+    507: errors.StorageFull,
+}
+#: The status of an exception of Sabre's or Nextcloud's by its class, as `getHTTPCode` of that class has it.
+_OF_EXCEPTION: Mapping[str, int] = {
+    "BadRequest": 400,
+    "Forbidden": 403,
+    "NotFound": 404,
+    "FileLocked": 423,
+    "Locked": 423,
+    "InsufficientStorage": 507,
+    "ServerMaintenanceMode": 503,
+    "ServiceUnavailable": 503,
+}
+_BAD_REQUESTS = (415, 422)
+_NOTHING: Final = frozenset({"", "[]", "{}"})
+_GATEWAYS = (502, 504)
+_UNAVAILABLE = 503
+#: The names of exceptions and their messages; Nextcloud words all of them in the language that we ask for.
+_STORAGE = re.compile(r"StorageNotAvailable|<s:message>[^<]*(?:Storage|Mount|mount)[^<]*</s:message>")
+_OF_FILES = re.compile(r"/remote\.php/dav/(?:files|trashbin|versions)/[^/]+(/.*)?$")
+#: How Nextcloud words a quota that is used up (`QuotaPlugin` of its app `dav`).
+_ROOM = re.compile(r"(\d+) required, (\d+) available")
+_APP_ROUTE = re.compile(r"/index\.php/apps/([a-z][a-z0-9_]*)/")
+
+
+def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    """Say what a status ≥ 400 means; its body has been read. `sentences` replaces wordings by status."""
+    special = _special(response, sentences)
+    if special is not None:
+        return special
+    error = _by_status(response, sentences)
+    error.reason = _words(response)
+    return error
+
+
+def _by_status(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    status = response.status_code
+    kind = _KINDS.get(status)
+    if kind is None:
+        return errors.ServerFault(
+            sentences.get(status) or f"Nextcloud failed to answer this ({status}). Try later."
+        )
+    sentence = sentences.get(status) or _SENTENCES[400 if status in _BAD_REQUESTS else status]
+    # Not `format`: a sentence may hold the name of a file, and that may hold braces.
+    return kind(sentence.replace("{reason}", _reason(response)))
+
+
+def from_second_document(
+    tail: bytes, response: httpx2.Response, sentences: Mapping[int, str]
+) -> errors.NextcloudError | None:
+    """Say what an error means that was written behind a multistatus, when its status had been sent already.
+
+    It means what the status would have meant that the server could not send any more. None when the end of
+    the answer holds no such error.
+    """
+    document = tail[tail.rfind(b"<?xml") :]
+    found = re.search(rb"<s:exception>([^<]{1,200})</s:exception>", document)
+    status = (
+        None if found is None else _OF_EXCEPTION.get(found[1].decode(errors="replace").rpartition("\\")[2])
+    )
+    if status is None:
+        return None
+    read = httpx2.Response(status, content=document, request=response.request)
+    return from_response(read, sentences)
+
+
+def refuse_page(response: httpx2.Response) -> None:
+    """Refuse a web page where a change should be confirmed: something before Nextcloud asks to sign in, say.
+
+    Nextcloud confirms some changes with nothing at all, which has the type of a page too.
+    """
+    if response.is_success and _is_page(response) and response.content.lstrip()[:1] == b"<":
+        raise errors.NotNextcloud(
+            "A web page came back instead of Nextcloud's answer, so it is not known whether this was done: read "
+            "again before repeating it. The administrator should check the proxy in front of Nextcloud."
+        )
+
+
+def passing(response: httpx2.Response, error: errors.NextcloudError) -> Passing | None:
+    """Tell whether asking again may help: a lock, a proxy's hiccup, a short wait; not maintenance."""
+    wait = _retry_after(response)
+    if isinstance(error, errors.Locked):
+        return Passing(Cause.REFUSED, wait)
+    match response.status_code:
+        case 502:
+            return Passing(Cause.GATEWAY, wait)
+        case 503 if type(error) is errors.Unavailable:
+            # Who says when to come back has refused it, and done nothing.
+            return Passing(Cause.GATEWAY if wait is None else Cause.REFUSED, wait)
+        case 504:
+            return Passing(Cause.LOST, wait)
+        case _:
+            return None
+
+
+def is_of_gateway(response: httpx2.Response) -> bool:
+    """Tell whether an answer may be of something before Nextcloud, and so says nothing about a credential."""
+    return response.status_code in {429, *_GATEWAYS, _UNAVAILABLE}
+
+
+def storage_of(response: httpx2.Response) -> str | None:
+    """Name what was asked for when a storage behind it may be offline; "" for all files, None for other refusals.
+
+    Nextcloud answers so for everything on an external storage that it cannot reach (`Storage is temporarily not
+    available`, lib/private of its app `dav`), and for maintenance with the same status.
+    """
+    if response.status_code != _UNAVAILABLE or not _STORAGE.search(response.text):
+        return None
+    found = _OF_FILES.search(response.request.url.path)
+    return None if found is None else (found[1] or "").strip("/")
+
+
+def of_storage(
+    shown: str, response: httpx2.Response, status: httpx2.Response
+) -> errors.NextcloudError | None:
+    """Say that a storage is offline, or that all of Nextcloud is not there; None when `status.php` tells nothing."""
+    told = _json(status)
+    if "maintenance" not in told:
+        return None
+    if told["maintenance"] or told.get("needsDbUpgrade"):
+        return _maintenance()
+    what = (
+        "An external storage of this account"
+        if not shown
+        else f"The external storage {quoted(shown)}"
+        if "/" not in shown
+        else f"The external storage that holds {quoted(shown)}"
+    )
+    return errors.StorageOffline(
+        f"{what} is offline{_reason(response)}. Nextcloud itself works, and so do all other folders. Try this one "
+        "again later; whoever set up the storage can look at it."
+    )
+
+
+def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
+    response: httpx2.Response, sentences: Mapping[int, str]
+) -> errors.NextcloudError | None:
+    """Handle the statuses whose meaning depends on the body or the request."""
+    status, text = response.status_code, response.text
+    match status:
+        case 400 if "rusted domain" in text:
+            return errors.NotNextcloud(
+                "Nextcloud does not know itself by the configured name. Ask the administrator to add that "
+                "host to trusted_domains in Nextcloud's config.php, or to correct NEXTCLOUD_HOST."
+            )
+        case 400 | 497 if "plain HTTP request" in text or "speaking plain HTTP" in text:
+            return errors.NotNextcloud(
+                "NEXTCLOUD_HOST begins with http://, but https:// is spoken there: correct the address."
+            )
+        case 401 if "Account disabled" in text:
+            return _disabled()
+        case 404 if _is_page(response) and (route := _APP_ROUTE.search(response.request.url.path)):
+            return errors.NotFound(f"The app “{route[1]}” is not installed or not enabled on this Nextcloud.")
+        case 405 if response.request.method == "MKCOL":
+            return errors.AlreadyExists("Something by that name exists there already.")
+        case 412 if status in sentences and "/ocs/" in response.request.url.path and "CSRF" not in text:
+            # OCS knows no etags: Talk says so that a lobby is closed.
+            return errors.Forbidden(sentences[status])
+        case 412:
+            return _precondition(response, sentences)
+        case 429:
+            return _throttled(response)
+        case 507 if room := _ROOM.search(text):
+            return errors.StorageFull(
+                f"This needs {room[1]} bytes and the quota leaves {room[2]}, so nothing was written: free some space "
+                "first.",
+                told=True,
+            )
+        case 500 if "LockedException" in text:
+            return errors.Locked(_SENTENCES[423])
+        case 502 | 503 | 504:
+            return _unavailable(response)
+        case _:
+            return None
+
+
+def _throttled(response: httpx2.Response) -> errors.NextcloudError:
+    wait = _retry_after(response)
+    if response.text.strip() in _NOTHING:
+        # Too many failed logins are always put into words. With nothing at all, or an empty list as JSON
+        # (`RateLimitingMiddleware` of Nextcloud), it answers who does something too often, as who shares for the
+        # twenty-first time in ten minutes.
+        told = "ten minutes" if wait is None else _seconds(wait)
+        return errors.Throttled(_TOO_OFTEN.format(wait=told), retry_after_seconds=wait)
+    told = "" if wait is None else f"; it asks to wait {_seconds(wait)}"
+    return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
+
+
+def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
+    text = response.text
+    if "CSRF check failed" in text:
+        return errors.ServerFault(
+            "A proxy in front of Nextcloud removes the OCS-APIRequest header. Ask the administrator "
+            "to let it through."
+        )
+    if "Overwrite</s:header>" in text or "If-None-Match</s:header>" in text:
+        return errors.AlreadyExists(
+            "Something by that name exists there already, and nothing was overwritten. Choose another name, "
+            "or read it and pass its etag to overwrite it."
+        )
+    if "the resource did not exist" in text:
+        return errors.NotFound(sentences.get(404) or _SENTENCES[404])
+    current = _current_etag(response)
+    return errors.EtagMismatch(sentences.get(412) or CHANGED, current_etag=current)
+
+
+def _current_etag(response: httpx2.Response) -> str | None:
+    """Find the etag to read against: in a header, or (Notes answers the current note) in the body."""
+    found = etag.of(response.headers) or _json(response).get("etag")
+    return etag.known(found) if isinstance(found, str) else None
+
+
+def _unavailable(response: httpx2.Response) -> errors.Unavailable:
+    if "DisabledUserException" in response.text:
+        return _disabled()
+    if (
+        response.headers.get("X-Nextcloud-Maintenance-Mode") == "1"
+        or "ServerMaintenanceMode" in response.text
+    ):
+        return _maintenance()
+    if response.status_code in _GATEWAYS:
+        return errors.Unavailable(
+            f"The proxy in front of Nextcloud got no answer from it. Try again in a minute. {IN_DOUBT}"
+        )
+    wait = _retry_after(response)
+    when = "in a minute" if wait is None else f"in {_seconds(wait)}"
+    return errors.Unavailable(f"Nextcloud cannot answer right now. Try again {when}.")
+
+
+def _maintenance() -> errors.Maintenance:
+    return errors.Maintenance("Nextcloud is in maintenance mode. Nothing is lost; try again in some minutes.")
+
+
+def _disabled() -> errors.AccountDisabled:
+    return errors.AccountDisabled(
+        "This Nextcloud account is disabled. Only its administrator can enable it again."
+    )
+
+
+def _is_page(response: httpx2.Response) -> bool:
+    # Tables answers an unknown table with nothing at all, which has the type of a page.
+    return response.headers.get("Content-Type", "").startswith("text/html") and bool(response.content)
+
+
+def _reason(response: httpx2.Response) -> str:
+    """Quote why Nextcloud refused, as a clause; empty when it gave no reason or one with a URL in it."""
+    words = _words(response)
+    return f" (it says: {words[:200]})" if words and "://" not in words else ""
+
+
+def _words(response: httpx2.Response) -> str:
+    """Give why Nextcloud refused, in its words; empty when it gave no reason."""
+    document = _json(response)
+    ocs = document.get("ocs")
+    meta = cast("dict[str, object]", ocs).get("meta") if isinstance(ocs, dict) else None
+    holder = cast("dict[str, object]", meta) if isinstance(meta, dict) else document
+    found = holder.get("message")
+    if not isinstance(found, str):
+        match = re.search(r"<s:message>([^<]*)</s:message>", response.text)
+        found = html.unescape(match[1]) if match else ""
+    return " ".join(found.split()).rstrip(".")
+
+
+def _json(response: httpx2.Response) -> dict[str, object]:
+    try:
+        parsed: object = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+
+
+def _seconds(wait: float) -> str:
+    """Say how long to wait; a server that says 0 means: soon, and not at once by all who read it."""
+    whole = max(1, math.ceil(wait))
+    return f"{whole} second" if whole == 1 else f"{whole} seconds"
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    """Read `Retry-After` (RFC 9110 §10.2.3); a date is measured against the answer's own clock."""
+    text = response.headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:6])
+    try:
+        until, now = parsedate_to_datetime(text), parsedate_to_datetime(response.headers.get("Date", ""))
+        return max(0.0, (until - now).total_seconds())
+    except (TypeError, ValueError):
+        return None

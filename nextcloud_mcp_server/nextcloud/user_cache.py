@@ -1,0 +1,81 @@
+"""What was seen of a user's account a short while ago, so that a call need not ask for it one thing after another.
+
+Nothing that a user wrote is kept: only names and states of calendars and address books, the user's zone and
+addresses.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
+from time import monotonic
+from typing import Final, Literal, TypeVar, cast
+
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import ConcurrencyLimiter
+from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
+from nextcloud_mcp_server.nextcloud.search import KnownProviders
+
+Kind = Literal["VEVENT", "VTODO", "address books"]
+Fact = Literal["zone", "addresses", "encryption"]
+
+#: How long a fact is taken for true: a zone that was changed in Nextcloud is seen after so long.
+_SECONDS: Final = 300.0
+#: More calendars than this are asked for after their list, as on the first call.
+_MOST_NAMES: Final = 100
+_MOST_PEOPLE: Final = 1_000
+
+_T = TypeVar("_T")
+
+
+class UserCache:
+    """What was seen of one user's account; `turns` knows which credential works."""
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self.turns: ConcurrencyLimiter | None = None
+        self._searched: tuple[NextcloudCredential, KnownProviders] | None = None
+        self._states: dict[Kind, Mapping[str, str]] = {}
+        self._facts: dict[Fact, tuple[float, object]] = {}
+
+    def providers(self, credential: NextcloudCredential) -> KnownProviders:
+        """Find what the last searches with this credential know."""
+        if self._searched is None or self._searched[0] != credential:
+            self._searched = credential, KnownProviders()
+        return self._searched[1]
+
+    def states(self, kind: Kind) -> Mapping[str, str]:
+        """Give the collections of a kind that were there last time, with their states; to be asked for anew."""
+        return self._states.get(kind, {})
+
+    def saw(self, kind: Kind, states: Mapping[str, str]) -> None:
+        """Keep which collections of a kind there are, each with its state, or an empty one."""
+        self._states[kind] = dict(islice(states.items(), _MOST_NAMES))
+
+    async def fact(self, name: Fact, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Give a fact that was asked for lately, else ask; always with the same type for a name."""
+        now = self._clock()
+        asked, value = self._facts.get(name, (None, None))
+        if asked is not None and now - asked < _SECONDS:
+            return cast("_T", value)
+        found = await ask()
+        self._facts[name] = (now, found)
+        return found
+
+
+class UserCaches:
+    """The caches of all users, by uid; those not used for longest go first."""
+
+    def __init__(self, *, most: int = _MOST_PEOPLE) -> None:
+        self._most = most
+        self._caches = OrderedDict[str, UserCache]()
+
+    def drop(self, uid: str) -> None:
+        """Forget one user."""
+        self._caches.pop(uid, None)
+
+    def of(self, uid: str) -> UserCache:
+        """Give the cache of one user."""
+        cache = self._caches.setdefault(uid, UserCache())
+        self._caches.move_to_end(uid)
+        if len(self._caches) > self._most:
+            self._caches.popitem(last=False)
+        return cache

@@ -1,0 +1,82 @@
+"""Completion notices for handshake-era clients (2025-11-25, `notifications/elicitation/complete`)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.pending import Pending
+
+#: Sessions remembered at most; the oldest are forgotten first.
+MAX_TOLD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NotifiedSession:
+    """Who was given a link, and which one. A client of 2026-07-28 has no session to send a notice to.
+
+    `in_text` says that the client's own form brought no answer from the user.
+    """
+
+    session: ServerSession | None
+    elicitation_id: str
+    in_text: bool = False
+
+
+class CompletionNotifier:
+    """Remembers which session was told which link, so that exactly those are told how it ended.
+
+    VS Code waits for the notice without a time limit, so it goes out for every ending, not just for
+    success: the repeated call then says how it ended.
+    """
+
+    def __init__(self, pending: Pending) -> None:
+        self._pending = pending
+        self._told: dict[str, NotifiedSession] = {}
+        pending.on_finish(self._finished)
+
+    def tell(
+        self,
+        ctx: ServerRequestContext[Any, Any],
+        elicitation_id: str,
+        *,
+        seconds: float,
+        stand_in: str | None = None,
+        in_text: bool = False,
+    ) -> None:
+        """Remember that the session of this request was given the link, for at most `seconds`.
+
+        `stand_in` names the client where there are no sessions; without either nothing is remembered.
+        `in_text` gives it this link in text from now on.
+        """
+        session = wire.session_key(ctx)
+        key = session or stand_in
+        if key is None:
+            return
+        self._told.pop(key, None)
+        self._told[key] = NotifiedSession(ctx.session if session else None, elicitation_id, in_text)
+        while len(self._told) > MAX_TOLD:
+            del self._told[next(iter(self._told))]
+        self._pending.watch(elicitation_id, seconds=seconds)
+
+    def told(
+        self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None
+    ) -> NotifiedSession | None:
+        """Tell which link the session of this request was given last."""
+        return self._told.get(wire.session_key(ctx) or stand_in or "")
+
+    def forget(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> None:
+        """The session knows how it ended."""
+        self._told.pop(wire.session_key(ctx) or stand_in or "", None)
+
+    async def _finished(self, elicitation_id: str) -> None:
+        for told in list(self._told.values()):
+            if (
+                told.session is not None
+                and told.elicitation_id == elicitation_id
+                # Others have no word for it: unknown notifications have broken clients.
+                and wire.declares_url(told.session.client_capabilities)
+            ):
+                await told.session.send_elicit_complete(elicitation_id)

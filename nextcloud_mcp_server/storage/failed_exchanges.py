@@ -1,0 +1,56 @@
+"""Failed failed_code_exchanges: codes that the provider did not accept, counted before another one is sent."""
+
+import uuid
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, func, insert, select
+
+from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.models import failed_exchanges, owned_by
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class FailedExchangeRepository:
+    """Counts failures: after ten from one address Nextcloud refuses that address's good requests too."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def failed(self, principal: Principal, *, sign_in: str, source: str = "") -> None:
+        """Remember a failure of this user in the browser with this sign-in; `source` is a keyed hash of where."""
+        values = {
+            "issuer": principal.issuer,
+            "subject": principal.subject,
+            "id": uuid.uuid4().hex,
+            "sign_in_hash": hash_of(sign_in),
+            "source": source or None,
+            "at": self._transactions.now(),
+        }
+        async with self._transactions.writing() as connection:
+            await connection.execute(insert(failed_exchanges).values(values))
+
+    async def count(
+        self,
+        *,
+        since: datetime,
+        principal: Principal | None = None,
+        sign_in: str | None = None,
+        source: str | None = None,
+    ) -> int:
+        """Count failures: of every user, or only those of this user, in this browser, from this source."""
+        conditions: list[ColumnElement[bool]] = [failed_exchanges.c.at >= since]
+        if principal is not None:
+            conditions.append(owned_by(failed_exchanges.c, principal))
+        if sign_in is not None:
+            conditions.append(failed_exchanges.c.sign_in_hash == hash_of(sign_in))
+        if source is not None:
+            conditions.append(failed_exchanges.c.source == source)
+        query = select(func.count()).select_from(failed_exchanges).where(*conditions)
+        async with self._transactions.reading() as connection:
+            return (await connection.execute(query)).scalar_one()
+
+    async def purge(self, *, before: datetime) -> None:
+        """Forget failures from before a moment."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(failed_exchanges).where(failed_exchanges.c.at < before))

@@ -1,0 +1,191 @@
+"""pending grants: what Nextcloud gave already, and the user has not yet called their own."""
+
+import contextlib
+import uuid
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import SecretStr
+from sqlalchemy import ColumnElement, Row, and_, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
+from nextcloud_mcp_server.storage.models import active, elicitations, kept, owned_by, pending_grants
+from nextcloud_mcp_server.storage.outbox import insert_tokens, take_back
+from nextcloud_mcp_server.storage.records import PendingGrant, Principal
+from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class PendingGrantRepository:
+    """Keeps one grant per elicitation, for the browser that brought it; never loses a token.
+
+    What is not confirmed is marked `discard`, by whatever ends the consent request, and `release_due` brings
+    it to the outbox.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def hold(self, pending_grant: PendingGrant, *, sign_in: str, note: str | None = None) -> bool:
+        """Store a grant for the browser with this sign-in; one that is held already is discarded.
+
+        When the consent request has ended meanwhile, or is not this user's, it is discarded from the start. It
+        takes the place of the outbox's `note` about it; False, and nothing stored, when that is being
+        worked off already.
+        """
+        elicitation_hash, now = hash_of(pending_grant.elicitation_id), self._transactions.now()
+        is_open = select(elicitations.c.id_hash).where(
+            elicitations.c.id_hash == elicitation_hash,
+            owned_by(elicitations.c, pending_grant.principal),
+            active,
+            elicitations.c.expires_at > now,
+        )
+        async with self._transactions.writing() as connection:
+            if not await take_back(connection, note, now=now):
+                return False
+            waits = await connection.scalar(is_open) is not None
+            if waits:
+                await discard_pending_grants(connection, [elicitation_hash])
+            values = _values(self._transactions.keys, pending_grant)
+            await connection.execute(
+                insert(pending_grants).values(
+                    {**values, "sign_in_hash": hash_of(sign_in), "discard": not waits}
+                )
+            )
+        return True
+
+    async def find(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
+        """Read the grant that waits in this browser.
+
+        `GrantRepository.complete` takes it in the transaction that stores the credential, so what was
+        found here needs no `take` to be confirmed.
+
+        Raises:
+            Unsealable: Its key is missing.
+        """
+        query = select(pending_grants).where(self._waiting(elicitation_id, sign_in))
+        async with self._transactions.reading() as connection:
+            row = (await connection.execute(query)).one_or_none()
+        return None if row is None else _held(self._transactions.keys, row)
+
+    async def take(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
+        """Take the grant that waits in this browser; of all who try, one gets it and must end it.
+
+        Raises:
+            Unsealable: Its key is missing; it stays.
+        """
+        taking = (
+            delete(pending_grants).where(self._waiting(elicitation_id, sign_in)).returning(pending_grants)
+        )
+        async with self._transactions.writing() as connection:
+            row = (await connection.execute(taking)).one_or_none()
+            return None if row is None else _held(self._transactions.keys, row)
+
+    async def discard(self, elicitation_id: str, *, sign_in: str) -> None:
+        """Say that the grant that waits in this browser must be ended at Nextcloud: it is not theirs."""
+        async with self._transactions.writing() as connection:
+            await _discard(connection, self._waiting(elicitation_id, sign_in))
+
+    async def release_due(self, *, nextcloud_url: str) -> int:
+        """Have everything ended at Nextcloud that no one can confirm any more; tell how much it was.
+
+        What cannot be opened stays: its key may be put back.
+        """
+        keys, now = self._transactions.keys, self._transactions.now()
+        query = select(pending_grants).where(
+            or_(pending_grants.c.discard, pending_grants.c.expires_at <= now)
+        )
+        released = 0
+        async with self._transactions.writing() as connection:
+            for row in (await connection.execute(query)).all():
+                with contextlib.suppress(Unsealable):
+                    pending_grant = _held(keys, row)
+                    await connection.execute(delete(pending_grants).where(pending_grants.c.id == row.id))
+                    await insert_tokens(
+                        connection,
+                        keys,
+                        principal=pending_grant.principal,
+                        nextcloud_url=nextcloud_url,
+                        provider=pending_grant.provider,
+                        tokens=pending_grant.tokens,
+                        due_at=now,
+                    )
+                    released += 1
+        return released
+
+    def _waiting(self, elicitation_id: str, sign_in: str) -> ColumnElement[bool]:
+        return and_(
+            pending_grants.c.elicitation_hash == hash_of(elicitation_id),
+            pending_grants.c.sign_in_hash == hash_of(sign_in),
+            pending_grants.c.expires_at > self._transactions.now(),
+            kept,
+        )
+
+
+async def discard_pending_grants(connection: AsyncConnection, elicitation_hashes: Collection[str]) -> None:
+    """Say that what waits for these elicitations must be ended at Nextcloud."""
+    await _discard(connection, pending_grants.c.elicitation_hash.in_(elicitation_hashes))
+
+
+async def discard_pending_grants_of_sign_in(connection: AsyncConnection, sign_in_hash: str) -> None:
+    """Say that what waits in a browser must be ended at Nextcloud: no one can confirm it any more."""
+    await _discard(connection, pending_grants.c.sign_in_hash == sign_in_hash)
+
+
+async def discard_pending_grants_of_user(connection: AsyncConnection, principal: Principal) -> None:
+    """Say that everything that waits for a user's word must be ended at Nextcloud."""
+    await _discard(connection, owned_by(pending_grants.c, principal))
+
+
+async def use_pending_grant(
+    connection: AsyncConnection, keys: KeyRing, elicitation_hash: str, used: SecretStr
+) -> None:
+    """Forget the grant that was stored with this access token; another one must be ended at Nextcloud."""
+    query = select(pending_grants).where(pending_grants.c.elicitation_hash == elicitation_hash, kept)
+    row = (await connection.execute(query)).one_or_none()
+    if row is not None:
+        with contextlib.suppress(Unsealable):
+            if _held(keys, row).tokens.access_token == used:
+                await connection.execute(delete(pending_grants).where(pending_grants.c.id == row.id))
+        await discard_pending_grants(connection, [elicitation_hash])
+
+
+async def _discard(connection: AsyncConnection, which: ColumnElement[bool]) -> None:
+    await connection.execute(update(pending_grants).where(which, kept).values(discard=True))
+
+
+def _values(keys: KeyRing, pending_grant: PendingGrant) -> dict[str, object]:
+    row_id = uuid.uuid4().hex
+    seal = keys.at("pending_grants", pending_grant.principal, row_id)
+    return {
+        "id": row_id,
+        "issuer": pending_grant.principal.issuer,
+        "subject": pending_grant.principal.subject,
+        "elicitation_hash": hash_of(pending_grant.elicitation_id),
+        "elicitation_id": seal.seal("elicitation_id", pending_grant.elicitation_id),
+        "scopes": pending_grant.scopes,
+        "provider": pending_grant.provider,
+        "tokens": seal.seal("tokens", dump_tokens(pending_grant.tokens).get_secret_value()),
+        "uid": seal.seal("uid", pending_grant.uid),
+        "display_name": seal.seal("display_name", pending_grant.display_name),
+        "storage_id": seal.seal_optional("storage_id", pending_grant.storage_id),
+        "expires_at": pending_grant.expires_at,
+    }
+
+
+def _held(keys: KeyRing, row: Row[Any]) -> PendingGrant:
+    principal = Principal(issuer=row.issuer, subject=row.subject)
+    seal = keys.at("pending_grants", principal, row.id)
+    return PendingGrant(
+        elicitation_id=seal.open("elicitation_id", row.elicitation_id),
+        principal=principal,
+        scopes=row.scopes,
+        provider=row.provider,
+        tokens=load_tokens(SecretStr(seal.open("tokens", row.tokens))),
+        uid=seal.open("uid", row.uid),
+        display_name=seal.open("display_name", row.display_name),
+        storage_id=seal.open_optional("storage_id", row.storage_id),
+        expires_at=row.expires_at,
+    )

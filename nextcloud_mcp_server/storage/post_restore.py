@@ -1,0 +1,51 @@
+"""What must not come back with a backup: what was signed out, used or answered since it was made."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, true, update
+
+from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions
+from nextcloud_mcp_server.storage.elicitations import end_everybodys
+from nextcloud_mcp_server.storage.models import (
+    access_tokens,
+    codes,
+    grant_requests,
+    pending_grants,
+    sign_ins,
+)
+from nextcloud_mcp_server.storage.token_families import end_families
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How many sign-ins of clients and of browsers were ended."""
+
+    clients: int
+    browsers: int
+
+
+class PostRestoreRepository:
+    """Works on every user's rows, for the operator who has just put a backup back."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def forget(self) -> Forgotten:
+        """End every token, code, sign-in and open request, in one transaction.
+
+        Access to Nextcloud and what clients may do stay; what waited for a user's word is ended there.
+        """
+        keys, now = self._transactions.keys, self._transactions.now()
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(codes))
+            clients = await end_families(
+                connection, keys, true(), now=now, why="ended: a backup was put back"
+            )
+            await connection.execute(delete(access_tokens))
+            browsers = await connection.execute(delete(sign_ins))
+            await connection.execute(delete(grant_requests))
+            await connection.execute(update(pending_grants).values(discard=True))
+            await end_auth_transactions(connection, true(), now=now)
+            await end_everybodys(connection)
+        return Forgotten(clients, browsers.rowcount)

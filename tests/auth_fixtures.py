@@ -1,0 +1,269 @@
+"""A sandbox Nextcloud and the processes of ours that share one database, without servers and waiting."""
+
+import shutil
+import sqlite3
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import httpx2
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.accounts import GrantedAccounts
+from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
+from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.errors import ElicitationRequired
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.records import (
+    Account,
+    AuditEntry,
+    Credential,
+    Elicitation,
+    Grant,
+    Permission,
+)
+
+NEXTCLOUD = "http://nextcloud.test"
+READ = frozenset({"notes:read"})
+WRITE = frozenset({"notes:write"})
+
+CALLER = personal_caller(NEXTCLOUD, "Claude Code")
+
+Answer = Callable[[httpx2.Request], Awaitable[httpx2.Response | None]]
+
+
+def page_url(elicitation_id: str) -> str:
+    return f"https://mcp.test/oauth/provision?elicitationId={elicitation_id}"
+
+
+@dataclass
+class Clock:
+    """Stands still until it is put forward."""
+
+    moment: datetime = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def seconds(self) -> float:
+        return self.moment.timestamp()
+
+    def forward(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
+class Network(httpx2.AsyncBaseTransport):
+    """The way to the sandbox; a test may answer in its place, keep an answer back, or cut the line."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._through = httpx2.ASGITransport(sandbox.app)
+        self.asked: list[httpx2.Request] = []
+        self.before: Answer | None = None
+        self.after: Answer | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(request)
+        if self.before is not None and (answer := await self.before(request)) is not None:
+            return answer
+        response = await self._through.handle_async_request(request)
+        if self.after is not None:
+            await self.after(request)
+        return response
+
+    def to(self, path: str) -> list[httpx2.Request]:
+        return [request for request in self.asked if request.url.path.endswith(path)]
+
+    async def cut(self, request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused", request=request)
+
+
+@dataclass
+class Process:
+    """One process of ours."""
+
+    database: Database
+    nextcloud: Nextcloud
+    provider: LoginFlowProvider
+    provisioning: Provisioning
+    outbox: Outbox
+    audit: AuditLog
+    poller: Poller
+    accounts: GrantedAccounts
+    finished: list[str] = field(default_factory=list[str])
+
+    async def ask(self, caller: Caller, scopes: frozenset[str] = READ) -> Elicitation:
+        """Ask for consent as a tool call does."""
+        try:
+            await self.accounts.open(caller, scopes)
+        except ElicitationRequired as need:
+            found = await self.provisioning.find(need.elicitation_id, caller.principal)
+            assert found is not None
+            return found
+        raise AssertionError("nothing was asked")
+
+    async def grant(self, caller: Caller) -> Grant | None:
+        return await self.database.grants.find(caller.principal, caller.client_id)
+
+
+@dataclass
+class Stage:
+    """The sandbox, the clock, the line between them and our processes."""
+
+    folder: Path
+    template: Path
+    clock: Clock
+    sandbox: Sandbox
+    network: Network
+    keys: KeyRing
+    stack: AsyncExitStack
+    caller: Caller = CALLER
+
+    async def process(
+        self,
+        *,
+        bound: frozenset[str] = frozenset(SCOPES),
+        direct: bool = False,
+        keys: KeyRing | None = None,
+        url: str = NEXTCLOUD,
+    ) -> Process:
+        """Start another process on the same database."""
+        file = self.folder / "state.db"
+        if not file.exists():
+            # A new schema costs a second, which not every test has to pay.
+            shutil.copy(self.template, file)
+        path = file_url(file)
+        database = await Database.open(path, keys=keys or self.keys, clock=self.clock)
+        self.stack.push_async_callback(database.aclose)
+        pool = open_pool(ca_bundle=None, user_agent="Nextcloud MCP server (test)", transport=self.network)
+        nextcloud = Nextcloud(NextcloudUrl.parse(url), pool)
+        provider = LoginFlowProvider(nextcloud, database, clock=self.clock)
+        finished: list[str] = []
+
+        async def on_finished(elicitation_id: str) -> None:
+            finished.append(elicitation_id)
+
+        policy = Policy(url, "nextcloud.test", bound, None if direct else page_url)
+        person = personal(url)
+        provisioning = Provisioning(
+            database, provider, policy, clock=self.clock, on_finished=on_finished, within=person
+        )
+        outbox = Outbox(database, provider, clock=self.clock, within=person)
+        audit = AuditLog(database, clock=self.clock)
+        poller = Poller(
+            database,
+            provider,
+            provisioning,
+            clock=self.clock,
+            wake=provider.next_start,
+            outbox=outbox,
+            within=person,
+        )
+        accounts = GrantedAccounts(
+            database, nextcloud, provisioning, outbox, audit, monotonic=self.clock.seconds
+        )
+        return Process(database, nextcloud, provider, provisioning, outbox, audit, poller, accounts, finished)
+
+    def confirm(self, name: str = "alice", *, flow: int = -1) -> str:
+        """Press "Grant access" at Nextcloud; the answer is the app password."""
+        made = self.sandbox.state.new_app_password(self.sandbox.state.users[name], login_name=name)
+        self.sandbox.state.login_flows[flow].granted = made
+        return made.secret
+
+    async def connect(self, process: Process, scopes: frozenset[str] = READ) -> str:
+        """Walk through one consent; the answer is the app password."""
+        consent_request = await process.ask(self.caller, scopes)
+        await process.provisioning.approve(consent_request.id, scopes)
+        secret = self.confirm()
+        self.clock.forward(2)
+        await process.poller.turn()
+        return secret
+
+    @property
+    def app_passwords(self) -> set[str]:
+        """Those that Nextcloud accepts."""
+        return set(self.sandbox.state.app_passwords)
+
+    def refusals(self) -> int:
+        """Count the 401s that Nextcloud gave."""
+        return sum(record.status == 401 for record in self.sandbox.requests.records)
+
+    def sql(self, statement: str) -> None:
+        """Change the database file behind every user's back."""
+        with closing(sqlite3.connect(self.folder / "state.db", isolation_level=None)) as connection:
+            connection.execute(statement)
+
+    @contextmanager
+    def failing(self, change: str) -> Generator[None]:
+        """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+        self.sql(f"CREATE TRIGGER full BEFORE {change} BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        try:
+            yield
+        finally:
+            self.sql("DROP TRIGGER full")
+
+    async def give(self, process: Process, *, secret: str, client_id: str = "local") -> None:
+        """Store a grant as another process would, without a consent request."""
+        now, person = self.clock(), self.caller.principal
+        consent_request, _ = await process.database.elicitations.open(
+            principal=person,
+            client_id=client_id,
+            client_name="Other",
+            kind="other",
+            scopes=READ,
+            ttl=timedelta(minutes=10),
+            new_url=page_url,
+        )
+        account = Account(f"account-{secret}", person, NEXTCLOUD, "alice", "Alice", None, now)
+        hidden = SecretStr(secret)
+        credential = Credential(secret, account.id, "login_flow", "alice", hidden, False, 1, now)
+        permission = Permission(person, client_id, "Other", READ, now)
+        await process.database.grants.complete(
+            elicitation=consent_request,
+            flow=None,
+            account=account,
+            credential=credential,
+            permission=permission,
+            audit=AuditEntry(now, person, client_id, "consent", "granted"),
+        )
+
+
+@asynccontextmanager
+async def open_stage(folder: Path, template: Path, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
+    """Build a stage; everything is closed in the end."""
+    clock = Clock()
+    sandbox = Sandbox.demo(clock=clock, version=version)
+    keys = KeyRing.parse([SecretStr(new_key())])
+    async with AsyncExitStack() as stack:
+        yield Stage(folder, template, clock, sandbox, Network(sandbox), keys, stack)
+
+
+async def make_template(folder: Path) -> Path:
+    """Make a database with nothing in it."""
+    file = folder / "template.db"
+    database = await Database.open(file_url(file), keys=KeyRing.parse([SecretStr(new_key())]), clock=Clock())
+    await database.aclose()
+    return file
+
+
+async def together(*jobs: Callable[[], Awaitable[object]]) -> None:
+    """Do all at once."""
+
+    async def run(job: Callable[[], Awaitable[object]]) -> None:
+        await job()
+
+    async with anyio.create_task_group() as group:
+        for job in jobs:
+            group.start_soon(run, job)

@@ -1,0 +1,250 @@
+"""Two users at a time whose server is killed somewhere on their way, and what is left of it.
+
+The paths are the whole consent, from a first call to the first notes, and the refresh of access that
+has run out. Points are counted (see tests/crashing_server.py), so a kill is repeatable but for the order
+of the two users' steps.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+import httpx2
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from nextcloud_mcp_server.auth.token_refresh import LEASE
+from nextcloud_mcp_server.errors import NotAsPromised
+from nextcloud_mcp_server.sandbox.person import Person
+from tests.load_cluster import LIST, LoadCluster, note_of
+
+ROOT = Path(__file__).parents[1]
+BYSTANDER = "bystander"
+NEVER = 1_000_000_000
+#: After it every access token has run out.
+HOUR = timedelta(hours=1)
+#: Rows that are never deleted, or only when their user says so.
+_LASTING = {
+    "accounts": "SELECT id FROM accounts",
+    "permissions": "SELECT issuer, subject, client_id FROM permissions",
+    "audit": "SELECT number FROM audit",
+}
+
+
+@dataclass
+class Toll:
+    """What came of all kills; only the first three may be more than zero.
+
+    `asked_again` counts users who were on their way and had to begin again, `asked_anew` those who had
+    access and lost it.
+    """
+
+    kills: int = 0
+    asked_again: int = 0
+    asked_anew: int = 0
+    rows_lost: int = 0
+    wrong_people: int = 0
+    broken_databases: int = 0
+    stuck: list[str] = field(default_factory=list[str])
+
+    @property
+    def harmless(self) -> bool:
+        """Tell whether every user kept what is theirs, and could simply try again."""
+        return not (self.rows_lost or self.wrong_people or self.broken_databases or self.stuck)
+
+
+class Killed:
+    """The process that starts one server after the other, and what it says."""
+
+    def __init__(self, cluster: LoadCluster, process: Process) -> None:
+        assert process.stdout is not None
+        self._cluster, self._process = cluster, process
+        self._lines = BufferedByteReceiveStream(process.stdout)
+        self._pid = 0
+
+    async def start(self) -> None:
+        """Start a server with the town's clock."""
+        await self.write({"ahead": self._cluster.clock.ahead.total_seconds()})
+        self._pid = await self._hear("listens")
+
+    async def count(self, goes_off_at: int = NEVER) -> int:
+        """Let the server die at a point from now on; the answer is how many it has passed so far."""
+        await self.write(goes_off_at)
+        return await self._hear("passed")
+
+    async def stop(self) -> None:
+        """Kill the server, wherever it is, if it is not dead already."""
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        assert await self._hear("ended") == signal.SIGKILL
+
+    async def write(self, message: Any) -> None:  # noqa: ANN401 - whatever is JSON
+        """Send it one line."""
+        assert self._process.stdin is not None
+        await self._process.stdin.send(json.dumps(message).encode() + b"\n")
+
+    async def _hear(self, name: str) -> int:
+        with anyio.fail_after(100):
+            return json.loads(await self._lines.receive_until(b"\n", 1000))[name]
+
+
+class Killing:
+    """Kills servers on the way of two users, and looks what is left."""
+
+    def __init__(self, cluster: LoadCluster, server: Killed) -> None:
+        self._cluster, self._server = cluster, server
+        self._people: list[str] = []
+        self._sitting: dict[str, Person] = {}
+        self.toll = Toll()
+
+    async def points(self) -> tuple[int, int]:
+        """Go both ways without a kill; the answer is how many points the consent has, and the refresh."""
+        self._cluster.move_in(BYSTANDER)
+        await self._cluster.connect(BYSTANDER)
+        names = self._newcomers()
+        await self._serve()
+        async with self._browsers(names):
+            await self._all(names, self._try_hard)
+        consent = await self._server.count()
+        await self._server.stop()
+        self._cluster.clock.ahead += HOUR
+        await self._serve()
+        await self._all(names, self._try_hard)
+        refresh = await self._server.count()
+        await self._server.stop()
+        return consent, refresh
+
+    async def during_consent(self, point: int) -> None:
+        """Kill the server at this point of the way of two users who were never here before."""
+        self.toll.asked_again += await self._kill(self._newcomers(), point)
+
+    async def during_refresh(self, point: int) -> None:
+        """Kill the server at this point of two users' calls with access that has run out."""
+        self._cluster.clock.ahead += HOUR
+        self.toll.asked_anew += await self._kill(self._people[-2:], point)
+
+    async def _kill(self, names: Sequence[str], point: int) -> int:
+        """Kill the server on these users' way; the answer is how many are asked when they try again."""
+        asked: list[str] = []
+
+        async def try_again(name: str) -> None:
+            if await self._try_hard(name):
+                asked.append(name)
+
+        known = self._lasting()
+        async with self._browsers(names):
+            await self._serve()
+            await self._server.count(point)
+            await self._all(names, self._try_to)
+            await self._server.stop()
+            self.toll.kills += 1
+            known |= self._lasting()
+            # The lease of a process that died lasts that long.
+            self._cluster.clock.ahead += LEASE
+            await self._serve()
+            await self._all(names, try_again)
+            await self._server.stop()
+        self.toll.rows_lost += len(known - self._lasting())
+        self.toll.broken_databases += self._cluster.rows("PRAGMA integrity_check") != [("ok",)]
+        return len(asked)
+
+    async def _serve(self) -> None:
+        """Start a server, and have it open everything for a user whose access must outlive every kill."""
+        await self._server.start()
+        await self._server.count()
+        if await self._call(BYSTANDER) is not None:
+            self.toll.stuck.append("the bystander was asked")
+
+    async def _all(self, names: Sequence[str], go: Callable[[str], Coroutine[Any, Any, object]]) -> None:
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(go, name)
+
+    async def _try_to(self, name: str) -> None:
+        """Go the whole way, unless the server dies on it."""
+        with suppress(httpx2.TransportError, NotAsPromised):
+            await self._try_hard(name)
+
+    async def _try_hard(self, name: str) -> bool:
+        """Call, consent where that is asked for, and call again; tells whether it was."""
+        link = await self._call(name)
+        if link is None:
+            return False
+        page = await self._sitting[name].consent(link)
+        if page.status != HTTPStatus.OK:
+            self.toll.stuck.append(f"{name}: {page.status} {page.text}")
+        elif await self._call(name) is not None:
+            self.toll.stuck.append(f"{name}: asked twice")
+        return True
+
+    async def _call(self, name: str) -> str | None:
+        """Read one's notes; the answer is the link that has to be visited first."""
+        async with self._cluster.asking(name) as client:
+            answer = await client.request("tools/call", {"name": LIST, "arguments": {}})
+        result: dict[str, Any] = answer["result"]
+        if result.get("resultType") == "input_required":
+            return result["inputRequests"]["provision"]["params"]["url"]
+        if result.get("isError"):
+            self.toll.stuck.append(f"{name}: {result['content'][0]['text']}")
+        else:
+            titles = {note["title"] for note in result["structuredContent"]["notes"]}
+            self.toll.wrong_people += titles != {note_of(name)}
+        return None
+
+    @asynccontextmanager
+    async def _browsers(self, names: Sequence[str]) -> AsyncGenerator[None]:
+        """Give each of them a browser, which outlives the server."""
+        async with AsyncExitStack() as stack:
+            for name in names:
+                browser = await stack.enter_async_context(httpx2.AsyncClient(timeout=100))
+                self._sitting[name] = Person(name, name, browser=browser)
+            yield
+
+    def _newcomers(self) -> list[str]:
+        names = [f"person{len(self._people) + number}" for number in range(2)]
+        self._cluster.move_in(*names)
+        self._people += names
+        return names
+
+    def _lasting(self) -> set[tuple[Any, ...]]:
+        return {(table, *row) for table, query in _LASTING.items() for row in self._cluster.rows(query)}
+
+
+@asynccontextmanager
+async def open_killed(cluster: LoadCluster, **settings: object) -> AsyncGenerator[Killed]:
+    """Start the process that starts the servers, by default with what the town's operator sets."""
+    command = [sys.executable, "-m", "tests.crashing_server"]
+    with (cluster.folder / "servers.log").open("ab") as log:
+        process = await anyio.open_process(command, cwd=ROOT, stderr=log)
+    async with process:
+        try:
+            server = Killed(cluster, process)
+            await server.write({"port": cluster.port, "settings": settings or cluster.settings})
+            yield server
+        finally:
+            # Without its input, and without a parent, a server that still runs ends as well.
+            process.kill()
+
+
+async def play(cluster: LoadCluster, kills: int, *, seed: int) -> Toll:
+    """Kill that many servers, at random points of one way and the other in turn."""
+    random = Random(seed)
+    async with open_killed(cluster) as server:
+        killing = Killing(cluster, server)
+        consent, refresh = await killing.points()
+        for number in range(kills):
+            if number % 2:
+                await killing.during_refresh(random.randint(1, refresh))
+            else:
+                await killing.during_consent(random.randint(1, consent))
+    return killing.toll

@@ -1,0 +1,227 @@
+"""Every page between a chat client and its code, and how a browser gets to see it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from playwright.sync_api import Page
+
+from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
+from nextcloud_mcp_server.errors import AuthorizeRefused, ClientBarred, NotAMember, Unreachable, WrongAccount
+from tests.e2e.multi_user_server import MultiUserServers, grant_as
+from tests.memory_authorizations import CURSOR, HOSTED, LOOPBACK, ask_url
+
+DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
+_LONG = "The remarkably long-winded research assistant for archives"
+_LONG_HOST = "assistants.department-of-long-names.university.example.org"
+
+
+def _claude(stage: MultiUserServers, page: Page) -> None:
+    """Have a hosted client ask, one whose host describes it."""
+    stage.clients.client(DOCUMENT)
+    page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
+
+
+def _itself(stage: MultiUserServers, page: Page, *, uri: str = HOSTED, name: str = "Claude") -> None:
+    stage.clients.client(name=name)
+    page.goto(f"{stage.origin}{ask_url(redirect_uri=uri)}")
+
+
+def _program(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.client(DOCUMENT, name="Claude Code")
+    page.goto(f"{stage.origin}{ask_url(DOCUMENT, redirect_uri=LOOPBACK)}")
+
+
+def _cursor(stage: MultiUserServers, page: Page) -> None:
+    _itself(stage, page, uri=CURSOR, name="Cursor")
+
+
+def _long_names(stage: MultiUserServers, page: Page) -> None:
+    address = f"https://{_LONG_HOST}/client.json"
+    stage.clients.client(address, name=_LONG)
+    page.goto(f"{stage.origin}{ask_url(address, redirect_uri=f'https://{_LONG_HOST}/callback')}")
+
+
+def _nothing_ticked(stage: MultiUserServers, page: Page) -> None:
+    _claude(stage, page)
+    ticked = page.locator("input[name=allow]:checked")
+    while ticked.count():
+        ticked.first.uncheck()
+    page.locator("button[value=allow]").click()
+
+
+def _still(stage: MultiUserServers, page: Page) -> None:
+    """Keep a page that leads on where it is: the others answer that there is nothing to show."""
+    for elsewhere in (stage.elsewhere, "https://claude.ai"):
+        page.route(f"{elsewhere}/**", lambda route: route.fulfill(status=204))
+
+
+def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
+    _still(stage, page)
+    _claude(stage, page)
+    page.locator("input[value='notes:read']").check()
+    page.locator("button[value=allow]").click()
+
+
+def _signed_in(stage: MultiUserServers, page: Page) -> None:
+    _claude(stage, page)
+    page.locator("input[value='notes:write']").check()
+    page.locator("button[value=allow]").click()
+    grant_as(page, "bob")
+
+
+def _signed_in_before(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.allowed["bob", DOCUMENT] = frozenset({"files:write"})
+    stage.clients.names["bob"] = "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)"
+    _signed_in(stage, page)
+
+
+def _signed_in_connected(stage: MultiUserServers, page: Page) -> None:
+    _signed_in(stage, page)
+    address = page.url
+    _still(stage, page)
+    page.locator("button[value=mine]").click()
+    page.goto(address)
+
+
+def _sent(stage: MultiUserServers, page: Page) -> None:
+    _still(stage, page)
+    page.unroute(f"{stage.elsewhere}/**")
+    _signed_in(stage, page)
+    page.locator("button[value=mine]").click()
+
+
+def _sent_copied(stage: MultiUserServers, page: Page) -> None:
+    _sent(stage, page)
+    page.locator("summary").click()
+
+
+def _sent_program(stage: MultiUserServers, page: Page) -> None:
+    _cursor(stage, page)
+    page.locator("input[value='notes:read']").check()
+    page.locator("button[value=allow]").click()
+    grant_as(page, "bob")
+    page.locator("button[value=mine]").click()
+
+
+def _denied(stage: MultiUserServers, page: Page) -> None:
+    _still(stage, page)
+    _claude(stage, page)
+    page.locator("button[value=deny]").click()
+
+
+def _not_me(stage: MultiUserServers, page: Page) -> None:
+    _signed_in(stage, page)
+    page.locator("button[value=not-mine]").click()
+
+
+def _cancelled(stage: MultiUserServers, page: Page) -> None:
+    _on_to_nextcloud(stage, page)
+    state = next(iter(stage.clients.away))
+    page.goto(f"{stage.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
+
+
+def _not_member(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.faults["come_back"] = NotAMember("In no group.")
+    _signed_in(stage, page)
+
+
+def _unreachable(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.faults["come_back"] = Unreachable("No connection.")
+    _signed_in(stage, page)
+
+
+def _taken(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.faults["go_on"] = WrongAccount("Pinned.")
+    _signed_in(stage, page)
+    page.locator("button[value=mine]").click()
+
+
+def _not_possible(stage: MultiUserServers, page: Page) -> None:
+    _claude(stage, page)
+    asked = next(iter(stage.clients.forms.values()))
+    url = f"{HOSTED}?error=invalid_target"
+    stage.clients.faults["read"] = ReturnToClient("No.", url=url, asked=stage.clients.asked_for(asked))
+    page.reload()
+
+
+def _unknown(stage: MultiUserServers, page: Page) -> None:
+    page.goto(f"{stage.origin}{ask_url('mcp-forgotten')}")
+
+
+def _barred(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.faults["read"] = ClientBarred("No.")
+    page.goto(f"{stage.origin}{ask_url()}")
+
+
+def _refused(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.faults["read"] = AuthorizeRefused("Odd.")
+    page.goto(f"{stage.origin}{ask_url()}")
+
+
+def _form(stage: MultiUserServers, page: Page) -> None:
+    _claude(stage, page)
+    page.context.clear_cookies()
+    page.locator("button[value=allow]").click()
+
+
+def _somebody_elses(stage: MultiUserServers, page: Page) -> None:
+    page.goto(f"{stage.origin}/authorize/confirm?arrival={'a' * 32}")
+
+
+def _account_apps(stage: MultiUserServers, page: Page) -> None:
+    now = stage.consent_service.now
+    stage.consent_service.client(client_id=DOCUMENT, recent=stage.consent_service.did("nc_notes_get_note"))
+    stage.consent_service.app(client_id=DOCUMENT)
+    stage.consent_service.app(client_id="mcp-1", name="ChatGPT", last_used_at=now - timedelta(days=3))
+    stage.consent_service.app(client_id="mcp-2", name=_LONG)
+    stage.consent_service.app(client_id="mcp-3", name=_LONG)
+    stage.sign_in(page.context)
+    page.goto(f"{stage.origin}/account")
+
+
+def _account_of_a_household(stage: MultiUserServers, page: Page) -> None:
+    stage.consent_service.client(client_id=DOCUMENT)
+    stage.consent_service.app(client_id=DOCUMENT)
+    stage.consent_service.app(
+        client_id="mcp-1", name="ChatGPT", last_used_at=stage.consent_service.now - timedelta(days=3)
+    )
+    stage.sign_in(page.context)
+    page.goto(f"{stage.origin}/account")
+
+
+def _account_app_out(stage: MultiUserServers, page: Page) -> None:
+    _account_apps(stage, page)
+    page.locator("form[action='/account/sign-out-app'] button").first.click()
+
+
+CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
+    "authorize": _claude,
+    "authorize-itself": _itself,
+    "authorize-program": _program,
+    "authorize-cursor": _cursor,
+    "authorize-long-names": _long_names,
+    "authorize-nothing-ticked": _nothing_ticked,
+    "on-to-sign-in-to-nextcloud": _on_to_nextcloud,
+    "signed-in-as": _signed_in,
+    "signed-in-as-before": _signed_in_before,
+    "signed-in-as-connected": _signed_in_connected,
+    "sent": _sent,
+    "sent-copied": _sent_copied,
+    "sent-program": _sent_program,
+    "denied": _denied,
+    "client-not-me": _not_me,
+    "cancelled": _cancelled,
+    "not-member": _not_member,
+    "client-unreachable": _unreachable,
+    "taken": _taken,
+    "not-possible": _not_possible,
+    "app-unknown": _unknown,
+    "app-barred": _barred,
+    "app-refused": _refused,
+    "form-app": _form,
+    "somebody-elses-sign-in": _somebody_elses,
+    "account-apps": _account_apps,
+    "account-app-out": _account_app_out,
+}
+#: What is pictured in the documentation: the same, and what is too usual to be looked at for mistakes.
+PICTURED_SCENES = {**CLIENT_SCENES, "account-of-a-household": _account_of_a_household}

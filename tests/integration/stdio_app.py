@@ -1,0 +1,204 @@
+"""A sandbox Nextcloud and our server as processes of their own, as chat clients start them."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
+
+from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.serve import serving
+from nextcloud_mcp_server.settings.names import known_variables
+from tests.integration.personal_app import People, link_in
+
+LIST = "nc_notes_list_notes"
+URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+DRAFT: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}}
+
+ROOT = Path(__file__).parents[2]
+LONGEST_LINE = 1_000_000
+CLIENT_INFO = {"name": "lines", "version": "1"}
+
+
+class Lines:
+    """A client of our own over stdio: one JSON-RPC message per line, in the handshake era or in 2026's."""
+
+    def __init__(self, process: Process, *, modern: dict[str, Any] | None = None) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self._lines = BufferedByteReceiveStream(process.stdout)
+        self._modern = modern
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._next = 0
+        self.notices: list[dict[str, Any]] = []
+
+    async def open(self, capabilities: dict[str, Any], *, version: str = "2025-11-25") -> dict[str, Any]:
+        """Shake hands; the answer is the initialize result."""
+        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
+        answer = await self.request("initialize", params)
+        await self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer["result"]
+
+    async def send(self, method: str, params: dict[str, Any]) -> int:
+        """Send a request, without waiting for its answer."""
+        self._next += 1
+        if self._modern is not None:
+            meta = {
+                PROTOCOL_VERSION_META_KEY: "2026-07-28",
+                CLIENT_INFO_META_KEY: CLIENT_INFO,
+                CLIENT_CAPABILITIES_META_KEY: self._modern,
+            }
+            params = {**params, "_meta": meta}
+        await self._write({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params})
+        return self._next
+
+    async def answer(self, id_: int) -> dict[str, Any]:
+        """Wait for the answer to a request; what is no MCP fails."""
+        with anyio.fail_after(120):
+            while id_ not in self._answers:
+                line = await self._lines.receive_until(b"\n", LONGEST_LINE)
+                message = json.loads(line)
+                assert message["jsonrpc"] == "2.0"
+                if "id" in message:
+                    self._answers[message["id"]] = message
+                else:
+                    self.notices.append(message)
+        return self._answers.pop(id_)
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send one request and wait for its answer."""
+        return await self.answer(await self.send(method, params))
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Call a tool."""
+        return await self.request("tools/call", {"name": name, "arguments": arguments or {}})
+
+    async def kill(self) -> None:
+        """End the server as a crash or a power cut does."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def leave(self) -> tuple[int, bytes]:
+        """Close the server's input; the answer is its exit code and what else it wrote."""
+        assert self.process.stdin is not None
+        await self.process.stdin.aclose()
+        rest = b""
+        with anyio.fail_after(60):
+            try:
+                while True:
+                    rest += await self._lines.receive()
+            except anyio.EndOfStream:
+                return await self.process.wait(), rest
+
+    async def _write(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        await self.process.stdin.send(json.dumps(message).encode() + b"\n")
+
+
+@dataclass
+class StdioApp(People):
+    """A user's computer: the server is started on it as often as a user likes."""
+
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process of our server finds around it: our settings, and nothing of the tester's."""
+        known = known_variables()
+        mine = {name: value for name, value in os.environ.items() if name not in known}
+        ours = {"DATA_DIR": str(self.data_dir), "NEXTCLOUD_HOST": self.nextcloud_url, "PYTHONPATH": str(ROOT)}
+        return mine | ours | self.settings
+
+    @property
+    def log(self) -> Path:
+        """Where the processes write their stderr."""
+        return self.data_dir.with_suffix(".log")
+
+    @property
+    def polls(self) -> list[int]:
+        """How Nextcloud answered those who asked whether the user has granted."""
+        seen = self.sandbox.requests.records
+        return [one.status for one in seen if one.path.endswith("/login/v2/poll")]
+
+    def command(self, *arguments: str) -> list[str]:
+        """Write a command line of ours."""
+        return [sys.executable, "-m", "nextcloud_mcp_server", *arguments]
+
+    @asynccontextmanager
+    async def process(self, *arguments: str) -> AsyncGenerator[Process]:
+        """Start a command; it is killed at the end if it still runs."""
+        with self.log.open("ab") as log:
+            started = await anyio.open_process(
+                self.command(*arguments), stderr=log, env=self.environment, cwd=ROOT
+            )
+        async with started:
+            try:
+                yield started
+            finally:
+                if started.returncode is None:
+                    started.kill()
+
+    @asynccontextmanager
+    async def lines(
+        self,
+        capabilities: dict[str, Any] | None = None,
+        *,
+        modern: bool = False,
+        version: str = "2025-11-25",
+    ) -> AsyncGenerator[Lines]:
+        """Start a server over stdio and connect a client that speaks JSON-RPC itself."""
+        async with self.process("serve", "--transport", "stdio") as process:
+            client = Lines(process, modern=(capabilities or {}) if modern else None)
+            if not modern:
+                await client.open(capabilities or {}, version=version)
+            yield client
+
+    @asynccontextmanager
+    async def client(self, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
+        """Start a server over stdio by the SDK's client, as chat clients do."""
+        command, *arguments = self.command("serve", "--transport", "stdio")
+        server = StdioServerParameters(command=command, args=arguments, env=self.environment, cwd=ROOT)
+        async with Client(server, **options) as client:
+            yield client
+
+
+@asynccontextmanager
+async def open_stdio_app(folder: Path) -> AsyncGenerator[StdioApp]:
+    """Serve a sandbox; our server is started by anyone who needs it."""
+    sandbox = Sandbox.demo()
+    async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
+        yield StdioApp(sandbox, nextcloud_url, folder, group)
+        group.cancel_scope.cancel()
+
+
+def link(answer: dict[str, Any]) -> str:
+    """Find the link in an answer, whatever its form."""
+    if "error" in answer:
+        return answer["error"]["data"]["elicitations"][0]["url"]
+    if answer["result"].get("resultType") == "input_required":
+        return answer["result"]["inputRequests"]["provision"]["params"]["url"]
+    return link_in(answer["result"]["content"][0]["text"])
+
+
+def shows_notes(answer: dict[str, Any]) -> bool:
+    return "Shopping list" in str(answer.get("result", {}).get("structuredContent"))
+
+
+async def call_until_connected(client: Lines) -> dict[str, Any]:
+    """Call as a patient user would: clients told in text are held for 4 s, a dead process's lease is 15 s."""
+    with anyio.fail_after(120):
+        while not shows_notes(answer := await client.call(LIST)):  # noqa: ASYNC110 - another process gives no event
+            # Clients that are told in an error are told at once.
+            await anyio.sleep(0.5)
+    return answer

@@ -1,0 +1,39 @@
+import pytest
+
+from nextcloud_mcp_server.auth.builtin.rate_limiter import RateLimiter, network
+from nextcloud_mcp_server.errors import TooManyRequests
+from tests.clients_fixtures import Clock
+
+
+def test_one_too_many_is_told_how_long_to_wait() -> None:
+    clock = Clock()
+    rate_limiter = RateLimiter(2, seconds=60, monotonic=clock.monotonic)
+    rate_limiter.count("a")
+    clock.go(seconds=30)
+    rate_limiter.check("a")
+    rate_limiter.count("a")
+
+    with pytest.raises(TooManyRequests, match="30 seconds") as caught:
+        rate_limiter.check("a")
+
+    assert caught.value.retry_after_seconds == 30
+    rate_limiter.check("b")
+    clock.go(seconds=30)
+    rate_limiter.check("a")
+
+
+def test_keys_without_end_are_not_kept() -> None:
+    rate_limiter = RateLimiter(1, seconds=60, monotonic=Clock().monotonic, most_keys=2)
+    for key in "abc":
+        rate_limiter.count(key)
+
+    rate_limiter.check("a")
+    for key in "bc":
+        with pytest.raises(TooManyRequests):
+            rate_limiter.check(key)
+
+
+def test_an_ipv6_network_counts_as_one() -> None:
+    assert network("2001:db8:1:2:3::4") == network("2001:db8:1:2:ffff::") == "2001:db8:1:2::"
+    assert network("192.0.2.1") == "192.0.2.1"
+    assert network("unknown") == "unknown"

@@ -1,0 +1,432 @@
+from functools import partial
+
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.consent import provisioning as module
+from nextcloud_mcp_server.auth.principal import personal_caller
+from nextcloud_mcp_server.errors import (
+    ElicitationRequired,
+    ElicitationUnknown,
+    MissingScope,
+    Unreachable,
+    WrongAccount,
+)
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.auth_fixtures import NEXTCLOUD, READ, WRITE, Process, Stage, page_url, together
+
+STRANGER = personal_caller("https://elsewhere.test", "Claude Code")
+
+
+async def state(process: Process, elicitation_id: str) -> ElicitationState:
+    found = await process.database.elicitations.find(elicitation_id)
+    assert found is not None
+    return found.state
+
+
+async def results(process: Process, stage: Stage) -> list[str]:
+    recent = await process.database.audit.recent(stage.caller.principal, 50)
+    return [entry.result for entry in recent if entry.action == "consent"]
+
+
+async def need(process: Process, stage: Stage, scopes: frozenset[str] = READ) -> ElicitationRequired:
+    grant = await process.grant(stage.caller)
+    return await process.provisioning.ask(stage.caller, scopes, grant=grant)
+
+
+async def test_asking_gives_a_link_to_our_page_and_asks_nextcloud_nothing(
+    stage: Stage, process: Process
+) -> None:
+    asked = await need(process, stage)
+
+    assert asked.url == page_url(asked.elicitation_id)
+    assert str(asked) == module.ASK
+    assert await state(process, asked.elicitation_id) is ElicitationState.PENDING
+    assert stage.network.asked == []
+
+
+async def test_asking_again_gives_the_same_link_and_widens_it(stage: Stage, process: Process) -> None:
+    first = await need(process, stage)
+    second = await need(process, stage, WRITE)
+    consent_request = await process.provisioning.view(first.elicitation_id)
+
+    assert second.url == first.url
+    assert consent_request is not None
+    assert consent_request.needed == READ | WRITE
+
+
+async def test_what_the_settings_rule_out_is_not_asked_for(stage: Stage) -> None:
+    process = await stage.process(bound=READ)
+
+    with pytest.raises(MissingScope, match="notes:write"):
+        await need(process, stage, READ | WRITE)
+
+
+async def test_without_a_page_the_link_leads_straight_to_nextcloud_and_names_the_limits(
+    stage: Stage,
+) -> None:
+    process = await stage.process(bound=READ, direct=True)
+
+    first, second = await need(process, stage), await need(process, stage)
+
+    assert first.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
+    assert second.url == first.url
+    assert str(first) == f"{module.ASK} It will allow: notes:read."
+    assert len(stage.network.to("/login/v2")) == 1
+
+
+async def test_without_a_page_calls_that_come_together_share_one_link(stage: Stage) -> None:
+    one, other = await stage.process(direct=True), await stage.process(direct=True)
+    urls: list[str] = []
+
+    async def ask(process: Process) -> None:
+        urls.append((await need(process, stage)).url)
+
+    await together(*[partial(ask, process) for process in (one, other, one, other)])
+
+    assert len(set(urls)) == 1
+
+
+async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(stage: Stage) -> None:
+    process = await stage.process(direct=True)
+    stage.network.before = stage.network.cut
+    with pytest.raises(Unreachable):
+        await need(process, stage)
+
+    stage.network.before = None
+    asked = await need(process, stage)
+
+    assert asked.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
+
+
+async def test_someone_whose_access_was_refused_is_asked_to_give_it_again(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    opened = await process.accounts.open(stage.caller, READ)
+    await process.accounts.reject(stage.caller, opened)
+
+    assert str(await need(process, stage)) == module.ASK_AGAIN
+
+
+async def test_someone_who_is_connected_is_asked_for_more(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+
+    assert str(await need(process, stage, WRITE)) == module.ASK_MORE
+
+
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+
+
+@pytest.mark.parametrize("elicitation_id", ["", "nonsense", UNKNOWN, UNKNOWN.upper()])
+async def test_unknown_and_malformed_ids_lead_nowhere(
+    stage: Stage, process: Process, elicitation_id: str
+) -> None:
+    assert await process.provisioning.find(elicitation_id, stage.caller.principal) is None
+    assert await process.provisioning.view(elicitation_id) is None
+    assert await process.provisioning.finished([elicitation_id]) == [elicitation_id]
+    with pytest.raises(ElicitationUnknown):
+        await process.provisioning.approve(elicitation_id, READ)
+    with pytest.raises(ElicitationUnknown):
+        await process.provisioning.decline(elicitation_id)
+
+
+async def test_somebody_elses_visit_looks_like_none(stage: Stage, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+
+    assert await process.provisioning.find(consent_request.id, STRANGER.principal) is None
+    assert await process.provisioning.find(consent_request.id, stage.caller.principal) == consent_request
+
+
+async def test_a_visit_of_another_nextclouds_server_is_not_continued_here(
+    stage: Stage, process: Process
+) -> None:
+    elsewhere = await stage.process(url="http://elsewhere.test")
+    consent_request = await process.ask(stage.caller)
+
+    assert await elsewhere.provisioning.view(consent_request.id) is None
+    with pytest.raises(ElicitationUnknown):
+        await elsewhere.provisioning.approve(consent_request.id, READ)
+    assert await state(process, consent_request.id) is ElicitationState.PENDING
+    assert stage.network.asked == []
+
+
+async def test_a_visit_straight_to_nextcloud_has_no_page(stage: Stage, process: Process) -> None:
+    direct = await stage.process(direct=True)
+    consent_request = await direct.ask(stage.caller)
+
+    assert await process.provisioning.view(consent_request.id) is None
+    with pytest.raises(ElicitationUnknown):
+        await process.provisioning.approve(consent_request.id, WRITE)
+    assert await state(process, consent_request.id) is ElicitationState.PENDING
+
+
+async def test_the_page_shows_what_is_asked_offered_and_granted(stage: Stage) -> None:
+    process = await stage.process(bound=READ | WRITE)
+    await stage.connect(process)
+    consent_request = await process.ask(stage.caller, WRITE)
+
+    shown = await process.provisioning.view(consent_request.id)
+
+    assert shown is not None
+    assert (shown.needed, shown.offered, shown.granted) == (WRITE, READ | WRITE, READ)
+    assert (shown.client_name, shown.nextcloud_host) == ("Claude Code", "nextcloud.test")
+    assert (shown.login_url, shown.account_name, shown.error) == (None, None, None)
+    assert shown.expires_at == stage.clock() + module.LIFETIME
+
+
+async def test_looking_at_the_page_changes_nothing(stage: Stage, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+
+    await process.provisioning.view(consent_request.id)
+
+    assert await state(process, consent_request.id) is ElicitationState.PENDING
+    assert stage.network.asked == []
+
+
+async def test_allowing_opens_the_visit_and_starts_one_at_nextcloud(stage: Stage, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+
+    shown = await process.provisioning.approve(consent_request.id, READ)
+
+    assert shown.state is ElicitationState.OPENED
+    assert shown.login_url is not None
+    assert shown.login_url.get_secret_value().startswith(f"{NEXTCLOUD}/login/v2/flow/")
+
+
+async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage: Stage) -> None:
+    process = await stage.process(bound=READ)
+    consent_request = await process.ask(stage.caller)
+    await process.provisioning.approve(consent_request.id, READ | WRITE)
+    stage.confirm()
+
+    await process.poller.turn()
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ
+
+
+async def test_an_unreachable_nextcloud_leaves_the_visit_open_for_another_try(
+    stage: Stage, process: Process
+) -> None:
+    consent_request = await process.ask(stage.caller)
+    stage.network.before = stage.network.cut
+    with pytest.raises(Unreachable):
+        await process.provisioning.approve(consent_request.id, READ)
+
+    stage.network.before = None
+    shown = await process.provisioning.approve(consent_request.id, READ)
+
+    assert shown.login_url is not None
+
+
+async def test_allowing_in_two_tabs_at_once_is_one_visit_and_one_grant(
+    stage: Stage, process: Process
+) -> None:
+    other = await stage.process()
+    consent_request = await process.ask(stage.caller)
+
+    await together(
+        partial(process.provisioning.approve, consent_request.id, READ),
+        partial(other.provisioning.approve, consent_request.id, READ),
+        partial(process.provisioning.approve, consent_request.id, READ),
+    )
+    flow = await process.database.login_flows.find(consent_request.id)
+    assert flow is not None
+    for index, started in enumerate(stage.sandbox.state.login_flows):
+        if started.login_token in flow.login_url.get_secret_value():
+            stage.confirm(flow=index)
+    await together(process.poller.turn, other.poller.turn)
+
+    assert await state(process, consent_request.id) is ElicitationState.COMPLETE
+    assert await results(process, stage) == ["granted"]
+    assert len(stage.app_passwords) == 1
+
+
+async def test_who_goes_back_and_ticks_less_gives_less(stage: Stage, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+    await process.provisioning.approve(consent_request.id, READ | WRITE)
+    await process.provisioning.approve(consent_request.id, READ)
+    stage.confirm()
+
+    await process.poller.turn()
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ
+
+
+async def test_someone_connected_permits_more_without_nextcloud(stage: Stage, process: Process) -> None:
+    secret = await stage.connect(process)
+    asked = len(stage.network.asked)
+    consent_request = await process.ask(stage.caller, WRITE)
+
+    shown = await process.provisioning.approve(consent_request.id, WRITE)
+
+    grant = await process.grant(stage.caller)
+    assert shown.state is ElicitationState.COMPLETE
+    assert shown.account_name == "alice"
+    assert len(stage.network.asked) == asked
+    assert process.finished[-1] == consent_request.id
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ | WRITE
+    assert grant.credential.secret == SecretStr(secret)
+
+
+async def test_someone_connected_who_allows_more_than_the_settings_offer_gives_what_they_offer(
+    stage: Stage, process: Process
+) -> None:
+    files = frozenset({"files:read"})
+    await stage.connect(process)
+    bounded = await stage.process(bound=READ | files)
+    consent_request = await bounded.ask(stage.caller, files)
+
+    await bounded.provisioning.approve(consent_request.id, files | WRITE)
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ | files
+
+
+async def test_someone_connected_who_allows_twice_at_once_is_granted_once(
+    stage: Stage, process: Process
+) -> None:
+    await stage.connect(process)
+    consent_request = await process.ask(stage.caller, WRITE)
+    outcomes: list[str] = []
+
+    async def approve() -> None:
+        try:
+            outcomes.append((await process.provisioning.approve(consent_request.id, WRITE)).state)
+        except ElicitationUnknown:
+            outcomes.append("over")
+
+    await together(approve, approve)
+
+    assert "complete" in outcomes
+    assert set(outcomes) <= {"complete", "over"}
+    assert await results(process, stage) == ["granted", "granted"]
+
+
+async def test_a_refused_access_is_not_enough_to_permit_more(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    await process.accounts.reject(stage.caller, await process.accounts.open(stage.caller, READ))
+    consent_request = await process.ask(stage.caller, WRITE)
+
+    shown = await process.provisioning.approve(consent_request.id, WRITE)
+
+    assert shown.state is ElicitationState.OPENED
+    assert shown.login_url is not None
+
+
+async def test_allowing_while_a_disconnect_runs_brings_nothing_back(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    consent_request = await process.ask(stage.caller, WRITE)
+
+    await process.accounts.disconnect(stage.caller)
+
+    with pytest.raises(ElicitationUnknown):
+        await process.provisioning.approve(consent_request.id, WRITE)
+    assert await process.grant(stage.caller) is None
+
+
+async def test_declining_ends_the_visit_and_wakes_who_waits(stage: Stage, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+
+    await process.provisioning.decline(consent_request.id)
+
+    assert await state(process, consent_request.id) is ElicitationState.DECLINED
+    assert process.finished == [consent_request.id]
+    assert await process.provisioning.finished([consent_request.id]) == [consent_request.id]
+    assert await results(process, stage) == ["declined"]
+
+
+@pytest.mark.parametrize("again", ["approve", "decline"])
+async def test_what_is_over_stays_over(stage: Stage, process: Process, again: str) -> None:
+    consent_request = await process.ask(stage.caller)
+    await process.provisioning.decline(consent_request.id)
+
+    with pytest.raises(ElicitationUnknown):
+        await (
+            process.provisioning.approve(consent_request.id, READ)
+            if again == "approve"
+            else process.provisioning.decline(consent_request.id)
+        )
+    assert await state(process, consent_request.id) is ElicitationState.DECLINED
+
+
+async def test_a_declined_visit_makes_way_for_a_new_one(stage: Stage, process: Process) -> None:
+    first = await process.ask(stage.caller)
+    await process.provisioning.decline(first.id)
+
+    assert (await process.ask(stage.caller)).id != first.id
+
+
+async def test_a_visit_expires_and_says_so(stage: Stage, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+    open_before = await process.provisioning.finished([consent_request.id])
+    stage.clock.forward(module.LIFETIME.total_seconds())
+
+    found = await process.provisioning.find(consent_request.id, stage.caller.principal)
+    await process.provisioning.expire()
+
+    assert open_before == []
+    assert found is not None
+    assert found.state is ElicitationState.EXPIRED
+    assert process.finished == [consent_request.id]
+    with pytest.raises(ElicitationUnknown):
+        await process.provisioning.approve(consent_request.id, READ)
+
+
+async def test_a_visit_whose_key_is_lost_counts_as_finished_and_stops_nobody(
+    stage: Stage, process: Process
+) -> None:
+    lost = await process.ask(stage.caller)
+    other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
+
+    assert await other.provisioning.finished([lost.id]) == [lost.id]
+    assert (await need(other, stage)).elicitation_id != lost.id
+
+
+async def test_a_visit_that_vanishes_while_it_is_allowed_is_over(stage: Stage, process: Process) -> None:
+    await stage.connect(process)
+    consent_request = await process.ask(stage.caller, WRITE)
+
+    async def vanish(elicitation_id: str) -> None:
+        stage.sql("DELETE FROM elicitations")
+
+    vanishing = module.Provisioning(
+        process.database,
+        process.provider,
+        module.Policy(NEXTCLOUD, "nextcloud.test", WRITE, page_url),
+        clock=stage.clock,
+        on_finished=vanish,
+    )
+    with pytest.raises(ElicitationUnknown):
+        await vanishing.approve(consent_request.id, WRITE)
+
+
+@pytest.mark.parametrize(("mapped", "permitted"), [("alice", True), (None, True), ("bob", False)])
+async def test_more_is_permitted_on_the_account_alone_that_the_mapping_gives(
+    stage: Stage, process: Process, mapped: str | None, *, permitted: bool
+) -> None:
+    """The operator may have changed the mapping since the user connected."""
+    await stage.connect(process)
+    elicitation = await process.ask(stage.caller, WRITE)
+
+    if permitted:
+        assert await process.provisioning.permit(elicitation, WRITE, uid=mapped)
+    else:
+        with pytest.raises(WrongAccount, match="Disconnect first"):
+            await process.provisioning.permit(elicitation, WRITE, uid=mapped)
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert (grant.permission.scopes >= WRITE) is permitted

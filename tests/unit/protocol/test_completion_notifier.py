@@ -1,0 +1,91 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nextcloud_mcp_server.protocol import completion_notifier as module
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier, NotifiedSession
+from nextcloud_mcp_server.protocol.pending import Pending
+from tests.sdk_request import Channel, request
+
+URL: dict[str, Any] = {"elicitation": {"url": {}}}
+
+
+def link(notices: CompletionNotifier, session: str) -> str | None:
+    told = notices.told(request(session=session))
+    return told.elicitation_id if told else None
+
+
+async def nothing(elicitation_ids: Sequence[str]) -> list[str]:
+    raise NotImplementedError
+
+
+async def test_exactly_the_sessions_that_were_told_hear_how_it_ended() -> None:
+    pending = Pending(nothing)
+    notices = CompletionNotifier(pending)
+    told, other, stateless = Channel(), Channel(), Channel()
+    notices.tell(request(session="a", channel=told, capabilities=URL), "one", seconds=60)
+    notices.tell(request(session="b", channel=other, capabilities=URL), "two", seconds=60)
+    notices.tell(request(version="2026-07-28", channel=stateless), "one", seconds=60)
+
+    await pending.finish("one")
+
+    assert told.sent == [("notifications/elicitation/complete", {"elicitationId": "one"})]
+    assert other.sent == stateless.sent == []
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "hears"),
+    [
+        (URL, True),
+        ({"elicitation": {"form": {}, "url": {}}}, True),
+        ({"elicitation": {"form": {}}}, False),
+        ({"elicitation": {}}, False),
+        ({"extensions": {wire.EXTENSION_ID: {}}}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("session", ["over HTTP", None])
+async def test_only_a_client_that_declares_url_elicitation_hears_how_it_ended(
+    capabilities: dict[str, Any] | None, session: str | None, *, hears: bool
+) -> None:
+    pending, channel = Pending(nothing), Channel()
+    ctx = request(session=session, channel=channel, capabilities=capabilities)
+    CompletionNotifier(pending).tell(ctx, "one", seconds=60)
+
+    await pending.finish("one")
+
+    assert bool(channel.sent) == hears
+
+
+async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten() -> None:
+    notices = CompletionNotifier(Pending(nothing))
+    notices.tell(request(session="a"), "one", seconds=60)
+    notices.tell(request(session="a"), "two", seconds=60)
+
+    assert link(notices, "a") == "two"
+    assert link(notices, "b") is None
+    notices.forget(request(session="a"))
+    assert link(notices, "a") is None
+
+
+async def test_of_too_many_sessions_the_oldest_are_forgotten() -> None:
+    notices = CompletionNotifier(Pending(nothing))
+    for number in range(module.MAX_TOLD + 1):
+        notices.tell(request(session=f"s{number}"), "one", seconds=60)
+
+    assert link(notices, "s0") is None
+    assert link(notices, "s1") == "one"
+
+
+async def test_a_client_without_a_session_is_known_by_its_stand_in_and_without_one_by_nothing() -> None:
+    notices = CompletionNotifier(Pending(nothing))
+    modern = request(version="2026-07-28")
+    notices.tell(modern, "one", seconds=60, stand_in="alice")
+    notices.tell(modern, "two", seconds=60)
+
+    assert notices.told(modern, stand_in="alice") == NotifiedSession(None, "one")
+    assert notices.told(modern, stand_in="bob") is None
+    assert notices.told(modern) is None

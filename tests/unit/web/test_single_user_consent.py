@@ -1,0 +1,497 @@
+import re
+
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.errors import (
+    ElicitationUnknown,
+    Maintenance,
+    NextcloudError,
+    NotNextcloud,
+    StorageError,
+    Throttled,
+    TimedOut,
+    TlsFailed,
+    TooOld,
+    Unavailable,
+    Unreachable,
+    WrongAccount,
+)
+from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.single_user_consent import NothingToAllow
+from tests.memory_consent import ORIGIN, MemoryConsent, application
+
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
+FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+def provision(elicitation_id: str) -> str:
+    return f"/oauth/provision?elicitationId={elicitation_id}"
+
+
+def waiting(elicitation_id: str) -> str:
+    return f"/oauth/waiting?elicitationId={elicitation_id}"
+
+
+async def send(
+    browser: httpx2.AsyncClient,
+    elicitation_id: str,
+    answer: str | None,
+    *allow: str,
+    to: str = "/oauth/provision",
+) -> httpx2.Response:
+    """Open the page, fill in its form, send it."""
+    shown = await browser.get(
+        provision(elicitation_id) if to == "/oauth/provision" else waiting(elicitation_id)
+    )
+    found = FORM_CHECK.search(shown.text)
+    form: dict[str, str | list[str]] = {"elicitationId": elicitation_id, "csrf": found[1] if found else ""}
+    if answer is not None:
+        form["answer"] = answer
+    return await browser.post(to, data={**form, "allow": list(allow)})
+
+
+async def test_the_page_says_who_asks_for_what_and_what_is_needed_now(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(needed=["notes:read"])
+
+    response = await browser.get(provision(elicitation_id))
+
+    assert response.status_code == 200
+    assert "<bdi>Claude Code</bdi>" in response.text
+    assert "cloud.example.org" in response.text
+    assert "any assistant on this computer" in response.text
+    assert 'value="notes:read" checked>' in response.text
+    assert 'value="files:write">' in response.text
+    assert response.text.count('class="chip"') == 2
+    assert consent.calls == ["view"]
+
+
+async def test_the_first_button_of_the_form_allows_nothing(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    response = await browser.get(provision(consent.open()))
+
+    buttons = re.findall(r"<button[^>]*>", response.text)
+    assert buttons[0] == '<button name="answer" value="none" hidden>'
+
+
+async def test_only_what_the_operator_allows_is_offered(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(offered=["notes:read"])
+
+    response = await browser.get(provision(elicitation_id))
+
+    assert re.findall(r'name="allow" value="([^"]+)"', response.text) == ["notes:read"]
+    assert "group care" not in response.text
+
+
+async def test_a_head_request_gets_the_status_of_the_page(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    response = await browser.head(provision(consent.open()))
+
+    assert response.status_code == 200
+
+
+async def test_allowing_goes_on_to_a_page_that_follows_along(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+
+    answer = await send(browser, elicitation_id, "allow", "notes:read", "files:read")
+    page = await browser.get(answer.headers["location"])
+
+    assert (answer.status_code, answer.headers["location"]) == (303, waiting(elicitation_id))
+    assert consent.ticked[elicitation_id] == {"notes:read", "files:read"}
+    assert page.headers["refresh"] == "2"
+    assert f'href="{consent.login_url}" target="_blank" rel="noopener noreferrer"' in page.text
+    assert "<strong>10 minutes</strong> left" in page.text
+    assert "left something out" not in page.text
+
+
+async def test_the_time_left_is_told_down_to_the_last_moments(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    start = consent.now
+
+    said: list[str] = []
+    for seconds in (61, 539, 540, 541):
+        consent.now = start.replace(minute=seconds // 60, second=seconds % 60)
+        said += re.findall(
+            r'class="soft"><strong>(.*?)</strong> left', (await browser.get(waiting(elicitation_id))).text
+        )
+
+    assert said == ["9 minutes", "2 minutes", "1 minute", "Less than a minute"]
+
+
+async def test_the_waiting_page_can_be_kept_from_reloading(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+
+    page = await browser.get(f"{waiting(elicitation_id)}&paused=1")
+
+    assert "refresh" not in page.headers
+    assert f'<a href="{waiting(elicitation_id)}">Look again</a>' in page.text
+
+
+async def test_leaving_out_what_is_needed_is_allowed_and_said(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(needed=["notes:read"])
+
+    answer = await send(browser, elicitation_id, "allow", "files:read")
+    page = await browser.get(answer.headers["location"])
+    consent.complete(elicitation_id)
+    done = await browser.get(waiting(elicitation_id))
+
+    assert "You left something out" in page.text
+    assert "<li>Read your notes</li>" in done.text
+
+
+async def test_the_waiting_page_names_only_what_is_needed(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(needed=["notes:read"])
+    await send(browser, elicitation_id, "allow", "files:read")
+
+    page = await browser.get(f"{waiting(elicitation_id)}&without=files:write&without=notes:read&without=<b>")
+
+    notice = page.text.partition("You left something out")[2].partition("</section>")[0]
+    assert re.findall(r"<li>(.*?)</li>", notice) == ["Read your notes"]
+    assert f'href="{waiting(elicitation_id)}&amp;without=notes:read&amp;paused=1"' in page.text
+
+
+async def test_what_is_allowed_already_is_shown_so_and_stays(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(needed=["notes:write"], granted=["notes:read"])
+
+    shown = await browser.get(provision(elicitation_id))
+    await send(browser, elicitation_id, "allow", "notes:write")
+    consent.complete(elicitation_id)
+    done = await browser.get(waiting(elicitation_id))
+
+    assert 'value="notes:read" checked disabled>' in shown.text
+    assert 'value="notes:write" checked>' in shown.text
+    assert shown.text.count("allowed already") == 1
+    assert "If Nextcloud asks you to confirm" in shown.text
+    assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
+
+
+async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(needed=["notes:read"], granted=["notes:read"])
+
+    shown = await browser.get(provision(elicitation_id))
+    answer = await send(browser, elicitation_id, "allow")
+
+    assert "wants you to confirm once more" in shown.text
+    assert "Next, Nextcloud asks you to confirm" in shown.text
+    assert answer.headers["location"] == waiting(elicitation_id)
+    assert consent.ticked[elicitation_id] == {"notes:read"}
+
+
+async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+
+    response = await send(browser, elicitation_id, "allow")
+
+    assert response.status_code == 422
+    assert 'role="alert"' in response.text
+    assert "approve" not in consent.calls
+
+
+@pytest.mark.parametrize("answer", ["none", "yes", None])
+async def test_any_other_answer_shows_the_page_again_as_it_was(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, answer: str | None
+) -> None:
+    elicitation_id = consent.open()
+
+    response = await send(browser, elicitation_id, answer, "files:read")
+
+    assert response.status_code == 200
+    assert re.findall(r'value="([^"]+)" checked', response.text) == ["files:read"]
+    assert "approve" not in consent.calls
+
+
+async def test_scopes_that_were_not_offered_are_left_out(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open(offered=["notes:read"])
+
+    await send(browser, elicitation_id, "allow", "notes:read", "files:write", "admin")
+
+    assert consent.ticked[elicitation_id] == {"notes:read"}
+
+
+async def test_declining_connects_nothing_and_says_so(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+
+    answer = await send(browser, elicitation_id, "deny", "notes:read")
+    page = await browser.get(answer.headers["location"])
+
+    assert consent.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert "<strong>Nothing</strong> was connected." in page.text
+    assert consent.flows == 0
+
+
+async def test_a_finished_visit_names_the_account_and_what_was_allowed(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read", "notes:write")
+    consent.complete(elicitation_id, "alice")
+
+    page = await browser.get(waiting(elicitation_id))
+
+    assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in page.text
+    assert re.findall(r"<span>(\w+ your \w+)</span>", page.text) == ["Read your notes", "Change your notes"]
+    assert "refresh" not in page.headers
+
+
+async def test_a_finished_visit_without_a_name_still_says_connected(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    consent.complete(elicitation_id, "")
+
+    page = await browser.get(waiting(elicitation_id))
+
+    assert "<h1><strong>Connected.</strong></h1>" in page.text
+
+
+async def test_a_failed_visit_says_why_with_a_reference_that_is_in_the_log(
+    browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    consent.fail(elicitation_id, "Nextcloud gave an account that is not yours.")
+
+    page = await browser.get(waiting(elicitation_id))
+
+    reference = re.findall(r"<dd>(\w{4}-\w{4})</dd>", page.text)
+    assert "Nextcloud gave an account that is not yours." in page.text
+    assert len(reference) == 1
+    assert reference[0] in caplog.text
+
+
+async def test_a_visit_that_failed_without_a_sentence_still_gets_its_page(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    consent.fail(elicitation_id, "")
+
+    page = await browser.get(waiting(elicitation_id))
+
+    assert "That did not work" in page.text
+
+
+async def test_a_visit_that_ran_out_of_time_is_no_longer_valid(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    consent.expire()
+
+    page = await browser.get(waiting(elicitation_id))
+
+    assert page.status_code == 404
+    assert "no longer valid" in page.text
+
+
+async def test_the_link_leads_the_browser_that_answered_back_to_its_visit(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+
+    while_waiting = await browser.get(provision(elicitation_id))
+    consent.complete(elicitation_id)
+    afterwards = await browser.get(provision(elicitation_id))
+
+    assert while_waiting.headers["location"] == afterwards.headers["location"] == waiting(elicitation_id)
+
+
+async def test_a_form_that_is_sent_twice_leads_to_the_same_flow(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    shown = await browser.get(provision(elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
+
+    first = await browser.post("/oauth/provision", data={**form, "allow": "notes:read"})
+    second = await browser.post("/oauth/provision", data={**form, "allow": "notes:read"})
+    consent.complete(elicitation_id)
+    third = await browser.post("/oauth/provision", data={**form, "allow": "files:write"})
+
+    assert {first.headers["location"], second.headers["location"], third.headers["location"]} == {
+        waiting(elicitation_id)
+    }
+    assert consent.flows == 1
+    assert consent.ticked[elicitation_id] == {"notes:read"}
+
+
+async def test_a_form_for_a_visit_that_is_over_gets_the_page_for_old_links(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    shown = await browser.get(provision(elicitation_id))
+    consent.complete(elicitation_id)
+
+    form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
+    response = await browser.post("/oauth/provision", data=form)
+
+    assert response.status_code == 404
+    assert "no longer valid" in response.text
+
+
+async def test_cancelling_ends_the_visit(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+
+    answer = await send(browser, elicitation_id, None, to="/oauth/cancel")
+    page = await browser.get(answer.headers["location"])
+
+    assert answer.status_code == 303
+    assert consent.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert "was connected" in page.text
+
+
+async def test_cancelling_too_late_shows_what_was_connected(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    shown = await browser.get(waiting(elicitation_id))
+    consent.complete(elicitation_id)
+
+    form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0]}
+    answer = await browser.post("/oauth/cancel", data=form)
+    page = await browser.get(answer.headers["location"])
+
+    assert "<bdi>alice</bdi>" in page.text
+
+
+async def test_a_visit_that_was_not_answered_here_cannot_be_cancelled_here(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    shown = await browser.get(provision(elicitation_id))
+
+    form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0]}
+    response = await browser.post("/oauth/cancel", data=form)
+
+    assert response.status_code == 404
+    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+
+
+@pytest.mark.parametrize(
+    ("fault", "answer"),
+    [
+        (Unreachable("No connection."), (502, "Nextcloud does not answer")),
+        (TimedOut("No answer in time."), (504, "Nextcloud does not answer")),
+        (TlsFailed("Bad certificate."), (502, "The way to Nextcloud is not safe")),
+        (NotNextcloud("Something else."), (502, "There is no Nextcloud at that address")),
+        (TooOld("Version 27."), (502, "This Nextcloud is too old")),
+        (Throttled("Too many."), (503, "Nextcloud asks for a pause")),
+        (Maintenance("Closed."), (503, "Nextcloud is closed for maintenance")),
+        (Unavailable("Not now."), (503, "Nextcloud does not answer")),
+        (WrongAccount("Another."), (403, "That is another Nextcloud account")),
+        (NextcloudError("Odd."), (502, "Nextcloud had a problem")),
+        (StorageError("Disk full."), (500, "Something went wrong here")),
+        (ZeroDivisionError("secret detail"), (500, "Something went wrong here")),
+    ],
+)
+async def test_when_allowing_fails_the_page_says_why_and_how_to_try_again(
+    browser: httpx2.AsyncClient,
+    consent: MemoryConsent,
+    caplog: pytest.LogCaptureFixture,
+    fault: Exception,
+    answer: tuple[int, str],
+) -> None:
+    status, title = answer
+    elicitation_id = consent.open()
+    consent.fault = fault
+
+    response = await send(browser, elicitation_id, "allow", "notes:read")
+
+    assert response.status_code == status
+    assert f"<strong>{title}</strong>" in response.text
+    assert f'href="{provision(elicitation_id)}">Try again' in response.text
+    assert re.findall(r"<dd>(\w{4}-\w{4})</dd>", response.text)[0] in caplog.text
+    assert str(fault) not in response.text
+    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+
+
+async def test_trying_again_after_a_fault_works(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+    elicitation_id = consent.open()
+    consent.fault = Unreachable("No connection.")
+    await send(browser, elicitation_id, "allow", "notes:read")
+    consent.fault = None
+
+    answer = await send(browser, elicitation_id, "allow", "notes:read")
+
+    assert answer.headers["location"] == waiting(elicitation_id)
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type"),
+    [
+        (b'{"answer": "allow"}', "application/json"),
+        (b"a=" + b"x" * 20_000, "application/x-www-form-urlencoded"),
+        (b"&".join(b"a=1" for _ in range(100)), "application/x-www-form-urlencoded"),
+        ("a=ü".encode(), "application/x-www-form-urlencoded"),
+    ],
+)
+async def test_a_form_that_is_none_of_ours_is_not_read(
+    browser: httpx2.AsyncClient, content: bytes, content_type: str
+) -> None:
+    response = await browser.post("/oauth/provision", content=content, headers={"Content-Type": content_type})
+
+    assert response.status_code == 400
+    assert "could not be read" in response.text
+
+
+async def test_a_form_still_counts_after_the_keys_were_changed(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
+    elicitation_id = consent.open()
+    shown = await browser.get(provision(elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
+    rotated = application(consent, keys=[b"n" * 32, b"k" * 32])
+
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(rotated),
+        base_url=ORIGIN,
+        headers=browser.headers,
+        cookies=browser.cookies,
+    ) as later:
+        answer = await later.post("/oauth/provision", data={**form, "allow": "notes:read"})
+
+    assert answer.status_code == 303
+
+
+async def test_where_the_settings_give_the_access_no_link_leads_anywhere() -> None:
+    nothing = NothingToAllow()
+
+    shown = await nothing.view(UNKNOWN)
+
+    assert shown is None
+    with pytest.raises(ElicitationUnknown):
+        await nothing.approve(UNKNOWN, frozenset({"notes:read"}))
+    with pytest.raises(ElicitationUnknown):
+        await nothing.decline(UNKNOWN)

@@ -1,0 +1,266 @@
+"""A user's clients, the poller and a sandbox behind it, in one process and without a timer that matters."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import anyio
+import httpx2
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import ResourcesListChanged
+from mcp_types import (
+    SubscribeRequestParams,
+    SubscriptionFilter,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.auth.accounts import Accounts
+from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol.audience import Audience
+from nextcloud_mcp_server.protocol.availability import AppList, Apps, Availability
+from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
+from nextcloud_mcp_server.resources.poller import MAX_PEOPLE, Poller
+from nextcloud_mcp_server.resources.updates import Updates
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.server import mcp_server
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.tools.state import State
+from tests.clients_fixtures import SCOPES
+from tests.sdk_request import Channel, request
+
+ALICE = Principal("test", "alice")
+
+Send = Callable[[httpx2.Request], httpx2.Response | None]
+
+
+class Recorder:
+    """Stands where the audit is, which would need a database."""
+
+    def __init__(self) -> None:
+        self.results: list[str] = []
+
+    async def record(self, _: Caller, *, result: str, **__: object) -> None:
+        self.results.append(result)
+
+
+class Network(httpx2.AsyncBaseTransport):
+    """The way to the sandbox, on which each request is seen, and can be answered by another user."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._inner = httpx2.ASGITransport(sandbox.app)
+        self.seen: list[str] = []
+        self.instead: Send = lambda _: None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.seen.append(f"{request.method} {request.url.path}")
+        return self.instead(request) or await self._inner.handle_async_request(request)
+
+
+@dataclass(frozen=True)
+class Core:
+    """The opened parts that looking for changes needs."""
+
+    accounts: Accounts
+    audit: Any
+    provisioning: None = None
+    bound: frozenset[str] = frozenset(SCOPES)
+
+
+@dataclass
+class Client:
+    """One client of a user: in a session, or on streams."""
+
+    stage: "Stage"
+    channel: Channel
+    ctx: Ctx
+
+    async def subscribe(self, *uris: str) -> None:
+        for uri in uris:
+            await self.stage.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
+
+    def listed(self) -> "Client":
+        """Have asked for the list of resources."""
+        self.stage.state.availability.audience.join(self.ctx, ResourcesListChanged)
+        return self
+
+    async def unsubscribe(self, uri: str) -> None:
+        await self.stage.updates.unsubscribe(self.ctx, UnsubscribeRequestParams(uri=uri))
+
+    async def leave(self) -> None:
+        await wire.connection(self.ctx).exit_stack.aclose()
+
+    async def refusal(self, uri: str) -> str:
+        try:
+            await self.stage.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
+        except MCPError as error:
+            return error.error.message
+        raise AssertionError("it was not refused")
+
+    async def listen(self, *uris: str, resources: bool = False, tools: bool = False) -> bool:
+        """Open a stream until it is closed; False when it is refused."""
+        wanted = SubscriptionFilter(
+            resource_subscriptions=list(uris) or None,
+            resources_list_changed=resources or None,
+            tools_list_changed=tools or None,
+        )
+        try:
+            await self.stage.updates.listen(self.ctx, SubscriptionsListenRequestParams(notifications=wanted))
+        except MCPError:
+            return False
+        return True
+
+    def attend(self) -> None:
+        """Open the stream of the session."""
+        self.stage.state.availability.audience.stream_opened(self._key)
+
+    def turn_away(self) -> None:
+        """Close it."""
+        self.stage.state.availability.audience.stream_closed(self._key)
+
+    @property
+    def _key(self) -> str:
+        return wire.session_key(self.ctx) or ""
+
+    async def subscribed(self, *uris: str) -> None:
+        """Subscribe, and wait until the first look is done."""
+        await self.subscribe(*uris)
+        await settled()
+
+    def heard(self) -> list[str]:
+        """Take what came since the last time, in short."""
+        sent, self.channel.sent[:] = list(self.channel.sent), []
+        return [
+            str((params or {}).get("uri") or method.removeprefix("notifications/")) for method, params in sent
+        ]
+
+    def honored(self) -> Sequence[str]:
+        """Read which addresses the stream was promised."""
+        ((_, params), *_) = self.channel.sent
+        return (params or {})["notifications"].get("resourceSubscriptions", [])
+
+
+@dataclass
+class Stage:
+    """The parts; every user's requests carry their name in a header."""
+
+    sandbox: Sandbox
+    network: Network
+    accounts: OperatorAccounts
+    audit: Recorder
+    state: State
+    poller: Poller
+    updates: Updates
+    opened: list[bool]
+    _count: int = field(default=0, init=False)
+
+    def client(self, owner: str = "alice", *, modern: bool = False, program: str = "a") -> Client:
+        self._count += 1
+        channel = Channel()
+        ctx = request(
+            version="2026-07-28" if modern else "2025-11-25",
+            session=f"s{self._count}",
+            headers={"owner": owner, "program": program},
+            channel=channel,
+        )
+        return Client(self, channel, replace(ctx, request_id=self._count))
+
+    def connect(self, uid: str) -> None:
+        """Let Alice have connected another account in the place of the one before."""
+        self.accounts._credential = BasicCredential(uid, SecretStr(uid))  # pyright: ignore[reportPrivateUsage]
+        self.accounts._opened = None  # pyright: ignore[reportPrivateUsage]
+
+    @property
+    def notes(self) -> NoteStore:
+        return NoteStore(self.sandbox.state.users["alice"], self.sandbox.state.clock)
+
+    def note(self, title: str) -> str:
+        """Make a note, and give its address."""
+        return f"nc://notes/{self.notes.create(Changes(title=title)).file_id}"
+
+    def change(self, uri: str) -> None:
+        """Write something else into a note."""
+        self.notes.update(self.notes.find(int(uri.rpartition("/")[2])), Changes(content=f"{uri} is new"))
+
+    @property
+    def kept(self) -> int:
+        """Count the users and streams that are held in memory: that nothing leaks cannot be seen from outside."""
+        return len(self.poller._people) + len(self.updates._streams)  # pyright: ignore[reportPrivateUsage]
+
+    def write(self, uri: str, owner: Principal = ALICE) -> None:
+        """Write something else into a note by a call of this user, whichever their client."""
+        self.change(uri)
+        self.state.availability.on_write(owner)
+
+    async def look(self) -> list[str]:
+        """Have every user's things looked at, and tell what was asked for."""
+        self.network.seen.clear()
+        # In the place of the time that passes.
+        for person in list(self.poller._people.values()):  # pyright: ignore[reportPrivateUsage]
+            person.wake.set()
+        await settled()
+        return list(self.network.seen)
+
+
+async def settled() -> None:
+    """Wait until nothing goes on any more but waiting."""
+    with anyio.fail_after(30):
+        await anyio.wait_all_tasks_blocked()
+
+
+@asynccontextmanager
+async def open_stage(
+    toolsets: Sequence[str] = ("notes", "files"),
+    *,
+    known: bool = True,
+    seconds: float = 3600,
+    running: bool = True,
+    max_people: int = MAX_PEOPLE,
+    scopes: frozenset[str] = frozenset(SCOPES),
+) -> AsyncGenerator[Stage]:
+    """Put the parts together and let the poller run; `known`: what Alice's Nextcloud has."""
+    sandbox = Sandbox.demo(one_second_etags=False)
+    network = Network(sandbox)
+    nextcloud = Nextcloud(
+        NextcloudUrl.parse("http://localhost"), open_pool(ca_bundle=None, user_agent="t", transport=network)
+    )
+    accounts = OperatorAccounts(nextcloud, login_name="alice", secret=SecretStr("alice"), bound=scopes)
+    audit, opened = Recorder(), list[bool]()
+
+    async def core() -> Any:  # noqa: ANN401 - a part of the core stands for it
+        opened.append(True)
+        return Core(accounts, audit)
+
+    def caller(ctx: Ctx) -> Caller:
+        headers = cast("Any", ctx.request).headers
+        return Caller(Principal("test", headers["owner"]), headers["program"], "Test")
+
+    async def finished(_: object) -> list[str]:
+        return []
+
+    specs = mcp_server.select(toolsets, exclude=(), read_only=False)
+    availability = Availability(mcp_server.facts(specs), Audience(lambda ctx: caller(ctx).principal))
+    if known:
+        await availability.heard(ALICE, Apps(AppList(frozenset({"notes", "deck"})), account="alice"))
+    pending = Pending(finished)
+    state = State(core, caller, pending, CompletionNotifier(pending), availability, "text", 0.01)
+    catalogue = Catalogue(mcp_server.kinds(specs), availability)
+    poller = Poller(catalogue, state, seconds=seconds, gap_seconds=0, max_people=max_people)
+    async with anyio.create_task_group() as group:
+        group.start_soon(availability.run)
+        if running:
+            group.start_soon(poller.run)
+        updates = Updates(catalogue, state, poller)
+        yield Stage(sandbox, network, accounts, audit, state, poller, updates, opened)
+        group.cancel_scope.cancel()
