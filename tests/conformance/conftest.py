@@ -9,12 +9,12 @@ import pytest
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.conformance.foreign_install import python_of
 from tests.conformance.mcpdo import Mcpdo
-from tests.integration.computer import ROOT, Computer, open_computer
+from tests.integration.computer import Computer, open_computer
 from tests.integration.crowd import Crowd, open_crowd
 from tests.integration.world import World, open_world
-from tests.node import find_node, missing
+from tests.node import NODE_MODULES, find_node, not_installed
 
-INSPECTOR = ROOT / "node_modules" / "@modelcontextprotocol" / "inspector"
+INSPECTOR = NODE_MODULES / "@modelcontextprotocol" / "inspector"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def mcpdo(node: str) -> Iterator[Mcpdo]:
     """Inspector's command line, with a home and a background process of its own."""
     script = INSPECTOR / "clients" / "mcpdo" / "build" / "mcp-bin.js"
     if not script.is_file():
-        missing("Inspector is not installed (npm ci --ignore-scripts)")
+        not_installed("Inspector")
     # Not the test's own folder: the name of a socket holds a hundred letters.
     with tempfile.TemporaryDirectory(prefix="mcpdo") as home:
         made = Mcpdo([node, str(script)], Path(home))

@@ -16,12 +16,11 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.conformance.foreign_install import FOREIGN, node_clients, python_of
 from tests.conformance.foreign_table import Foreign
-from tests.integration.computer import LONGEST_LINE, ROOT
+from tests.integration.computer import LONGEST_LINE
 from tests.integration.world import link_in
+from tests.node import NODE_MODULES
 
-INSPECTOR = (
-    ROOT / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients" / "cli" / "build" / "index.js"
-)
+INSPECTOR = NODE_MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "cli" / "build" / "index.js"
 SECONDS = 120
 
 

@@ -15,11 +15,10 @@ from playwright.async_api import async_playwright, expect
 
 from tests.e2e.stage import DESKTOP, chromium_options, window_options
 from tests.e2e.test_two_people import grant, heading
-from tests.integration.computer import ROOT
 from tests.integration.house import House, open_house
-from tests.node import missing
+from tests.node import NODE_MODULES, missing, not_installed
 
-SCRIPT = ROOT / "node_modules" / ".bin" / "mcp-inspector"
+SCRIPT = NODE_MODULES / ".bin" / "mcp-inspector"
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ async def house(tmp_path: Path) -> AsyncGenerator[House]:
 async def inspector(house: House, node: str, tmp_path: Path) -> AsyncGenerator[str]:
     """Start it for our address; the address of its page."""
     if not SCRIPT.is_file():
-        missing("MCP Inspector is not installed (npm ci --ignore-scripts)")
+        not_installed("MCP Inspector")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     quiet = {"HOME": str(tmp_path), "CLIENT_PORT": port, "MCP_AUTO_OPEN_ENABLED": "false"}
