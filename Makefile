@@ -18,6 +18,7 @@ COMPLETE := nextcloud_mcp_server/auth/*,nextcloud_mcp_server/protocol/*,nextclou
 # Tests of PostgreSQL run where one is given, or Debian's can be started.
 POSTGRES := $(if $(TEST_POSTGRES_URL),,$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),.ci/postgres))
 UNTESTED := $(if $(TEST_POSTGRES_URL)$(POSTGRES),,--omit='nextcloud_mcp_server/storage/postgres.py,nextcloud_mcp_server/storage/listener.py')
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
 export MODE
 
@@ -82,9 +83,10 @@ docs-check: $(STAMP)
 snapshots: $(STAMP) ## Write the tools' schema snapshots again; look at the diff.
 	UPDATE_SNAPSHOTS=1 $(PY) -m pytest -q -k snapshot
 
-lock: ## Resolve requirements.lock again (needs uv).
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --custom-compile-command "make lock" --upgrade pyproject.toml --group dev -o requirements.lock
+lock: ## Resolve the three locks again: everything, the server alone, what builds the wheel (needs uv).
+	$(COMPILE) --upgrade pyproject.toml --group dev -o requirements.lock
+	$(COMPILE) pyproject.toml --extra postgres -c requirements.lock -o requirements-server.lock
+	$(COMPILE) --group build -c requirements.lock -o requirements-build.lock
 
 audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).
 	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock
