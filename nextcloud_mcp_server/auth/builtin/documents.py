@@ -19,7 +19,7 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
 from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
-from nextcloud_mcp_server.auth.builtin.pace import Pace, network
+from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -92,9 +92,9 @@ class ClientDocuments:
         self._seconds = seconds
         self._monotonic = monotonic
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._per_host = Pace(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
-        self._per_address = Pace(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
-        self._in_all = Pace(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._per_host = RateLimiter(MOST_PER_HOST, seconds=_MINUTE_SECONDS, monotonic=monotonic)
+        self._per_address = RateLimiter(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._in_all = RateLimiter(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
     async def get(self, url: str, *, sender: str = "") -> Client:
         """Return the client of an address, after reading its document if that is due.
@@ -141,7 +141,7 @@ class ClientDocuments:
         """Return what is known of an address now, and for how many seconds."""
         known = await self._records.find(url)
         if known is None:
-            self._spend(host, network(sender))
+            self._spend(host, network_of(sender))
         try:
             document = await document_source.fetch(self._outside, url, seconds=self._seconds)
             client = self._client(url, document.fields)
@@ -162,11 +162,11 @@ class ClientDocuments:
     def _spend(self, host: str, sender: str) -> None:
         # Strangers choose these addresses. What was read before is asked for seldom anyway. All first:
         # who is refused must not use up what others have.
-        paces = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
-        for pace, key in paces:
-            pace.check(key)
-        for pace, key in paces:
-            pace.count(key)
+        limiters = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
+        for limiter, key in limiters:
+            limiter.check(key)
+        for limiter, key in limiters:
+            limiter.count(key)
 
     def _client(self, url: str, fields: Fields) -> Client:
         # §3: else whoever can put a file on any host could speak for another client.

@@ -16,7 +16,7 @@ import anyio
 from nextcloud_mcp_server.auth.builtin import client_fields
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Described, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords, secret_hash
-from nextcloud_mcp_server.auth.builtin.pace import Pace, network
+from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import REGISTERED, AuthMethod, Client
 
@@ -42,8 +42,8 @@ class Registration:
         self._records = records
         self._rules = rules
         self._clock = clock
-        self._per_address = Pace(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
-        self._in_all = Pace(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._per_address = RateLimiter(MOST_PER_ADDRESS, seconds=_HOUR_SECONDS, monotonic=monotonic)
+        self._in_all = RateLimiter(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
     async def register(self, body: object, *, address: str) -> dict[str, Any]:
         """Register a client, and return the answer for status 201 (RFC 7591 §3.2.1), which has no nulls.
@@ -66,9 +66,9 @@ class Registration:
 
     async def _add(self, client: Client, address: str) -> None:
         # Both first: who is refused must not use up what others have.
-        self._per_address.check(network(address))
+        self._per_address.check(network_of(address))
         self._in_all.check(_EVERYBODY)
-        self._per_address.count(network(address))
+        self._per_address.count(network_of(address))
         self._in_all.count(_EVERYBODY)
         await self._records.save(client)
 
