@@ -23,7 +23,7 @@ SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
 export MODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test clients check bench mutants docs docs-check snapshots lock audit
+.PHONY: help setup demo run test clients check style bench mutants docs docs-check snapshots lock audit
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -60,11 +60,13 @@ test: $(STAMP) ## Run all tests that need nothing more; says what was skipped an
 clients: $(STAMP) ## Play the journey with every client of docs/clients.md; installs them below .work (needs PyPI and npm).
 	$(PY) -m pytest -rs -n 2 -m "clients or not clients" tests/conformance/test_foreign_clients.py tests/conformance/test_terminal_assistants.py $(ARGS)
 
-check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
+check: $(STAMP) style docs-check ## Check style, types, layers and the printed documents.
 	$(BIN)/lint-imports
 	$(PY) -m pyright
+
+style: $(STAMP) ## Check style alone, and the format of the code (a part of `check`).
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 
 bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)

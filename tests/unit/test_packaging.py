@@ -81,3 +81,16 @@ def test_what_the_image_is_built_from_is_not_ignored() -> None:
     assert {name for line in copied for name in line.split()} == {
         line.removeprefix("!") for line in text_of(".dockerignore").splitlines() if line.startswith("!")
     }
+
+
+def test_the_hooks_before_a_commit_run_targets_of_make_and_download_nothing() -> None:
+    config, makefile = text_of(".pre-commit-config.yaml"), text_of("Makefile")
+
+    sources = re.findall(r"^ +- repo: (\S+)$", config, re.MULTILINE)
+    languages = re.findall(r"^ +language: (\S+)$", config, re.MULTILINE)
+    targets = re.findall(r"^ +entry: make (\S+)$", config, re.MULTILINE)
+
+    assert set(sources) == {"local"}
+    assert set(languages) == {"system"}
+    assert len(targets) == len(languages) > 1
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
