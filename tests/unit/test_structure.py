@@ -176,5 +176,21 @@ def test_every_ignored_lint_rule_says_why() -> None:
     assert unexplained == []
 
 
+def test_whatever_catches_every_exception_says_why() -> None:
+    boundaries = {"tools/boundary.py", "web/middleware.py"}
+    # The reason is on its line, or on the one below.
+    broad = re.compile(r"^ *except (?:Base)?Exception\b[^\n#]*(?P<reason>\n? *#.*)?$", re.MULTILINE)
+
+    silent = [
+        f"{name(path)}: {found[0].strip()}"
+        for path in MODULES
+        if path.relative_to(PACKAGE).as_posix() not in boundaries
+        for found in broad.finditer(text_of(path))
+        if found["reason"] is None
+    ]
+
+    assert silent == []
+
+
 def test_the_folder_of_migrations_does_not_shadow_the_library() -> None:
     assert not (ROOT / "alembic" / "__init__.py").exists()
