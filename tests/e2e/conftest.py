@@ -4,15 +4,10 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright import async_api, sync_api
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.e2e.stage import Stage, chromium_options, raised
 from tests.node import NODE_MODULES, missing, not_installed
-
-# Five seconds by default, which a computer with much to do may need for a page.
-async_api.expect.set_options(timeout=60_000)
-sync_api.expect.set_options(timeout=60_000)
 
 AXE = NODE_MODULES / "axe-core" / "axe.min.js"
 
