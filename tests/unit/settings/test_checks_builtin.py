@@ -5,6 +5,8 @@ import pytest
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import Settings, load
 
+pytestmark = pytest.mark.usefixtures("bare_environment")
+
 MCP = "https://mcp.example.org"
 SAFE: dict[str, object] = {
     "mode": "builtin",

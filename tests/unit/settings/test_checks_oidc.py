@@ -8,6 +8,8 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import Settings, load, load_draft
 
+pytestmark = pytest.mark.usefixtures("bare_environment")
+
 MCP = "https://mcp.example.org"
 SAFE: dict[str, object] = {
     "mode": "oidc",

@@ -11,6 +11,8 @@ from nextcloud_mcp_server.settings.names import COMMAND_LINE_ONLY, FIELDS
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
 
+pytestmark = pytest.mark.usefixtures("bare_environment")
+
 ROOT = Path(__file__).parents[3]
 CLOUD = "https://cloud.example.org"
 
