@@ -2,16 +2,19 @@
 # image: the settings come with the environment, best as files (`…_FILE`).
 FROM python:3.13-slim AS build
 WORKDIR /src
-COPY requirements.lock ./
-# The lock's versions without its development tools: a constraint installs only what is asked for.
-RUN sed -e 's/ *\\$//' -e '/^ *--hash/d' requirements.lock > /constraints.txt
-ENV PIP_CONSTRAINT=/constraints.txt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# pip takes only files whose hashes are locked, those of the build backend included.
+COPY requirements-build.lock requirements-server.lock ./
+RUN python -m venv /opt/build \
+ && /opt/build/bin/pip install --require-hashes -r requirements-build.lock \
+ && python -m venv /opt/server \
+ && /opt/server/bin/pip install --require-hashes -r requirements-server.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY alembic alembic
 COPY nextcloud_mcp_server nextcloud_mcp_server
-RUN pip wheel --no-deps --wheel-dir /wheel . \
- && python -m venv /opt/server \
- && /opt/server/bin/pip install "nextcloud-mcp-server[postgres] @ file://$(echo /wheel/*.whl)"
+# `--no-index`: fails when the lock lacks a dependency of the wheel, instead of downloading it.
+RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheel \
+ && /opt/server/bin/pip install --no-index "nextcloud-mcp-server[postgres] @ file://$(echo /wheel/*.whl)"
 
 FROM python:3.13-slim
 COPY --from=build /opt/server /opt/server

@@ -18,11 +18,12 @@ COMPLETE := nextcloud_mcp_server/auth/*,nextcloud_mcp_server/protocol/*,nextclou
 # Tests of PostgreSQL run where one is given, or Debian's can be started.
 POSTGRES := $(if $(TEST_POSTGRES_URL),,$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),.ci/postgres))
 UNTESTED := $(if $(TEST_POSTGRES_URL)$(POSTGRES),,--omit='nextcloud_mcp_server/storage/postgres.py,nextcloud_mcp_server/storage/listener.py')
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
 export MODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test clients check bench mutants docs docs-check snapshots lock audit
+.PHONY: help setup demo run test clients check style bench mutants docs docs-check snapshots lock audit
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -59,11 +60,13 @@ test: $(STAMP) ## Run all tests that need nothing more; says what was skipped an
 clients: $(STAMP) ## Play the journey with every client of docs/clients.md; installs them below .work (needs PyPI and npm).
 	$(PY) -m pytest -rs -n 2 -m "clients or not clients" tests/conformance/test_foreign_clients.py tests/conformance/test_terminal_assistants.py $(ARGS)
 
-check: $(STAMP) docs-check ## Check style, types, layers and the printed documents.
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
+check: $(STAMP) style docs-check ## Check style, types, layers and the printed documents.
 	$(BIN)/lint-imports
 	$(PY) -m pyright
+
+style: $(STAMP) ## Check style alone, and the format of the code (a part of `check`).
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 
 bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)
@@ -82,9 +85,10 @@ docs-check: $(STAMP)
 snapshots: $(STAMP) ## Write the tools' schema snapshots again; look at the diff.
 	UPDATE_SNAPSHOTS=1 $(PY) -m pytest -q -k snapshot
 
-lock: ## Resolve requirements.lock again (needs uv).
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --custom-compile-command "make lock" --upgrade pyproject.toml --group dev -o requirements.lock
+lock: ## Resolve the three locks again: everything, the server alone, what builds the wheel (needs uv).
+	$(COMPILE) --upgrade pyproject.toml --group dev -o requirements.lock
+	$(COMPILE) pyproject.toml --extra postgres -c requirements.lock -o requirements-server.lock
+	$(COMPILE) --group build -c requirements.lock -o requirements-build.lock
 
 audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).
 	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock

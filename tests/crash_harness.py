@@ -73,7 +73,7 @@ class Killed:
         self._pid = 0
 
     async def start(self) -> None:
-        """Start a server with the town's clock."""
+        """Start a server with the cluster's clock."""
         await self.write({"ahead": self._cluster.clock.ahead.total_seconds()})
         self._pid = await self._hear("listens")
 
@@ -222,7 +222,7 @@ class Killing:
 
 @asynccontextmanager
 async def open_killed(cluster: LoadCluster, **settings: object) -> AsyncGenerator[Killed]:
-    """Start the process that starts the servers, by default with what the town's operator sets."""
+    """Start the process that starts the servers, by default with what the cluster's operator sets."""
     command = [sys.executable, "-m", "tests.crashing_server"]
     with (cluster.folder / "servers.log").open("ab") as log:
         process = await anyio.open_process(command, cwd=ROOT, stderr=log)

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.errors import ClientUnknown, FormRefused, InvalidInput
 from nextcloud_mcp_server.storage.oauth_records import AuthorizationTransaction, Client, ClientRequest
 from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.middleware import WebConfig
-from tests.memory_consent_service import NEXTCLOUD, ORIGIN, MemoryVisits, application, state_of
+from tests.memory_consent_service import NEXTCLOUD, ORIGIN, MemoryConsentService, application, state_of
 
 NOW = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
 HOSTED = "https://claude.ai/api/mcp/auth_callback"
@@ -242,7 +242,7 @@ def client_browser(
 ) -> httpx2.AsyncClient:
     """Make a browser before the pages: it keeps cookies, and says where its forms come from."""
     usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
-    app = application(MemoryVisits(), settings, authorizations=authorizations.ready)
+    app = application(MemoryConsentService(), settings, authorizations=authorizations.ready)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN, headers=usual | headers)
 
 

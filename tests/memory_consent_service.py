@@ -66,7 +66,7 @@ def person(name: str, **changes: object) -> SignedIn:
 
 
 @dataclass
-class MemoryVisits:
+class MemoryConsentService:
     """Keeps the rules: whose consent request it is, states and flows that work once, in one browser.
 
     A code is the name of anyone who signed in at the identity provider, or confirmed in Nextcloud.
@@ -185,7 +185,7 @@ class MemoryVisits:
             kept.clear()
         self.needs_reauth = False
 
-    async def ready(self) -> "MemoryVisits":
+    async def ready(self) -> "MemoryConsentService":
         return self
 
     # What the pages ask
@@ -426,7 +426,7 @@ def config(**changes: object) -> WebConfig:
 
 
 def application(
-    consent_service: MemoryVisits,
+    consent_service: MemoryConsentService,
     settings: WebConfig | None = None,
     *,
     keys: Sequence[bytes] = (),
@@ -450,7 +450,7 @@ FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
 
 
 def browser_of(
-    consent_service: MemoryVisits, settings: WebConfig | None = None, **headers: str
+    consent_service: MemoryConsentService, settings: WebConfig | None = None, **headers: str
 ) -> httpx2.AsyncClient:
     """Make a browser: it keeps cookies, asks for pages, says where its forms come from."""
     usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
@@ -458,7 +458,7 @@ def browser_of(
     return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=usual | headers)
 
 
-def sign_in(browser: httpx2.AsyncClient, consent_service: MemoryVisits, name: str = "alice") -> str:
+def sign_in(browser: httpx2.AsyncClient, consent_service: MemoryConsentService, name: str = "alice") -> str:
     """Put a user's session into a browser."""
     token = consent_service.session(name)
     browser.cookies.set("__Host-session", token, domain=HOST)

@@ -3,11 +3,15 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 OLDEST_NODE = 22
+#: What `tests/package.json` names, where `npm ci --prefix tests` has installed it. A script in a folder below `tests`
+#: finds its imports here by itself.
+NODE_MODULES = Path(__file__).parent / "node_modules"
 
 
 def missing(what: str) -> NoReturn:
@@ -15,6 +19,11 @@ def missing(what: str) -> NoReturn:
     if os.environ.get("CI_NO_SKIPS") == "1":
         pytest.fail(what)
     pytest.skip(what)
+
+
+def not_installed(what: str) -> NoReturn:
+    """Skip, or fail, for a package of `NODE_MODULES` that is not there."""
+    missing(f"{what} is not installed (npm ci --prefix tests --ignore-scripts)")
 
 
 def find_node() -> str:

@@ -38,7 +38,7 @@ Now = Callable[[], datetime]
 
 
 def leaving(
-    now: Now, auth_transaction_id: str = "arrival-1", *, request: ClientRequest = REQUEST
+    now: Now, auth_transaction_id: str = "transaction-1", *, request: ClientRequest = REQUEST
 ) -> AuthorizationTransaction:
     """Send a user to Nextcloud for a client, for ten minutes."""
     return AuthorizationTransaction(

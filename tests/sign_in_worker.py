@@ -42,11 +42,13 @@ async def carry_out(database: Database, order: dict[str, Any], moment: Moment) -
         case "take":
             return await auth_transactions.take(order["state"], browser=BROWSER) is not None
         case "discard":
-            return await auth_transactions.discard(order["arrival"], browser=BROWSER, nextcloud_url=URL)
+            return await auth_transactions.discard(
+                order["auth_transaction"], browser=BROWSER, nextcloud_url=URL
+            )
         case "release":
             return await auth_transactions.release_due(nextcloud_url=URL) > 0
         case _:
-            found = await auth_transactions.find(order["arrival"], browser=BROWSER)
+            found = await auth_transactions.find(order["auth_transaction"], browser=BROWSER)
             if found is None or found.connected:
                 return found is not None
             return await connect(database, found, moment, row=order["row"])

@@ -36,9 +36,9 @@ def kill_before_the_access_token_is_stored() -> None:
 
 async def ask(desk: Desk, order: dict[str, Any], answers: list[str]) -> None:
     try:
-        if "redeem" in order:
+        if "exchange_code" in order:
             issued = await desk.tokens.exchange_code(
-                order["redeem"],
+                order["exchange_code"],
                 client_id=CLIENT,
                 redirect_uri=CALLBACK,
                 verifier=VERIFIER,

@@ -97,16 +97,16 @@ class Draft(Dialect):
 
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
         """Track the consent request, and call again when it is complete."""
-        self.narrator.say("→ elicitation/track: the client asks to be told how the visit ends.")
+        self.narrator.say("→ elicitation/track: the client asks to be told how the consent request ends.")
         client.on_notice = self._progress
-        async with self.narrator.waiting("The server answers when the visit is over"):
+        async with self.narrator.waiting("The server answers when the consent request is over"):
             tracked = await client.request(
-                "elicitation/track", {"elicitationId": ask.ticket, "_meta": {"progressToken": "visit"}}
+                "elicitation/track", {"elicitationId": ask.ticket, "_meta": {"progressToken": "consent"}}
             )
         client.on_notice = None
         self.show("← elicitation/track is answered", tracked)
         if tracked.get("result") != {"status": "complete"}:
-            raise NotAsPromised("the visit ended without access, so there is nothing more to show.")
+            raise NotAsPromised("the consent request ended without access, so there is nothing more to show.")
         self.narrator.say("→ The client repeats its call.")
         return await again({})
 
@@ -147,7 +147,7 @@ class UrlError(Dialect):
         async with self.narrator.waiting("The client waits to be told"):
             while ask.ticket not in self._notices:
                 await self._more.wait()
-        self.show("← The server says that the visit is over", self._notices[ask.ticket])
+        self.show("← The server says that the consent request is over", self._notices[ask.ticket])
         self.narrator.say("→ The client repeats its call.")
         return await again({})
 
@@ -186,7 +186,9 @@ class InputRequired(Dialect):
         shown = {**retry, "requestState": f"{ask.ticket[:12]}…"}
         self.show("→ The client repeats its call at once, and gives the state back", shown)
         since = anyio.current_time()
-        async with self.narrator.waiting("The server holds the repeated call until the visit is over"):
+        async with self.narrator.waiting(
+            "The server holds the repeated call until the consent request is over"
+        ):
             answer = await again(retry)
             # A consent request that takes longer than the hold: the server asks for another round, without a link.
             while (more := self.asks(answer)) is not None and not more.url:

@@ -206,7 +206,7 @@ class Journey:
     async def _walk(self, url: str, only: tuple[str, ...]) -> None:
         self.looking.begin(only)
         page = await self.alice.allow(url, only=only)
-        expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
+        expect(page.title == "Connected", f"the consent request ended on the page “{page.title}”")
 
 
 async def play(

@@ -178,7 +178,7 @@ class People(Pair):
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             page = await member.person.consent(ask.url, only=only)
-            expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
+            expect(page.title == "Connected", f"the consent request ended on the page “{page.title}”")
         member.notes, member.dialect.brief = found, True
         for note in found:
             self.narrator.item(str(note["title"]))
@@ -188,7 +188,7 @@ class People(Pair):
 
 @dataclass(slots=True)
 class Newcomers(Pair):
-    """One run in mode `builtin`: one trip of the browser gives the client its token and us the access."""
+    """One run in mode `builtin`: one authorization gives the client its token and the server its grant."""
 
     apps: dict[str, tuple[OAuthClient, Found]] = field(default_factory=dict[str, tuple[OAuthClient, Found]])
 
@@ -222,7 +222,9 @@ class Newcomers(Pair):
         self.apps[member.uid] = app, found
         expect(member.uid in self.connected(), "Nextcloud does not list the access")
         await member.connect(self.stage.mcp_url, token)
-        self.narrator.done("One trip: the client has its token, and the server what Nextcloud gave for it.")
+        self.narrator.done(
+            "One authorization: the client has its token, and the server has its grant at Nextcloud."
+        )
 
     async def _first_notes(self, member: Member) -> None:
         self.narrator.step(f"{member.name}'s assistant wants {member.name}'s notes")
@@ -280,7 +282,7 @@ class Newcomers(Pair):
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             page = await self.alice.person.consent(ask.url, only=only)
-            expect(page.title == "Connected", f"the visit ended on the page “{page.title}”")
+            expect(page.title == "Connected", f"the consent request ended on the page “{page.title}”")
         self.alice.dialect.brief = True
         await self.lists_only(["alice"])
         self.narrator.done("The call goes on by itself, with the access that Nextcloud gave now.")

@@ -12,13 +12,8 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav, entries
+from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
-from nextcloud_mcp_server.nextcloud.concurrency_limiter import (
-    ALL_WIDE_AT_ONCE,
-    ConcurrencyLimiter,
-    UserLimiter,
-)
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, ContentCache, Topic
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 from nextcloud_mcp_server.nextcloud.file_search import FileSearch
@@ -275,9 +270,9 @@ class Nextcloud:
         self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as a user holds an account: accounts are opened anew every few seconds.
-        self._turns = WeakValueDictionary[str, ConcurrencyLimiter]()
+        self._turns = WeakValueDictionary[str, concurrency_limiter.ConcurrencyLimiter]()
         self._caches = UserCaches()
-        self._many = anyio.Semaphore(ALL_WIDE_AT_ONCE, fast_acquire=True)
+        self._many = anyio.Semaphore(concurrency_limiter.ALL_WIDE_AT_ONCE, fast_acquire=True)
         #: What calls have read of users' notes and calendars.
         self.shelves = ContentCache()
 
@@ -285,7 +280,7 @@ class Nextcloud:
         """Open one user's account; no request is made."""
         cache = self._caches.of(uid)
         # Remembered beyond the call, so that the next one knows whether its credential works.
-        cache.turns = turns = self._turns.setdefault(uid, ConcurrencyLimiter())
+        cache.turns = turns = self._turns.setdefault(uid, concurrency_limiter.ConcurrencyLimiter())
         return Account(
             self._http(credential, uid=uid, turns=turns.of(credential)),
             wide=self._http(credential, uid=uid, turns=turns.widely(credential, self._many)),
@@ -395,7 +390,11 @@ class Nextcloud:
         )
 
     def _http(
-        self, credential: NextcloudCredential | None, *, uid: str, turns: UserLimiter | None = None
+        self,
+        credential: NextcloudCredential | None,
+        *,
+        uid: str,
+        turns: concurrency_limiter.UserLimiter | None = None,
     ) -> NextcloudHttp:
         return NextcloudHttp(
             self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url, turns=turns

@@ -187,7 +187,7 @@ async def _acquire(semaphores: Iterable[anyio.Semaphore]) -> None:
         for semaphore in semaphores:
             await semaphore.acquire()
             taken.append(semaphore)
-    except BaseException:
+    except BaseException:  # raised again: a wait that is cancelled gives back what it has taken
         _release(taken)
         raise
 

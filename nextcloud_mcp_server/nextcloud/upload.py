@@ -147,7 +147,7 @@ class UploadClient:
         except errors.NextcloudError as error:
             await self._end(upload_id, error, kept=False)
             raise
-        except BaseException:
+        except BaseException:  # raised again: cancellation is no `Exception`
             await self._clear(upload_id)
             raise
 

@@ -93,7 +93,7 @@ class Pending:
                 for elicitation_id in await self._finished(list(self._watched)):
                     await self.finish(elicitation_id)
             except Exception:  # a supervisor: a database that is busy once must not end the server
-                logger.exception("the awaited visits could not be looked up; trying again")
+                logger.exception("the awaited consent requests could not be looked up; trying again")
 
     async def listen(self, listen: Listen, *, pause_seconds: float = RECONNECT_SECONDS) -> None:
         """Look as soon as another process announces something; runs as long as the server.
@@ -112,7 +112,7 @@ class Pending:
             except StorageError as error:
                 logger.log(
                     logging.WARNING if self._hears else logging.DEBUG,
-                    "%s Awaited visits are looked up once a second until it is back.",
+                    "%s Awaited consent requests are looked up once a second until it is back.",
                     error,
                 )
             finally:

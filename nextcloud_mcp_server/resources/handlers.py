@@ -119,7 +119,7 @@ class Resources:
             raise MCPError(code, _reading(refusal(str(error), error.link)), {"uri": uri}) from None
         except MCPError:
             raise
-        except Exception:
+        except Exception:  # a boundary, as for tools: a client is told what it can do, and the log the rest
             logger.exception("reading a resource failed; reference %s", request_id)
             sentence = (
                 f"Something went wrong inside the server; it is logged under {request_id}. Try once more."

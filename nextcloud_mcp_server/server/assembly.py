@@ -90,9 +90,7 @@ def assemble(settings: Settings, front: Front) -> Parts:
     def open_() -> AbstractAsyncContextManager[Core]:
         return front.open_core(pending)
 
-    async def own_consent_request(
-        ctx: ServerRequestContext[Any, Any], elicitation_id: str
-    ) -> ConsentStatus | None:
+    async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
         provisioning = (await lazy.get()).provisioning
         return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
 
@@ -125,7 +123,7 @@ def assemble(settings: Settings, front: Front) -> Parts:
         output_schemas=settings.output_schemas,
         local_folder=LocalFolder(settings.local_folder),
     )
-    track = Track(own_consent_request, pending, timeout_seconds=settings.elicitation_timeout_seconds)
+    track = Track(own, pending, timeout_seconds=settings.elicitation_timeout_seconds)
     mcp, poller = mcp_server.create(
         specs,
         state,

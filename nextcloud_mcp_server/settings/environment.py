@@ -7,7 +7,7 @@ working directory, because anyone who can write there could then move a user's d
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -57,6 +57,8 @@ class _EnvironmentWithoutSecrets(_Environment):
 class _FromEnvironment(Fields):
     """The fields, read from the environment."""
 
+    source: ClassVar[type[_Environment]] = _Environment
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -67,7 +69,7 @@ class _FromEnvironment(Fields):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take what was given, then the environment; never a file from the working directory."""
-        return init_settings, _Environment(settings_cls)
+        return init_settings, cls.source(settings_cls)
 
 
 class Settings(_FromEnvironment):
@@ -143,17 +145,7 @@ class Settings(_FromEnvironment):
 class Draft(_FromEnvironment):
     """The settings before they are complete: what `setup nextcloud` works from. Build it with `load_draft`."""
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what was given, then what the environment says openly."""
-        return init_settings, _EnvironmentWithoutSecrets(settings_cls)
+    source = _EnvironmentWithoutSecrets
 
     @model_validator(mode="after")
     def _refuse_wrong_addresses(self) -> Self:

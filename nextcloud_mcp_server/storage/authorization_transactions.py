@@ -38,14 +38,14 @@ class AuthorizationTransactionRepository:
         self._transactions = transactions
 
     async def create(self, auth_transaction: AuthorizationTransaction, *, state: str, browser: str) -> None:
-        """Store a trip that begins. Its id and its `state` are new and random."""
-        details = {"arrival": _dump(auth_transaction)}
+        """Store a transaction that begins. Its id and its `state` are new and random."""
+        details = {"transaction": _dump(auth_transaction)}
         values = self._values(auth_transaction, details, browser, state_hash=hash_of(state))
         async with self._transactions.writing() as connection:
             await connection.execute(insert(auth_transactions).values(values))
 
     async def take(self, state: str, *, browser: str) -> AuthorizationTransaction | None:
-        """Take the trip that comes back; of all who try, one gets it.
+        """Take the transaction of a callback; of all who try, one gets it.
 
         None when this browser did not begin it, when it is old or was taken before, and when its key is
         missing.
@@ -64,7 +64,7 @@ class AuthorizationTransactionRepository:
         if row is None:
             return None
         try:
-            return _load(_open(self._transactions.keys, row)["arrival"])
+            return _load(_open(self._transactions.keys, row))
         except Unsealable:
             return None
 
@@ -271,7 +271,9 @@ def _dump(auth_transaction: AuthorizationTransaction) -> dict[str, Any]:
     }
 
 
-def _load(values: dict[str, Any]) -> AuthorizationTransaction:
+def _load(details: dict[str, Any]) -> AuthorizationTransaction:
+    # Those of before schema 0009 have it under another name.
+    values = details.get("transaction") or details["arrival"]
     request = values["request"]
     return AuthorizationTransaction(
         id=values["id"],
@@ -285,7 +287,7 @@ def _load(values: dict[str, Any]) -> AuthorizationTransaction:
 def _details(completed: CompletedTransaction) -> dict[str, Any]:
     tokens = completed.tokens
     return {
-        "arrival": _dump(completed.auth_transaction),
+        "transaction": _dump(completed.auth_transaction),
         # Here too, so that a row cannot be made another user's.
         "issuer": completed.principal.issuer,
         "subject": completed.principal.subject,
@@ -300,7 +302,7 @@ def _completed(keys: KeyRing, row: Row[Any]) -> CompletedTransaction:
     values = _open(keys, row)
     tokens = values["tokens"]
     return CompletedTransaction(
-        auth_transaction=_load(values["arrival"]),
+        auth_transaction=_load(values),
         principal=Principal(values["issuer"], values["subject"]),
         display_name=values["display_name"],
         storage_id=storage_id_of(values),

@@ -140,8 +140,8 @@ class SingleUserConsent:
         Who has disconnected does. So does who only said that it is theirs, or signed in at an issuer that is not
         the configured one any more, when the operator's mapping names the account for the new one.
         """
-        pending_grant = select(credentials.c.id).where(credentials.c.account_id == row.id)
-        if await self._connection.scalar(pending_grant) is None:
+        credential = select(credentials.c.id).where(credentials.c.account_id == row.id)
+        if await self._connection.scalar(credential) is None:
             return True
         return account.mapped and (not row.mapped or row.issuer != account.principal.issuer)
 

@@ -75,7 +75,7 @@ class Database:
         try:
             with translated(backend.advice):
                 await backend.prepare(engine)
-        except BaseException:
+        except BaseException:  # raised again: a start that is cancelled leaves no connection open
             await engine.dispose()
             raise
         transactions = Transactions(engine, backend, keys=keys, clock=clock)

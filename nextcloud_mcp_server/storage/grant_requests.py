@@ -1,4 +1,4 @@
-"""grant requests: trips of a browser to the grant provider, which come back once and to that browser only."""
+"""Grant requests: authorization requests to the grant provider; each is taken once, by the browser that began it."""
 
 from collections.abc import Iterable
 from typing import Any

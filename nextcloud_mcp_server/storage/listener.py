@@ -9,7 +9,7 @@ from asyncpg import Connection, InterfaceError, PostgresError
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.notify import CHANNEL
 
-_LOST = "The connection to PostgreSQL that hears of ended visits is lost."
+_LOST = "The connection to PostgreSQL that hears of ended consent requests is lost."
 _CLOSE_SECONDS = 2
 
 

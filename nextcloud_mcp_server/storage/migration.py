@@ -11,13 +11,20 @@ from sqlalchemy import Connection, inspect
 from nextcloud_mcp_server.errors import ForeignDatabase, StorageError
 from nextcloud_mcp_server.storage.models import VERSION_TABLE
 
-_PACKAGE = Path(__file__).parent
+
+def migrations_folder() -> Path:
+    """Find the migrations: the nearest folder `alembic` above this module.
+
+    It is at the top of a checkout, and at the top of the package that a wheel installs.
+    """
+    folders = (parent / "alembic" for parent in Path(__file__).parents)
+    return next(folder for folder in folders if (folder / "env.py").is_file())
 
 
 def configuration(connection: Connection) -> Config:
     """Describe our migrations to alembic, on a connection that is in a transaction."""
     config = Config()
-    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 
@@ -35,12 +42,6 @@ def upgrade(connection: Connection, *, version: str | None) -> None:
     else:
         _refuse_newer(config, version)
     command.upgrade(config, "head")
-
-
-def _folder() -> Path:
-    # The wheel carries the migrations inside the package; a checkout has them at its top.
-    places = (_PACKAGE / "migrations", _PACKAGE.parent.parent / "alembic")
-    return next(place for place in places if (place / "env.py").is_file())
 
 
 def _refuse_foreign(connection: Connection) -> None:

@@ -181,7 +181,7 @@ class SignInColumns(PersonColumns):
 
 
 class GrantRequestColumns(PersonColumns):
-    """A trip to the grant provider. `state` is not stored, only the hash of it."""
+    """An authorization request to the grant provider. `state` is not stored, only the hash of it."""
 
     state_hash: Named[str] = Column(String, primary_key=True)
     sign_in_hash: Named[str]
@@ -221,9 +221,9 @@ class FailedExchangeColumns(PersonColumns):
 
 
 class AuthorizationTransactionColumns(TypedColumns):
-    """A trip to Nextcloud by which a user signs in, for a client or for our pages.
+    """A sign-in at Nextcloud, for a client or for our pages.
 
-    On its way it has a `state_hash` and no user; once back it has a user and no `state_hash`.
+    Until its callback it has a `state_hash` and no user, then a user and no `state_hash`.
     `details` is sealed JSON; `connected` says that its tokens have become the user's connection.
     """
 

@@ -7,7 +7,7 @@ about whose consent request it was or how it ended.
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-CHANNEL = "nextcloud_mcp_visit_ended"
+CHANNEL = "nextcloud_mcp_consent_ended"
 _NOTIFY = select(func.pg_notify(CHANNEL, ""))
 
 

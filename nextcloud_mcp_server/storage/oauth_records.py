@@ -88,7 +88,7 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationTransaction:
-    """A trip to Nextcloud by which a user signs in.
+    """A sign-in at Nextcloud that is under way.
 
     `target` is what for: `client`, which has a `request`; `account`; or `consent_request:` and an elicitation's
     id. `scopes` are those that were ticked on the way.
@@ -103,7 +103,7 @@ class AuthorizationTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CompletedTransaction:
-    """Who came back from such a trip, and what Nextcloud gave: None once that is connected."""
+    """A transaction after its callback: the user, and the tokens, None once they are connected."""
 
     auth_transaction: AuthorizationTransaction
     principal: Principal
@@ -116,7 +116,7 @@ class CompletedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionKey:
-    """The place of an authorization transaction: its id, and the value that only its browser has."""
+    """What names a transaction: its id, and the value that only its browser has."""
 
     auth_transaction_id: str
     browser: str = field(repr=False)

@@ -68,7 +68,7 @@ class PendingGrantRepository:
         query = select(pending_grants).where(self._waiting(elicitation_id, sign_in))
         async with self._transactions.reading() as connection:
             row = (await connection.execute(query)).one_or_none()
-        return None if row is None else _held(self._transactions.keys, row)
+        return None if row is None else _pending_grant(self._transactions.keys, row)
 
     async def take(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
         """Take the grant that waits in this browser; of all who try, one gets it and must end it.
@@ -81,7 +81,7 @@ class PendingGrantRepository:
         )
         async with self._transactions.writing() as connection:
             row = (await connection.execute(taking)).one_or_none()
-            return None if row is None else _held(self._transactions.keys, row)
+            return None if row is None else _pending_grant(self._transactions.keys, row)
 
     async def discard(self, elicitation_id: str, *, sign_in: str) -> None:
         """Say that the grant that waits in this browser must be ended at Nextcloud: it is not theirs."""
@@ -101,7 +101,7 @@ class PendingGrantRepository:
         async with self._transactions.writing() as connection:
             for row in (await connection.execute(query)).all():
                 with contextlib.suppress(Unsealable):
-                    pending_grant = _held(keys, row)
+                    pending_grant = _pending_grant(keys, row)
                     await connection.execute(delete(pending_grants).where(pending_grants.c.id == row.id))
                     await insert_tokens(
                         connection,
@@ -147,7 +147,7 @@ async def use_pending_grant(
     row = (await connection.execute(query)).one_or_none()
     if row is not None:
         with contextlib.suppress(Unsealable):
-            if _held(keys, row).tokens.access_token == used:
+            if _pending_grant(keys, row).tokens.access_token == used:
                 await connection.execute(delete(pending_grants).where(pending_grants.c.id == row.id))
         await discard_pending_grants(connection, [elicitation_hash])
 
@@ -175,7 +175,7 @@ def _values(keys: KeyRing, pending_grant: PendingGrant) -> dict[str, object]:
     }
 
 
-def _held(keys: KeyRing, row: Row[Any]) -> PendingGrant:
+def _pending_grant(keys: KeyRing, row: Row[Any]) -> PendingGrant:
     principal = Principal(issuer=row.issuer, subject=row.subject)
     seal = keys.at("pending_grants", principal, row.id)
     return PendingGrant(

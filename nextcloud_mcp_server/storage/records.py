@@ -255,7 +255,7 @@ class OpenSignIn:
 
 @dataclass(frozen=True, slots=True)
 class GrantRequest:
-    """One trip of a browser to the grant provider and back; `state` comes back with it, once.
+    """One authorization request to the grant provider; its callback brings `state` back, once.
 
     The row is found by the hash of `state`, together with the hash of the browser's sign-in.
     """

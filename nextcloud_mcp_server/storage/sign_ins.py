@@ -123,7 +123,7 @@ async def sign_out_everywhere(connection: AsyncConnection, principal: Principal)
 
 
 async def end_started(connection: AsyncConnection, principal: Principal) -> None:
-    """End the trips to the provider that a user has begun, and what waits for their word."""
+    """End the grant requests that a user has begun, and the pending grants."""
     await connection.execute(delete(grant_requests).where(owned_by(grant_requests.c, principal)))
     await discard_pending_grants_of_user(connection, principal)
 

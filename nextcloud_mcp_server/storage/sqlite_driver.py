@@ -1,24 +1,60 @@
 """SQLite's driver, with one trip to its thread for each statement.
 
-The driver runs the database in a thread. The library above it makes a cursor, runs the statement,
-fetches all rows and closes the cursor one after the other: four trips for a query, each of which costs
-more than the query. Here they are one, and a connection that has only read is given back without any.
+aiosqlite runs the database in a thread. SQLAlchemy makes a cursor, runs the statement, fetches all rows and closes the
+cursor one after the other: four trips for a query, each of which costs more than the query. Here they are one, and a
+connection that has only read is given back without any.
+
+aiosqlite is used by its public interface: `execute_fetchall` runs a statement and fetches its rows in one trip. What a
+cursor knows besides the rows comes with them, from a cursor class of our own below it. The one exception is in
+`WholeConnection`; docs/decisions/0011-sqlite-driver.md has the reasons.
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import aiosqlite
 
-Run = Callable[[sqlite3.Cursor], object]
+
+class _Rows(list[Any]):
+    """All rows of a statement, and what its cursor says of it."""
+
+    def __init__(self, rows: Iterable[Any], cursor: sqlite3.Cursor) -> None:
+        super().__init__(rows)
+        self.description = cursor.description
+        self.rowcount = cursor.rowcount
+        self.lastrowid = cursor.lastrowid
+
+
+class _DriverCursor(sqlite3.Cursor):
+    """A cursor in the thread; it ends there, with the statement."""
+
+    def fetchall(self) -> _Rows:
+        rows = _Rows(super().fetchall() if self.description else [], self)
+        self.close()
+        return rows
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Self:
+        super().executemany(sql, parameters)
+        self.close()
+        return self
+
+
+class _DriverConnection(sqlite3.Connection):
+    """What aiosqlite calls in the thread."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - typeshed has a private type here
+        return self.cursor(_DriverCursor).execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        return self.cursor(_DriverCursor).executemany(sql, parameters)
 
 
 @dataclass(slots=True)
 class WholeCursor:
-    """What the library above reads of a cursor: a statement's rows, of which the database knows nothing more."""
+    """What SQLAlchemy reads of a cursor: a statement's rows, all of which are here already."""
 
     connection: "WholeConnection"
     description: Any = None
@@ -27,33 +63,38 @@ class WholeCursor:
     rows: list[Any] = field(default_factory=list[Any])
 
     async def __aenter__(self) -> Self:
-        """Be there without a trip."""
+        """Make nothing in the thread."""
         return self
 
     async def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement."""
-        await self.connection.run(self, lambda cursor: cursor.execute(statement, parameters))
+        """Run a statement, and keep all that came of it."""
+        rows = cast("_Rows", await self.connection.execute_fetchall(statement, parameters))
+        self.rows, self.description = rows, rows.description
+        self.rowcount, self.lastrowid = rows.rowcount, rows.lastrowid
 
     async def executemany(self, statement: str, several: Sequence[Sequence[Any]]) -> None:
-        """Run a statement with one row of parameters after the other."""
-        await self.connection.run(self, lambda cursor: cursor.executemany(statement, several))
+        """Run a statement with one row of parameters after the other; it gives no rows."""
+        done = await self.connection.executemany(statement, several)
+        self.rowcount = done.rowcount
 
     async def fetchall(self) -> list[Any]:
-        """Hand on what came."""
+        """Return the rows."""
         return self.rows
 
     async def close(self) -> None:
-        """Leave it at that: nothing is open."""
+        """Do nothing: the cursor in the thread is closed already."""
 
 
 class WholeConnection(aiosqlite.Connection):
     """A connection that runs each statement as a whole; transactions begin where they are told to."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
-        super().__init__(
-            lambda: sqlite3.connect(path, timeout=timeout, isolation_level=None), iter_chunk_size=1
-        )
-        # A process that ends must not wait for a connection that no one closed.
+        def open_in_thread() -> sqlite3.Connection:
+            return sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=_DriverConnection)
+
+        super().__init__(open_in_thread, iter_chunk_size=1)
+        # A process that ends must not wait for a connection that no one closed. There is no public way to say so;
+        # SQLAlchemy does the same for the connections that it makes itself.
         self._thread.daemon = True
 
     def cursor(self) -> Any:  # noqa: ANN401 - not the one of the class above
@@ -64,21 +105,6 @@ class WholeConnection(aiosqlite.Connection):
         """Go back, if there is anything to go back from."""
         if self.in_transaction:
             await super().rollback()
-
-    async def run(self, whole: WholeCursor, run: Run) -> None:
-        """Run a statement in the thread, and keep all that came of it."""
-
-        def in_thread() -> None:
-            cursor = self._conn.cursor()
-            try:
-                run(cursor)
-                whole.description = cursor.description
-                whole.rows = cursor.fetchall() if cursor.description else []
-                whole.rowcount, whole.lastrowid = cursor.rowcount, cursor.lastrowid
-            finally:
-                cursor.close()
-
-        await self._execute(in_thread)  # pyright: ignore[reportUnknownMemberType]
 
 
 async def connect(path: Path, *, timeout: float) -> WholeConnection:  # noqa: ASYNC109 - SQLite's own, for locks

@@ -85,7 +85,7 @@ class AuthorizePages:
             raise
         return page(
             request.headers,
-            "onward.html",
+            "redirect.html",
             headers=_by_itself(url),
             kind="to_sign_in",
             url=url,
@@ -115,7 +115,7 @@ class AuthorizePages:
         """Name who signed in, and ask whether that is who sits here."""
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
-        auth_transaction_id = _auth_transaction_id(request.query_params.getlist("arrival"))
+        auth_transaction_id = _auth_transaction_id(request.query_params.getlist("transaction"))
         welcome = await authorizations.completed(auth_transaction_id, browser=session.browser)
         client, account = welcome.asked.client, Name.of(welcome.display_name)
         scopes = welcome.scopes | welcome.before
@@ -142,7 +142,7 @@ class AuthorizePages:
         form = await read_form(request)
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
-        auth_transaction_id = _auth_transaction_id(form.get("arrival", []))
+        auth_transaction_id = _auth_transaction_id(form.get("transaction", []))
         if not session.accepts(auth_transaction_id, single(form.get("csrf", [])) or ""):
             raise FormRefused("The form was made in another browser.")
         match single(form.get("answer", [])):
@@ -255,7 +255,7 @@ def _by_itself(url: str) -> dict[str, str]:
 
 
 def _whose(auth_transaction_id: str) -> Response:
-    return see(f"{CONFIRM_CLIENT}?{urlencode({'auth_transaction': auth_transaction_id})}")
+    return see(f"{CONFIRM_CLIENT}?{urlencode({'transaction': auth_transaction_id})}")
 
 
 def _where(asked: Asked) -> Name:

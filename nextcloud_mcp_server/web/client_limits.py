@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
+from nextcloud_mcp_server.auth.rate_limiter import network_of
 from nextcloud_mcp_server.errors import OAuthRefusal, TooManyRequests
-from nextcloud_mcp_server.web.limits import Kind, Limits, network_of
+from nextcloud_mcp_server.web.limits import Kind, Limits
 
 _MOST_KNOWN = 8_192
 

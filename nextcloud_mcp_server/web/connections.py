@@ -14,7 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from nextcloud_mcp_server.web.limits import network_of
+from nextcloud_mcp_server.auth.rate_limiter import network_of
 
 #: How long the headers of a request may take, from the first byte, or from the opening of the connection.
 HEADER_SECONDS = 15.0

@@ -1,7 +1,7 @@
 """The cookies of a browser in which users sign in, and what is bound to them.
 
-`session` finds the sign-in, `sign-in` is the sealed state of one that is under way, `redirect_target` says
-where our page leads on to, `told` which sentence the next page shows. Nothing is stored here. What
+`session` finds the sign-in, `sign-in` is the sealed state of one that is under way, `redirect` says
+where our page leads on to, `message` which sentence the next page shows. Nothing is stored here. What
 must not be forged is a MAC over the session's value, which no other browser has.
 """
 
@@ -24,14 +24,14 @@ SESSION_SECONDS = 900
 #: How long a user may take to sign in, or to confirm in Nextcloud.
 AWAY_SECONDS = 600
 _TOLD_SECONDS = 60
-_SESSION, _FLOW, _REDIRECT_TARGET, _TOLD = "session", "sign-in", "onward", "told"
+_SESSION, _FLOW, _REDIRECT_TARGET, _TOLD = "session", "sign-in", "redirect", "message"
 _SESSION_VALUE = re.compile(r"[A-Za-z0-9_-]{20,200}")
 # Browsers keep 4,096 bytes of a cookie, name and attributes included (RFC 6265bis §5.6).
 _SEALED_VALUE = re.compile(r"[A-Za-z0-9_.=-]{1,3800}")
 # What may stand in a Refresh header and in a link: no blanks, no quotes, nothing that ends a line.
 _ADDRESS = re.compile(r"https?://[!#-&(-;=?-[\]-~]{1,2600}")
 
-Leg = Literal["sign-in", "nextcloud"]
+RedirectKind = Literal["sign-in", "nextcloud"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +111,14 @@ class Cookies:
         """Forget where the browser was sent, once it is back."""
         self._delete(response, _REDIRECT_TARGET)
 
-    def where_to(self, grant_request: Leg) -> RedirectTarget | None:
+    def where_to(self, kind: RedirectKind) -> RedirectTarget | None:
         """Read where the browser goes; None unless we wrote it, for this flow, in this browser.
 
         Without the MAC, a cookie set by another user would make our page lead anywhere.
         """
         payload, _, mac = self.redirect_target.partition(".")
-        bound_to = self.flow if grant_request == "sign-in" else self.session
-        if not bound_to or not self._matches(mac, grant_request, bound_to, payload):
+        bound_to = self.flow if kind == "sign-in" else self.session
+        if not bound_to or not self._matches(mac, kind, bound_to, payload):
             return None
         stored: dict[str, Any] = json.loads(urlsafe_b64decode(payload))
         return RedirectTarget(cast("str", stored["url"]), cast("str", stored["target"]))
@@ -132,12 +132,12 @@ class Cookies:
         if self.told:
             self._delete(response, _TOLD)
 
-    def _pack(self, grant_request: Leg, bound_to: str, redirect_target: RedirectTarget) -> str:
+    def _pack(self, kind: RedirectKind, bound_to: str, redirect_target: RedirectTarget) -> str:
         if not _ADDRESS.fullmatch(redirect_target.url):
             raise ConfigurationError("The address at which people sign in or confirm has an odd shape.")
         stored = json.dumps({"url": redirect_target.url, "target": redirect_target.target})
         payload = urlsafe_b64encode(stored.encode()).decode()
-        return f"{payload}.{_mac(self.keys[0], grant_request, bound_to, payload)}"
+        return f"{payload}.{_mac(self.keys[0], kind, bound_to, payload)}"
 
     def _matches(self, given: str, *parts: str) -> bool:
         return any(hmac.compare_digest(_mac(key, *parts).encode(), given.encode()) for key in self.keys)

@@ -14,9 +14,10 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nextcloud_mcp_server.auth.rate_limiter import network_of
 from nextcloud_mcp_server.auth.requester import Requester, current_requester
 from nextcloud_mcp_server.web.browser_session import cookie_name
-from nextcloud_mcp_server.web.limits import PAGES, network_of
+from nextcloud_mcp_server.web.limits import PAGES
 from nextcloud_mcp_server.web.proxies import client_address
 
 #: Longer than most users stay away.

@@ -7,23 +7,19 @@ limits are generous, and anyone who brings a token that worked is never turned a
 
 import hashlib
 import logging
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from ipaddress import IPv6Address, ip_address
 
-from limits import RateLimitItemPerMinute
-from limits.aio.storage import Storage
-from limits.aio.strategies import FixedWindowRateLimiter
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
@@ -35,10 +31,9 @@ from nextcloud_mcp_server.web.request_context import params_of
 
 logger = logging.getLogger(__name__)
 
-_MOST_WINDOWS = 65_536
+#: Of each kind: an attacker with many addresses must not push out the counts of other kinds.
+_MAX_KEYS = 16_384
 _MOST_TOKENS = 8_192
-#: Anyone who has an IPv6 address has this many bits of them to choose from.
-_IPV6_HOST_BITS = 64
 _CALLBACKS = "/oauth/callback/"
 #: Pages that a user signs in on, or is signed in on.
 PAGES = ("/oauth/", "/account", "/authorize")
@@ -70,65 +65,6 @@ class Rates:
     person: int = 120
 
 
-class Windows(Storage):
-    """Counts per key until its window ends; never more keys than `most`, the oldest go first.
-
-    The library's own storage in memory reads the wall clock and looks through all keys with every
-    request, which a stranger with many addresses could make slow.
-    """
-
-    STORAGE_SCHEME = None
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic, *, most: int = _MOST_WINDOWS) -> None:
-        super().__init__()
-        self._monotonic = monotonic
-        self._most = most
-        self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
-
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        """Name what may go wrong: nothing does."""
-        return LookupError
-
-    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
-        """Count, and return the count."""
-        self._forget()
-        ends_at, count = self._windows.get(key, (self._monotonic() + expiry, 0))
-        self._windows[key] = (ends_at, count + amount)
-        if len(self._windows) > self._most:
-            self._windows.popitem(last=False)
-        return count + amount
-
-    async def get(self, key: str) -> int:
-        """Return the count of a key's window."""
-        self._forget()
-        return self._windows.get(key, (0.0, 0))[1]
-
-    async def get_expiry(self, key: str) -> float:
-        """Return when a key's window ends, on the clock given."""
-        return self._windows.get(key, (self._monotonic(), 0))[0]
-
-    async def check(self) -> bool:
-        """Tell that memory is there."""
-        return True
-
-    async def reset(self) -> int:
-        """Forget everything."""
-        known = len(self._windows)
-        self._windows.clear()
-        return known
-
-    async def clear(self, key: str) -> None:
-        """Forget a key."""
-        self._windows.pop(key, None)
-
-    def _forget(self) -> None:
-        # All windows are equally long, so the first one made ends first.
-        now = self._monotonic()
-        while self._windows and next(iter(self._windows.values()))[0] <= now:
-            self._windows.popitem(last=False)
-
-
 class Limits:
     """Counts, and refuses what is too much."""
 
@@ -136,9 +72,16 @@ class Limits:
         self, rates: Rates | None = None, *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         given = rates or Rates()
-        self._monotonic = monotonic
-        self._limiter = FixedWindowRateLimiter(Windows(monotonic))
-        self._items = {kind: RateLimitItemPerMinute(getattr(given, kind)) for kind in Kind}
+        self._limiters = {
+            kind: RateLimiter(
+                getattr(given, kind),
+                seconds=60,
+                monotonic=monotonic,
+                max_keys=_MAX_KEYS,
+                refusal="Too many requests came from here; wait {seconds} seconds, then try again.",
+            )
+            for kind in Kind
+        }
 
     async def count(self, kind: Kind, who: str) -> None:
         """Count one.
@@ -146,17 +89,17 @@ class Limits:
         Raises:
             TooManyRequests: It is one too many in this minute.
         """
-        if not await self._limiter.hit(self._items[kind], kind, who):
-            raise await self._too_many(kind, who)
+        limiter = self._limiters[kind]
+        limiter.check(who)
+        limiter.count(who)
 
     async def check(self, kind: Kind, who: str) -> None:
-        """Refuse anyone who has used up their minute, without counting.
+        """Refuse an address, client or user that has used up its minute, without counting.
 
         Raises:
-            TooManyRequests: They have.
+            TooManyRequests: It has.
         """
-        if not await self._limiter.test(self._items[kind], kind, who):
-            raise await self._too_many(kind, who)
+        self._limiters[kind].check(who)
 
     async def person(self, principal: Principal) -> None:
         """Count what a signed-in user asks for.
@@ -165,14 +108,6 @@ class Limits:
             TooManyRequests: It is one too many in this minute.
         """
         await self.count(Kind.PERSON, f"{principal.issuer}\n{principal.subject}")
-
-    async def _too_many(self, kind: Kind, who: str) -> TooManyRequests:
-        ends_at, _ = await self._limiter.get_window_stats(self._items[kind], kind, who)
-        wait = max(1, math.ceil(ends_at - self._monotonic()))
-        return TooManyRequests(
-            f"Too many requests came from here; wait {wait} seconds, then try again.",
-            retry_after_seconds=wait,
-        )
 
 
 class AddressLimits:
@@ -270,17 +205,6 @@ class AddressLimits:
             self._worked.move_to_end(token)
             if len(self._worked) > self._most_tokens:
                 self._worked.popitem(last=False)
-
-
-def network_of(address: str) -> str:
-    """Name what one party may have many addresses of: an IPv6 network, or else the address itself."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        return str(IPv6Address(int(parsed) >> _IPV6_HOST_BITS << _IPV6_HOST_BITS))
-    return address
 
 
 def _answer(error: TooManyRequests, headers: Headers) -> Response:

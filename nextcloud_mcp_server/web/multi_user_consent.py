@@ -53,8 +53,8 @@ class MultiUserConsentPages:
     async def show(self, context: RequestContext, who: SignedIn) -> Response:
         """Show what is asked for."""
         consent_request = await context.consent_service.view(_id_in_address(context), who)
-        redirect_target = await _further_on(context, who, consent_request)
-        return redirect_target or consent_page(
+        response = await _further_on(context, who, consent_request)
+        return response or consent_page(
             context.request.headers,
             consent_request,
             _form(context, consent_request.id),

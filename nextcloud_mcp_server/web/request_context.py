@@ -200,7 +200,7 @@ def redirect_page(context: RequestContext, redirect_target: RedirectTarget, kind
     """
     return page(
         context.request.headers,
-        "onward.html",
+        "redirect.html",
         headers={"Refresh": f"0; url={redirect_target.url}"},
         kind=kind,
         url=redirect_target.url,

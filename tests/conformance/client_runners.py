@@ -17,11 +17,10 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.conformance.client_install import FOREIGN, node_clients, python_of
 from tests.conformance.third_party_clients import Foreign
 from tests.integration.personal_app import link_in
-from tests.integration.stdio_app import LONGEST_LINE, ROOT
+from tests.integration.stdio_app import LONGEST_LINE
+from tests.node import NODE_MODULES
 
-INSPECTOR = (
-    ROOT / "node_modules" / "@modelcontextprotocol" / "inspector" / "clients" / "cli" / "build" / "index.js"
-)
+INSPECTOR = NODE_MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "cli" / "build" / "index.js"
 SECONDS = 120
 
 

@@ -11,10 +11,10 @@ from tests.conformance.client_install import python_of
 from tests.conformance.mcpdo import Mcpdo
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 from tests.integration.personal_app import PersonalApp, open_personal_app
-from tests.integration.stdio_app import ROOT, StdioApp, open_stdio_app
-from tests.node import find_node, missing
+from tests.integration.stdio_app import StdioApp, open_stdio_app
+from tests.node import NODE_MODULES, find_node, not_installed
 
-INSPECTOR = ROOT / "node_modules" / "@modelcontextprotocol" / "inspector"
+INSPECTOR = NODE_MODULES / "@modelcontextprotocol" / "inspector"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def mcpdo(node: str) -> Iterator[Mcpdo]:
     """Inspector's command line, with a home and a background process of its own."""
     script = INSPECTOR / "clients" / "mcpdo" / "build" / "mcp-bin.js"
     if not script.is_file():
-        missing("Inspector is not installed (npm ci --ignore-scripts)")
+        not_installed("Inspector")
     # Not the test's own folder: the name of a socket holds a hundred letters.
     with tempfile.TemporaryDirectory(prefix="mcpdo") as home:
         made = Mcpdo([node, str(script)], Path(home))

@@ -16,10 +16,9 @@ from playwright.async_api import async_playwright, expect
 from tests.e2e.single_user_server import DESKTOP, chromium_options, window_options
 from tests.e2e.test_two_people import grant, heading
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
-from tests.integration.stdio_app import ROOT
-from tests.node import missing
+from tests.node import NODE_MODULES, missing, not_installed
 
-SCRIPT = ROOT / "node_modules" / ".bin" / "mcp-inspector"
+SCRIPT = NODE_MODULES / ".bin" / "mcp-inspector"
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
 async def inspector(builtin_app: BuiltinApp, node: str, tmp_path: Path) -> AsyncGenerator[str]:
     """Start it for our address; the address of its page."""
     if not SCRIPT.is_file():
-        missing("MCP Inspector is not installed (npm ci --ignore-scripts)")
+        not_installed("MCP Inspector")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     quiet = {"HOME": str(tmp_path), "CLIENT_PORT": port, "MCP_AUTO_OPEN_ENABLED": "false"}

@@ -13,10 +13,9 @@ import pytest
 
 from tests.conformance.fixture_server import add_fixtures
 from tests.integration.personal_app import PersonalApp
-from tests.integration.stdio_app import ROOT
-from tests.node import missing
+from tests.node import NODE_MODULES, not_installed
 
-RUNNER = ROOT / "node_modules" / "@modelcontextprotocol" / "conformance"
+RUNNER = NODE_MODULES / "@modelcontextprotocol" / "conformance"
 EXPECTED_FAILURES = Path(__file__).parent / "expected_failures"
 REVISIONS = ("2025-06-18", "2025-11-25", "2026-07-28")
 #: A line of a list of expected failures: a scenario or one of its checks, and the reason.
@@ -30,7 +29,7 @@ def runner_script() -> str:
     """Find the runner."""
     scripts = list(RUNNER.glob("dist/index.js"))
     if not scripts:
-        missing("The conformance runner is not installed (npm ci --ignore-scripts)")
+        not_installed("The conformance runner")
     return str(scripts[0])
 
 

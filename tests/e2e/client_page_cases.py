@@ -165,7 +165,7 @@ def _form(stage: MultiUserServers, page: Page) -> None:
 
 
 def _somebody_elses(stage: MultiUserServers, page: Page) -> None:
-    page.goto(f"{stage.origin}/authorize/confirm?arrival={'a' * 32}")
+    page.goto(f"{stage.origin}/authorize/confirm?transaction={'a' * 32}")
 
 
 def _account_apps(stage: MultiUserServers, page: Page) -> None:

@@ -1,29 +1,15 @@
 """A real browser in front of the real pages: Debian's Chromium, driven by playwright."""
 
-import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NoReturn
 
 import pytest
-from playwright import async_api, sync_api
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.e2e.single_user_server import Stage, chromium_options, raised
+from tests.node import NODE_MODULES, missing, not_installed
 
-# Five seconds by default, which a computer with much to do may need for a page.
-async_api.expect.set_options(timeout=60_000)
-sync_api.expect.set_options(timeout=60_000)
-
-AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def missing(what: str) -> NoReturn:
-    """Skip with the reason, or fail where nothing may be skipped."""
-    if os.environ.get("CI_NO_SKIPS") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
+AXE = NODE_MODULES / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +30,7 @@ def chromium(installed: None) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def axe() -> str:
     if not AXE.is_file():
-        missing("axe-core is not installed (npm ci --ignore-scripts)")
+        not_installed("axe-core")
     return AXE.read_text(encoding="utf-8")
 
 

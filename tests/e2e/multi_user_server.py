@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tests.memory_authorizations import MemoryAuthorizations
-from tests.memory_consent_service import MemoryVisits, application, config, url
+from tests.memory_consent_service import MemoryConsentService, application, config, url
 
 PEOPLE = ("alice", "bob")
 
@@ -26,7 +26,7 @@ class MultiUserServers:
 
     origin: str
     elsewhere: str
-    consent_service: MemoryVisits
+    consent_service: MemoryConsentService
     clients: MemoryAuthorizations
 
     def page(self, path: str, elicitation_id: str) -> str:
@@ -41,7 +41,7 @@ class MultiUserServers:
 @contextmanager
 def raised_multi_user(*, lets_clients_in: bool = False) -> Generator[MultiUserServers]:
     """Serve the pages, and the stand-ins under another name, for as long as the block runs."""
-    consent_service, clients = MemoryVisits(), MemoryAuthorizations()
+    consent_service, clients = MemoryConsentService(), MemoryAuthorizations()
     with _listener() as ours, _listener() as others:
         host = f"127.0.0.1:{ours.getsockname()[1]}"
         origin = f"http://{host}"

@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Literal, TypedDict
 
 import uvicorn
+from playwright import async_api, sync_api
 from playwright.sync_api import ViewportSize
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,6 +18,11 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 
 from tests.memory_consent import MemoryConsent, application, config
+
+# Five seconds by default, which a computer with much to do may need for a page. Here, because tests of other folders
+# that open a browser import this module, too.
+async_api.expect.set_options(timeout=60_000)
+sync_api.expect.set_options(timeout=60_000)
 
 PHONE = (390, 844)
 DESKTOP = (1280, 900)

@@ -126,7 +126,7 @@ async def test_no_takes_the_person_back_with_the_clients_own_words(
     }
 
 
-async def test_not_me_says_how_to_be_somebody_else_and_tries_again(
+async def test_not_me_says_how_to_be_another_user_and_tries_again(
     builtin_app: BuiltinApp, browser: Browser, accessibility: AccessibilityCheck, http: httpx2.AsyncClient
 ) -> None:
     client_id = str((await builtin_app.register(http))["client_id"])
@@ -162,7 +162,7 @@ async def test_the_pages_that_explain_what_went_wrong_are_readable_by_everybody(
         builtin_app.authorize_url(client_id, redirect_uri="https://evil.example/"),
         builtin_app.authorize_url(client_id, code_challenge_method="plain"),
         builtin_app.authorize_url(client_id),
-        f"{builtin_app.url}/authorize/confirm?arrival={'a' * 32}",
+        f"{builtin_app.url}/authorize/confirm?transaction={'a' * 32}",
     ):
         await page.goto(url)
         await accessibility.on(page)

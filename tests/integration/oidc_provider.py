@@ -11,11 +11,10 @@ import anyio
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from jwt.algorithms import RSAAlgorithm
 
-from tests.integration.stdio_app import ROOT
-from tests.node import find_node, missing
+from tests.node import NODE_MODULES, find_node, not_installed
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
-INSTALLED = ROOT / "node_modules" / "oidc-provider" / "package.json"
+INSTALLED = NODE_MODULES / "oidc-provider" / "package.json"
 
 
 def login_client(client_id: str, secret: str, redirect_uris: Collection[str]) -> dict[str, Any]:
@@ -67,7 +66,7 @@ async def open_oidc_provider(
     """
     node = find_node()
     if not INSTALLED.is_file():
-        missing("oidc-provider is not installed (npm ci --ignore-scripts)")
+        not_installed("oidc-provider")
     wanted = {
         "clients": list(clients),
         "resources": list(resources),

@@ -288,7 +288,7 @@ async def test_what_is_not_there_is_said_and_does_not_end_the_connection(
     assert status.structured_content["connected"] is True
 
 
-async def test_a_visit_that_permits_too_little_is_followed_by_a_question_for_the_rest(
+async def test_a_consent_request_that_permits_too_little_is_followed_by_a_question_for_the_rest(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     async def first_files_then_notes(url: str) -> None:

@@ -72,7 +72,9 @@ async def test_a_2025_client_gets_error_32042_and_its_retry_goes_through(persona
     assert "Shopping list" in titles(result)
 
 
-async def test_a_2025_client_is_notified_when_the_visit_is_finished(personal_app: PersonalApp) -> None:
+async def test_a_2025_client_is_notified_when_the_consent_request_is_finished(
+    personal_app: PersonalApp,
+) -> None:
     heard: list[Any] = []
 
     async def listen(message: object) -> None:
@@ -94,7 +96,7 @@ async def test_a_2025_client_is_notified_when_the_visit_is_finished(personal_app
     assert [one.params.elicitation_id for one in complete] == [wanted.elicitation_id]
 
 
-async def test_a_2025_clients_immediate_retry_is_held_until_the_visit_is_finished(
+async def test_a_2025_clients_immediate_retry_is_held_until_the_consent_request_is_finished(
     personal_app: PersonalApp,
 ) -> None:
     async with (
@@ -152,7 +154,7 @@ async def test_a_2026_client_that_is_told_in_words_is_held_when_it_calls_again(
     assert "Shopping list" in titles(result)
 
 
-async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(
+async def test_a_draft_client_gets_error_32000_and_tracks_the_consent_request_to_its_end(
     personal_app: PersonalApp,
 ) -> None:
     """N07: the id is in the error, and in the link."""
@@ -195,7 +197,7 @@ async def test_tracking_an_unknown_or_malformed_id_is_refused_alike(
     assert answer["error"] == {"code": -32602, "message": "No such elicitation"}
 
 
-async def test_parallel_calls_share_one_visit(personal_app: PersonalApp, asked: Asked) -> None:
+async def test_parallel_calls_share_one_consent_request(personal_app: PersonalApp, asked: Asked) -> None:
     results: list[CallToolResult] = []
 
     async def call(client: Client) -> None:
@@ -368,7 +370,7 @@ async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
     await until(lambda: not personal_app.sandbox.state.app_passwords)
 
 
-async def test_an_explicit_request_waits_for_the_visit_in_a_2025_client(
+async def test_an_explicit_request_waits_for_the_consent_request_in_a_2025_client(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     async with (

@@ -38,7 +38,7 @@ async def test_a_client_that_shows_no_links_is_told_in_words(
     assert "Shopping list" in str(result["structuredContent"])
 
 
-async def test_a_draft_client_tracks_its_own_persons_visit_and_no_other(oidc_app: OidcApp) -> None:
+async def test_a_draft_client_tracks_its_own_persons_consent_request_and_no_other(oidc_app: OidcApp) -> None:
     async with (
         oidc_app.person("alice") as alice,
         oidc_app.raw(oidc_app.token("alice"), capabilities=DRAFT) as hers,

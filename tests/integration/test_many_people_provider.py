@@ -55,7 +55,7 @@ async def link(oidc_app: OidcApp, mcp_client: AuthorizingClient) -> str:
     return UrlElicitationRequiredError.from_error(caught.value.error).elicitations[0].url
 
 
-async def test_two_people_of_somebody_elses_identity_provider_read_their_own_notes(oidc_app: OidcApp) -> None:
+async def test_two_people_of_another_users_identity_provider_read_their_own_notes(oidc_app: OidcApp) -> None:
     async with provider(oidc_app) as issuer, oidc_app.person("alice") as alice, oidc_app.person("bob") as bob:
         await oidc_app.restart(oidc_issuer=issuer, oidc_client_secret=SECRET)
         hers = await call(oidc_app, AuthorizingClient(alice), Asked(oidc_app).by(alice.consent))
@@ -65,7 +65,9 @@ async def test_two_people_of_somebody_elses_identity_provider_read_their_own_not
     assert "Garage code" in str(his.structured_content)
 
 
-async def test_a_visit_survives_a_provider_that_restarts_with_another_key(oidc_app: OidcApp) -> None:
+async def test_a_consent_request_survives_a_provider_that_restarts_with_another_key(
+    oidc_app: OidcApp,
+) -> None:
     old, new = signing_key("old"), signing_key("new")
     async with oidc_app.person("alice") as alice:
         mcp_client = AuthorizingClient(alice)

@@ -38,14 +38,16 @@ async def consent_with_restarts(oidc_app: OidcApp) -> list[str]:
 
 
 @pytest.mark.parametrize("oidc_app", [{"hold_seconds": 0}], indirect=True)
-async def test_a_visit_goes_on_after_a_restart_before_each_of_its_steps(oidc_app: OidcApp) -> None:
+async def test_a_consent_request_goes_on_after_a_restart_before_each_of_its_steps(oidc_app: OidcApp) -> None:
     addresses = await consent_with_restarts(oidc_app)
 
     assert len(set(addresses)) == 5
     assert len(oidc_app.sandbox.state.oauth_grants) == 1
 
 
-async def test_a_visit_goes_on_after_restarts_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
+async def test_a_consent_request_goes_on_after_restarts_on_postgresql(
+    tmp_path: Path, postgres_url: str
+) -> None:
     url = postgres_url.replace("postgresql:", "postgresql+asyncpg:")
     async with open_oidc_app(tmp_path, hold_seconds=0, database_url=url) as oidc_app:
         addresses = await consent_with_restarts(oidc_app)

@@ -78,7 +78,7 @@ async def test_access_granted_while_the_server_was_down_is_picked_up(personal_ap
     assert len(personal_app.sandbox.state.app_passwords) == 1
 
 
-async def test_a_visit_that_expired_is_refused_and_what_nextcloud_gives_late_is_deleted_there(
+async def test_a_consent_request_that_expired_is_refused_and_what_nextcloud_gives_late_is_deleted_there(
     personal_app: PersonalApp,
 ) -> None:
     url = await ask(personal_app)

@@ -100,7 +100,9 @@ async def test_a_client_with_forms_only_is_told_in_words(
     assert shows_notes(result)
 
 
-async def test_a_draft_client_gets_error_32000_and_tracks_the_visit_to_its_end(stdio_app: StdioApp) -> None:
+async def test_a_draft_client_gets_error_32000_and_tracks_the_consent_request_to_its_end(
+    stdio_app: StdioApp,
+) -> None:
     async with stdio_app.person() as alice, stdio_app.lines(DRAFT) as client:
         refused = await client.call(LIST)
         wanted = refused["error"]["data"]["elicitations"][0]

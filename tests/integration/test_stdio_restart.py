@@ -78,7 +78,9 @@ async def test_access_granted_while_no_server_ran_is_picked_up(
     assert len(stdio_app.sandbox.state.app_passwords) == 1
 
 
-async def test_two_processes_of_one_person_share_one_visit_and_one_poller(stdio_app: StdioApp) -> None:
+async def test_two_processes_of_one_person_share_one_consent_request_and_one_poller(
+    stdio_app: StdioApp,
+) -> None:
     async with stdio_app.person() as alice, stdio_app.lines(URL) as first, stdio_app.lines(DRAFT) as second:
         url = link(await first.call(LIST))
         again = link(await second.call(LIST))

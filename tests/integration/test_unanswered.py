@@ -154,7 +154,7 @@ async def test_a_client_that_never_answers_gets_the_link_in_time_and_its_questio
     assert "a client did not show the consent page (no answer came in time)" in caplog.text
 
 
-async def test_a_visit_that_is_declined_on_the_page_ends_the_waiting_request(
+async def test_a_consent_request_that_is_declined_on_the_page_ends_the_waiting_request(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     async with (
@@ -166,7 +166,7 @@ async def test_a_visit_that_is_declined_on_the_page_ends_the_waiting_request(
     assert text(told) == DECLINED
 
 
-async def test_a_visit_that_takes_longer_than_the_hold_leaves_the_link_in_text(
+async def test_a_consent_request_that_takes_longer_than_the_hold_leaves_the_link_in_text(
     brief: PersonalApp, asked: Asked
 ) -> None:
     async with brief.client(mode="legacy", elicitation_callback=asked.by(None)) as client:

@@ -55,7 +55,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Us:
-    """Our server, which serves a town."""
+    """Our server, which serves a load cluster."""
 
     cluster: LoadCluster
     pid: int

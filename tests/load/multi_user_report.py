@@ -63,7 +63,7 @@ def _crossed(measured: Measured) -> Metric:
 
 
 def _pending(measured: Measured) -> Metric:
-    name, found = f"{PENDING} pending visits: memory", measured.pending_mb
+    name, found = f"{PENDING} pending consent requests: memory", measured.pending_mb
     if found is None:
         return Metric(name, f"≤ {MOST_MB} MiB", UNMEASURED, None)
     return Metric(name, f"≤ {MOST_MB} MiB", f"{found:.1f} MiB", found <= MOST_MB)

@@ -204,7 +204,9 @@ async def test_a_name_moved_to_another_browser_of_the_same_person_does_not_open(
     assert found.count(None) == 1
 
 
-async def test_a_visit_moved_to_another_leg_does_not_come_back(database: Database, path: Path) -> None:
+async def test_a_consent_request_moved_to_another_flow_does_not_come_back(
+    database: Database, path: Path
+) -> None:
     await depart(database, ALICE, "state of alice")
     await depart(database, BOB, "state of bob")
 
@@ -219,7 +221,7 @@ async def test_a_visit_moved_to_another_leg_does_not_come_back(database: Databas
 
 
 @pytest.mark.parametrize("column", ["tokens", "uid", "elicitation_id"])
-async def test_what_is_held_for_one_visit_does_not_open_for_another(
+async def test_what_is_held_for_one_consent_request_does_not_open_for_another(
     database: Database, path: Path, column: str
 ) -> None:
     first, second = await hold(database, ALICE), await hold(database, BOB)

@@ -540,7 +540,7 @@ async def test_a_request_state_is_not_taken_for_other_arguments_or_changed(serve
     assert other["error"]["code"] == changed["error"]["code"] == -32602
 
 
-async def test_one_persons_visit_cannot_be_tracked_by_another(served: Served) -> None:
+async def test_one_persons_consent_request_cannot_be_tracked_by_another(served: Served) -> None:
     async with served.stateless(token()) as owner, served.stateless(token(sub="bob")) as other:
         asked = (await owner.request("tools/call", READ))["result"]
         url: str = asked["inputRequests"]["provision"]["params"]["url"]

@@ -289,7 +289,7 @@ async def test_no_at_nextcloud_leaves_it_to_the_person_to_go_back(
     assert any(link.startswith("/authorize?") for link in links)
 
 
-async def test_not_me_ends_at_once_what_was_given_and_tells_how_to_be_somebody_else(
+async def test_not_me_ends_at_once_what_was_given_and_tells_how_to_be_another_user(
     builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     welcome = await alice.welcomed(client_id)
@@ -439,7 +439,7 @@ async def test_signing_in_for_the_account_page_leaves_no_access_behind(
     await nothing_is_left(builtin_app)
 
 
-async def test_a_sign_in_for_a_visit_becomes_the_access_that_was_missing(
+async def test_a_sign_in_for_a_consent_request_becomes_the_access_that_was_missing(
     builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
     tokens = await builtin_app.sign_in(alice.person, http)
@@ -456,7 +456,7 @@ async def test_a_sign_in_for_a_visit_becomes_the_access_that_was_missing(
     assert not notes.is_error
     assert builtin_app.connected() == ["alice"]
     titles = [seen.title for seen in alice.person.seen]
-    assert titles.count("Account access") == 2, "one trip for the client, one for the visit"
+    assert titles.count("Account access") == 2, "one for the client, one for the consent request"
 
 
 async def test_a_user_who_was_made_anew_finds_nothing_of_the_former_one(

@@ -29,7 +29,7 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'"
 )
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{client}"
-NOBODY = f"/authorize/confirm?arrival={'a' * 32}"
+NOBODY = f"/authorize/confirm?transaction={'a' * 32}"
 CALLBACK = "/oauth/callback/nextcloud"
 LOOKS = [
     ask_url(),

@@ -263,7 +263,7 @@ async def test_a_form_that_another_page_sends_does_nothing(
     *, builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, headers: dict[str, str], path: str
 ) -> None:
     page = await http.get(builtin_app.authorize_url(client_id))
-    fields = {**form_of(page), "answer": "allow", "allow": "notes:read", "arrival": "a" * 32}
+    fields = {**form_of(page), "answer": "allow", "allow": "notes:read", "transaction": "a" * 32}
 
     refused = await http.post(f"{builtin_app.url}{path}", data=fields, headers=headers)
 
@@ -369,10 +369,10 @@ async def test_looking_at_a_link_has_no_effect(
 
 
 @pytest.mark.parametrize("auth_transaction", ["", "a", "a" * 32, "../../x", "a" * 4_000])
-async def test_an_arrival_that_is_nobodys_is_shown_to_nobody(
+async def test_an_transaction_that_is_nobodys_is_shown_to_nobody(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, auth_transaction: str
 ) -> None:
-    page = await http.get(f"{builtin_app.url}/authorize/confirm", params={"arrival": auth_transaction})
+    page = await http.get(f"{builtin_app.url}/authorize/confirm", params={"transaction": auth_transaction})
 
     assert page.status_code == 403
     assert "Nothing was connected" in page.text

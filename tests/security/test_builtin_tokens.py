@@ -120,7 +120,7 @@ async def test_a_code_that_comes_again_long_after_ends_what_it_gave(desk: Desk) 
     assert not await desk.is_good(refreshed)
 
 
-async def test_of_two_that_redeem_one_code_at_once_nobody_keeps_what_was_given(shared: Desk) -> None:
+async def test_of_two_that_exchange_one_code_at_once_nobody_keeps_what_was_given(shared: Desk) -> None:
     code = await shared.code()
     answers: list[str] = []
 
@@ -153,7 +153,7 @@ async def test_a_plain_challenge_opens_nothing(desk: Desk) -> None:
         await desk.exchange_code(code, verifier=plain)
 
 
-async def test_a_code_without_a_verifier_gives_nothing_and_can_still_be_redeemed(desk: Desk) -> None:
+async def test_a_code_without_a_verifier_gives_nothing_and_can_still_be_exchanged(desk: Desk) -> None:
     code = await desk.code()
 
     with refused("invalid_request"):

@@ -13,7 +13,7 @@ import pytest
 from nextcloud_mcp_server import logs
 from tests.callback_results import shown
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
-from tests.memory_consent_service import MemoryVisits, browser_of, sign_in
+from tests.memory_consent_service import MemoryConsentService, browser_of, sign_in
 
 #: Words, so that they pass everything that hides what looks like a secret.
 CANARIES = ("canary-of-the-query", "canaryofthecode", "canaryofthestate")
@@ -105,23 +105,23 @@ async def _begun(builtin_app: BuiltinApp, page: httpx2.Response) -> str:
     return parse_qs(urlsplit(sent.headers["Refresh"].partition("url=")[2]).query)["state"][0]
 
 
-@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 @pytest.mark.parametrize("fault", [None, RuntimeError("a bug")])
 @pytest.mark.parametrize("signed_in", [False, True])
 async def test_oidc_writes_nothing_of_a_callbacks_query(
     *,
     log: io.StringIO,
     capfd: pytest.CaptureFixture[str],
-    grant_request: str,
+    callback: str,
     fault: Exception | None,
     signed_in: bool,
 ) -> None:
     """Also where something fails that no one planned, which writes a trace."""
-    consent_service = MemoryVisits(fault=fault)
+    consent_service = MemoryConsentService(fault=fault)
     async with browser_of(consent_service) as browser:
         if signed_in:
             sign_in(browser, consent_service)
-        await shown(browser, await browser.get(f"/oauth/callback/{grant_request}", params=QUERY))
+        await shown(browser, await browser.get(f"/oauth/callback/{callback}", params=QUERY))
 
     text = written(log, capfd)
     assert "page failed" in text

@@ -100,7 +100,7 @@ async def test_when_both_grant_one_flow_only_the_mapped_account_is_ever_stored(
     assert await following.grant("bob") is None
 
 
-async def test_after_a_wrong_account_the_same_visit_can_be_tried_again(following: Stage) -> None:
+async def test_after_a_wrong_account_the_same_consent_request_can_be_tried_again(following: Stage) -> None:
     consent_request, alice = await following.begin("alice")
     following.granted_by("bob")
     await following.turn()
@@ -115,7 +115,7 @@ async def test_after_a_wrong_account_the_same_visit_can_be_tried_again(following
     assert following.finished == [consent_request]
 
 
-async def test_an_account_that_somebody_else_has_is_not_taken_from_them(following: Stage) -> None:
+async def test_an_account_that_another_user_has_is_not_taken_from_them(following: Stage) -> None:
     """The identity provider now names bob's account for alice too."""
     await following.begin("bob")
     kept = following.granted_by("bob")

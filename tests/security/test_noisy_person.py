@@ -7,10 +7,10 @@ from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.routes import multi_user_routes
-from tests.memory_consent_service import NEXTCLOUD_HOST, ORIGIN, MemoryVisits, config, sign_in
+from tests.memory_consent_service import NEXTCLOUD_HOST, ORIGIN, MemoryConsentService, config, sign_in
 
 
-def site(consent_service: MemoryVisits, rates: Rates) -> httpx2.ASGITransport:
+def site(consent_service: MemoryConsentService, rates: Rates) -> httpx2.ASGITransport:
     limits = Limits(rates)
     pages = multi_user_routes(
         consent_service.ready,
@@ -24,7 +24,7 @@ def site(consent_service: MemoryVisits, rates: Rates) -> httpx2.ASGITransport:
 
 
 async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_are_not() -> None:
-    consent_service = MemoryVisits()
+    consent_service = MemoryConsentService()
     transport = site(consent_service, Rates(person=3))
     options = {"transport": transport, "base_url": ORIGIN, "headers": {"Accept": "text/html"}}
     async with httpx2.AsyncClient(**options) as alice, httpx2.AsyncClient(**options) as bob:  # type: ignore[arg-type]
@@ -41,7 +41,7 @@ async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_ar
 
 
 async def test_another_session_of_the_same_person_does_not_help() -> None:
-    consent_service = MemoryVisits()
+    consent_service = MemoryConsentService()
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(person=2)), base_url=ORIGIN
     ) as browser:
@@ -54,7 +54,7 @@ async def test_another_session_of_the_same_person_does_not_help() -> None:
 
 
 async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> None:
-    consent_service = MemoryVisits()
+    consent_service = MemoryConsentService()
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(page=5)), base_url=ORIGIN
     ) as stranger:
@@ -70,7 +70,7 @@ async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> N
 
 
 async def test_guessing_states_is_stopped_by_the_address() -> None:
-    consent_service = MemoryVisits()
+    consent_service = MemoryConsentService()
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(callback=3)), base_url=ORIGIN
     ) as stranger:
@@ -88,7 +88,7 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
 
 async def test_a_code_is_spent_though_its_browser_has_asked_too_often_before() -> None:
     """An attacker's page can lead a browser that is signed in here round and round, and then to Nextcloud."""
-    consent_service = MemoryVisits()
+    consent_service = MemoryConsentService()
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(person=1)), base_url=ORIGIN
     ) as victim:

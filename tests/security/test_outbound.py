@@ -216,7 +216,7 @@ async def test_a_body_that_trickles_in_runs_into_the_time_limit() -> None:
         await wire.http.request("GET", "/ocs/x", timeout_seconds=0.1)
 
 
-async def test_an_answer_for_somebody_else_is_thrown_away() -> None:
+async def test_an_answer_for_another_user_is_thrown_away() -> None:
     wire = Wire(always(200, headers={"X-User-Id": "bob"}, content=b"the note of bob"))
 
     with pytest.raises(WrongAccount) as caught:

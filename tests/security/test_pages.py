@@ -127,7 +127,7 @@ async def test_a_link_preview_has_no_effect(browser: httpx2.AsyncClient, consent
     assert set(consent.calls) == {"view"}
 
 
-async def test_another_browser_never_sees_how_a_visit_goes_on(
+async def test_another_browser_never_sees_how_a_consent_request_goes_on(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -146,7 +146,9 @@ async def test_another_browser_never_sees_how_a_visit_goes_on(
     assert all(seen(response) == seen(gone) for response in afterwards)
 
 
-async def test_a_ticket_opens_no_other_visit(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+async def test_a_ticket_opens_no_other_consent_request(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
     mine, other = consent.open(), consent.open()
     await allow(browser, mine)
     async with client(consent) as somebody:
@@ -207,7 +209,7 @@ async def test_an_old_browser_that_names_our_origin_is_believed(consent: MemoryC
 
 
 @pytest.mark.parametrize(
-    "change", ["missing", "empty", "other visit", "other browser", "ticket", "twice", "ü"]
+    "change", ["missing", "empty", "other request", "other browser", "ticket", "twice", "ü"]
 )
 async def test_a_form_without_its_check_value_changes_nothing(
     browser: httpx2.AsyncClient, consent: MemoryConsent, change: str
@@ -222,7 +224,7 @@ async def test_a_form_without_its_check_value_changes_nothing(
     values = {
         "missing": [],
         "empty": "",
-        "other visit": other_form["csrf"],
+        "other request": other_form["csrf"],
         "other browser": foreign["csrf"],
         "ticket": ticket,
         "twice": [form["csrf"], form["csrf"]],
@@ -329,7 +331,7 @@ async def test_a_line_break_in_an_error_stays_in_one_line_of_the_log(
     assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
-async def test_secrets_of_a_visit_never_reach_the_log(
+async def test_secrets_of_a_consent_request_never_reach_the_log(
     browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)

@@ -14,7 +14,7 @@ from tests.callback_results import shown
 from tests.memory_consent_service import (
     HOST,
     ORIGIN,
-    MemoryVisits,
+    MemoryConsentService,
     allow,
     browser_of,
     checks,
@@ -75,12 +75,12 @@ PLACES = re.compile(
 
 
 @pytest.fixture
-def consent_service() -> MemoryVisits:
-    return MemoryVisits()
+def consent_service() -> MemoryConsentService:
+    return MemoryConsentService()
 
 
 @pytest.fixture
-async def people(consent_service: MemoryVisits) -> AsyncIterator[httpx2.AsyncClient]:
+async def people(consent_service: MemoryConsentService) -> AsyncIterator[httpx2.AsyncClient]:
     async with browser_of(consent_service) as client:
         yield client
 
@@ -100,7 +100,7 @@ def fields(elicitation_id: str, check: str | list[str], **more: str) -> dict[str
 
 
 async def test_before_a_sign_in_every_link_gets_the_same_page(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     ended = {state: consent_service.open() for state in ElicitationState if state.final}
     for state, elicitation_id in ended.items():
@@ -141,7 +141,7 @@ async def test_before_a_sign_in_every_link_gets_the_same_page(
 )
 @pytest.mark.parametrize("path", ["provision", "consent", "confirm", "not-me", "waiting", "done"])
 async def test_every_malformed_link_gets_the_same_page(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str, query: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str, query: str
 ) -> None:
     elicitation_id = consent_service.open()
     plain = await people.get("/oauth/provision")
@@ -156,7 +156,7 @@ async def test_every_malformed_link_gets_the_same_page(
 
 
 async def test_a_link_preview_has_no_effect(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     before = consent_service.consent_service[elicitation_id]
@@ -170,8 +170,8 @@ async def test_a_link_preview_has_no_effect(
 
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
-async def test_somebody_elses_link_is_refused_and_tells_nothing_about_it(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+async def test_another_users_link_is_refused_and_tells_nothing_about_it(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     elicitation_id = consent_service.open("alice", client_name="Secret Client")
     sign_in(people, consent_service, "bob")
@@ -184,7 +184,9 @@ async def test_somebody_elses_link_is_refused_and_tells_nothing_about_it(
     assert "alice" not in response.text.lower()
 
 
-async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(consent_service: MemoryVisits) -> None:
+async def test_another_user_can_neither_allow_nor_decline_nor_confirm(
+    consent_service: MemoryConsentService,
+) -> None:
     elicitation_id = consent_service.open("alice")
     own = consent_service.open("bob")
     before = consent_service.consent_service[elicitation_id]
@@ -205,8 +207,8 @@ async def test_somebody_else_can_neither_allow_nor_decline_nor_confirm(consent_s
     assert consent_service.legs == {}
 
 
-async def test_the_third_look_of_somebody_else_ends_the_visit_and_the_owner_is_told(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+async def test_the_third_look_of_another_user_ends_the_consent_request_and_the_owner_is_told(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open("alice")
     sign_in(people, consent_service, "bob")
@@ -221,7 +223,7 @@ async def test_the_third_look_of_somebody_else_ends_the_visit_and_the_owner_is_t
 
 
 async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_else(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.follows = True
     elicitation_id = consent_service.open("alice")
@@ -248,7 +250,7 @@ async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_els
 
 
 async def test_an_address_to_sign_in_is_worth_nothing_in_another_browser(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     await people.post(url("provision", consent_service.open()))
     captured = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
@@ -266,7 +268,7 @@ async def test_an_address_to_sign_in_is_worth_nothing_in_another_browser(
 
 
 async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open("alice")
     sign_in(people, consent_service, "alice")
@@ -295,7 +297,7 @@ async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
 
 
 async def test_each_way_back_has_its_own_path(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     sign_in(people, consent_service)
@@ -309,7 +311,9 @@ async def test_each_way_back_has_its_own_path(
     assert consent_service.connected == {}
 
 
-async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, consent_service: MemoryVisits) -> None:
+async def test_a_way_back_is_walked_once(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+) -> None:
     elicitation_id = consent_service.open()
     sign_in(people, consent_service)
     back = await give(people, elicitation_id, "alice")
@@ -320,14 +324,14 @@ async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, consent_ser
     assert again.status_code == 403
 
 
-@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 async def test_a_way_back_is_only_walked_with_get(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, grant_request: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, callback: str
 ) -> None:
     sign_in(people, consent_service)
 
     answers = [
-        await people.request(method, f"/oauth/callback/{grant_request}?code=a&state=b")
+        await people.request(method, f"/oauth/callback/{callback}?code=a&state=b")
         for method in ("HEAD", "POST")
     ]
 
@@ -335,32 +339,32 @@ async def test_a_way_back_is_only_walked_with_get(
     assert consent_service.calls == []
 
 
-@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 async def test_every_value_of_a_parameter_reaches_who_decides(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, grant_request: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, callback: str
 ) -> None:
     elicitation_id = consent_service.open()
     await people.post(url("provision", elicitation_id))
     state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
-    if grant_request == "nextcloud":
+    if callback == "nextcloud":
         sign_in(people, consent_service)
         await allow(people, elicitation_id)
         state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
 
     answers = [
-        await people.get(f"/oauth/callback/{grant_request}?code=alice&code=bob&state={state}"),
-        await people.get(f"/oauth/callback/{grant_request}?code=alice&state={state}&state={state}"),
+        await people.get(f"/oauth/callback/{callback}?code=alice&code=bob&state={state}"),
+        await people.get(f"/oauth/callback/{callback}?code=alice&state={state}&state={state}"),
     ]
 
     assert [(await shown(people, answer)).status_code for answer in answers] == [403, 403]
     assert consent_service.connected == {}
 
 
-@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
     people: httpx2.AsyncClient,
-    consent_service: MemoryVisits,
-    grant_request: str,
+    consent_service: MemoryConsentService,
+    callback: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(0)
@@ -368,7 +372,7 @@ async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
     sign_in(people, consent_service)
 
     params = {"error": HOSTILE, "error_description": HOSTILE, "code": "canary-code", "state": "canary-state"}
-    response = await shown(people, await people.get(f"/oauth/callback/{grant_request}", params=params))
+    response = await shown(people, await people.get(f"/oauth/callback/{callback}", params=params))
 
     ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
     assert response.status_code == 403
@@ -379,7 +383,7 @@ async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
 
 
 async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     planted = sign_in(people, consent_service, "mallory")
     await people.post("/oauth/other-account", data=fields(consent_service.open(), ""))
@@ -408,7 +412,7 @@ async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_af
     ],
 )
 async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, cookie: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, cookie: str
 ) -> None:
     values = {name: consent_service.session(name) for name in ("alice", "bob")}
 
@@ -418,7 +422,7 @@ async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
 
 
 async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_person(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -432,7 +436,7 @@ async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_per
 
 
 async def test_after_signing_out_the_back_button_shows_and_does_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     token = sign_in(people, consent_service)
@@ -469,7 +473,7 @@ async def test_after_signing_out_the_back_button_shows_and_does_nothing(
     ],
 )
 async def test_a_form_of_another_page_changes_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str, headers: dict[str, str]
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str, headers: dict[str, str]
 ) -> None:
     elicitation_id = consent_service.open()
     consent_service.client()
@@ -486,7 +490,9 @@ async def test_a_form_of_another_page_changes_nothing(
     assert consent_service.calls == []
 
 
-async def test_an_old_browser_that_names_our_origin_is_believed(consent_service: MemoryVisits) -> None:
+async def test_an_old_browser_that_names_our_origin_is_believed(
+    consent_service: MemoryConsentService,
+) -> None:
     async with browser_of(consent_service, Origin=ORIGIN) as old:
         del old.headers["sec-fetch-site"]
         response = await old.post(url("provision", consent_service.open()))
@@ -495,11 +501,11 @@ async def test_an_old_browser_that_names_our_origin_is_believed(consent_service:
 
 
 @pytest.mark.parametrize(
-    "change", ["missing", "empty", "other visit", "other page", "other person", "twice", "ü"]
+    "change", ["missing", "empty", "other request", "other page", "other person", "twice", "ü"]
 )
 @pytest.mark.parametrize("path", [path for path in FORMS if path not in (FORMS[0], "/account/sign-in")])
 async def test_a_form_without_its_check_value_changes_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str, change: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str, change: str
 ) -> None:
     elicitation_id, other_id = consent_service.open(), consent_service.open()
     consent_service.client()
@@ -513,7 +519,7 @@ async def test_a_form_without_its_check_value_changes_nothing(
     values: dict[str, Any] = {
         "missing": [],
         "empty": "",
-        "other visit": checks(await people.get(url("consent", other_id)))[-1],
+        "other request": checks(await people.get(url("consent", other_id)))[-1],
         "other page": checks(consent)[-1] if "account" in path else checks(account)[0],
         "other person": foreign[-1] if "account/" in path else foreign[0],
         "twice": [checks(account)[0], checks(account)[0]],
@@ -531,7 +537,7 @@ async def test_a_form_without_its_check_value_changes_nothing(
 
 
 async def test_the_value_of_a_consent_form_is_worth_nothing_on_the_page_that_asks_whose_account_it_is(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     sign_in(people, consent_service)
@@ -548,7 +554,7 @@ async def test_the_value_of_a_consent_form_is_worth_nothing_on_the_page_that_ask
     "path", [path for path in FORMS if "provision" not in path and path != "/account/sign-in"]
 )
 async def test_a_form_in_another_form_is_not_read(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     sign_in(people, consent_service)
 
@@ -563,7 +569,7 @@ async def test_a_form_in_another_form_is_not_read(
 
 @pytest.mark.parametrize("path", [path for path in FORMS if "?" not in path])
 async def test_what_changes_something_is_never_a_link(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -581,7 +587,7 @@ async def test_what_changes_something_is_never_a_link(
 
 
 async def test_markup_in_a_name_is_only_text(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.names = {"alice": HOSTILE, "bob": HOSTILE}
     consent_service.client(client_id=HOSTILE, name=HOSTILE, recent=consent_service.did(f"nc_{HOSTILE}"))
@@ -607,7 +613,7 @@ async def test_markup_in_a_name_is_only_text(
 
 
 async def test_a_name_cannot_turn_the_text_around(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.names = {"alice": "\u202eecila\u2066\u200b" + "W" * 300}
     consent_service.client(name="\u202egpj.live\u200b")
@@ -620,7 +626,7 @@ async def test_a_name_cannot_turn_the_text_around(
 
 
 async def test_a_name_of_letters_that_are_drawn_as_nothing_is_no_name(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.names = {"alice": "\u3164\u115f\u2800\ufe0f\U000e0101"}
     sign_in(people, consent_service)
@@ -632,7 +638,7 @@ async def test_a_name_of_letters_that_are_drawn_as_nothing_is_no_name(
 
 
 async def test_no_page_repeats_what_was_in_its_address(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -652,7 +658,7 @@ async def test_no_page_repeats_what_was_in_its_address(
     "evil", ["//evil.example", "\\\\evil.example", "https://evil.example", "/%0d%0aX: y", "javascript:1"]
 )
 async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, evil: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, evil: str
 ) -> None:
     elicitation_id = consent_service.open()
     names = ("next", "url", "redirect", "redirect_uri", "return_to", "target", "rd", "continue")
@@ -673,36 +679,36 @@ async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
     assert all(PLACES.fullmatch(location) for location in locations)
 
 
-@pytest.mark.parametrize("grant_request", ["sign-in", "nextcloud"])
+@pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 @pytest.mark.parametrize("change", ["payload", "mac", "no mac", "other leg", "other browser"])
-async def test_a_cookie_of_somebody_else_leads_our_page_nowhere(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, grant_request: str, change: str
+async def test_a_cookie_of_another_user_leads_our_page_nowhere(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, callback: str, change: str
 ) -> None:
     kept: dict[str, str] = {}
     async with browser_of(consent_service) as mallory:
         sign_in(mallory, consent_service, "mallory")
         await allow(mallory, consent_service.open("mallory"))
-        foreign = {"nextcloud": mallory.cookies["__Host-onward"]}
+        foreign = {"nextcloud": mallory.cookies["__Host-redirect"]}
         mallory.cookies.delete("__Host-session", domain=HOST)
         await mallory.post(url("provision", consent_service.open()))
-        foreign["sign-in"] = mallory.cookies["__Host-onward"]
+        foreign["sign-in"] = mallory.cookies["__Host-redirect"]
     await people.post(url("provision", consent_service.open()))
-    kept["sign-in"] = people.cookies["__Host-onward"]
+    kept["sign-in"] = people.cookies["__Host-redirect"]
     sign_in(people, consent_service)
     await allow(people, consent_service.open())
-    kept["nextcloud"] = people.cookies["__Host-onward"]
-    payload, _, mac = kept[grant_request].partition(".")
-    other = kept["nextcloud" if grant_request == "sign-in" else "sign-in"]
+    kept["nextcloud"] = people.cookies["__Host-redirect"]
+    payload, _, mac = kept[callback].partition(".")
+    other = kept["nextcloud" if callback == "sign-in" else "sign-in"]
     value = {
-        "payload": f"{foreign[grant_request].partition('.')[0]}.{mac}",
+        "payload": f"{foreign[callback].partition('.')[0]}.{mac}",
         "mac": f"{payload}.{'0' * 64}",
         "no mac": payload,
         "other leg": other,
-        "other browser": foreign[grant_request],
+        "other browser": foreign[callback],
     }[change]
-    people.cookies.set("__Host-onward", value, domain=HOST)
+    people.cookies.set("__Host-redirect", value, domain=HOST)
 
-    response = await people.get(f"/oauth/{grant_request}")
+    response = await people.get(f"/oauth/{callback}")
 
     assert response.status_code == 404
     assert "refresh" not in response.headers
@@ -712,7 +718,9 @@ async def test_a_cookie_of_somebody_else_leads_our_page_nowhere(
 
 
 @pytest.fixture
-async def filled(consent_service: MemoryVisits) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
+async def filled(
+    consent_service: MemoryConsentService,
+) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
     """A browser whose application also answers failing routes, and the values for `ROUTES`."""
     values = {
         "open": consent_service.open(),
@@ -739,7 +747,7 @@ async def filled(consent_service: MemoryVisits) -> AsyncIterator[tuple[httpx2.As
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_answer_carries_the_security_headers(
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
-    consent_service: MemoryVisits,
+    consent_service: MemoryConsentService,
     method: str,
     path: str,
     headers: dict[str, str],
@@ -767,7 +775,7 @@ async def test_every_answer_carries_the_security_headers(
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them named cases
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
-    consent_service: MemoryVisits,
+    consent_service: MemoryConsentService,
     method: str,
     path: str,
     header: str,
@@ -785,7 +793,7 @@ async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them nam
 
 
 async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     consent_service.client("bob")
@@ -801,7 +809,7 @@ async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hos
     cookies = [cookie for answer in answers for cookie in answer.headers.get_list("set-cookie")]
 
     assert {cookie.partition("=")[0] for cookie in cookies} == {
-        f"__Host-{name}" for name in ("session", "sign-in", "onward", "told")
+        f"__Host-{name}" for name in ("session", "sign-in", "redirect", "message")
     }
     for cookie in cookies:
         attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
@@ -809,8 +817,8 @@ async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hos
         assert not any(attribute.startswith("domain") for attribute in attributes)
 
 
-async def test_secrets_of_a_visit_never_reach_the_log(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, caplog: pytest.LogCaptureFixture
+async def test_secrets_of_a_consent_request_never_reach_the_log(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
     elicitation_id = consent_service.open()

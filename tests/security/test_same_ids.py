@@ -83,7 +83,7 @@ async def test_answers_to_the_same_ids_do_not_cross(oidc_app: OidcApp, era: str)
             }
 
 
-async def test_visits_and_how_they_end_do_not_cross(oidc_app: OidcApp) -> None:
+async def test_consent_requests_and_how_they_end_do_not_cross(oidc_app: OidcApp) -> None:
     """All wait under the same id and the same progress token; half decline, then half connect."""
     declining, connecting = NAMES[::2], NAMES[1::2]
     assert oidc_app.parts is not None

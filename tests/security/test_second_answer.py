@@ -30,7 +30,9 @@ async def database(tmp_path: Path) -> AsyncGenerator[Database]:
     await opened.aclose()
 
 
-async def test_the_last_answer_counts_and_the_visit_at_nextcloud_stays_the_same(database: Database) -> None:
+async def test_the_last_answer_counts_and_the_consent_request_at_nextcloud_stays_the_same(
+    database: Database,
+) -> None:
     asked, _ = await database.elicitations.open(
         principal=Principal("personal", "http://nextcloud.test"),
         client_id="claude",

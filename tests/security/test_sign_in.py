@@ -197,7 +197,7 @@ async def test_each_sign_in_has_a_session_of_its_own(people: Stage) -> None:
     assert {len(token) for token in tokens} == {43}
 
 
-async def test_a_code_from_somebody_elses_sign_in_is_of_no_use(people: Stage) -> None:
+async def test_a_code_from_another_users_sign_in_is_of_no_use(people: Stage) -> None:
     flow, params = await flow_and_answer(people, "mallory")
     _, victims = await flow_and_answer(people, "alice")
 
@@ -256,7 +256,7 @@ async def test_a_token_with_an_odd_header_is_refused(people: Stage, header: dict
         await people.browser()
 
 
-async def test_a_token_signed_by_somebody_else_is_refused(people: Stage) -> None:
+async def test_a_token_signed_by_another_user_is_refused(people: Stage) -> None:
     people.issuer.key = signing_key(1)
 
     with pytest.raises(SignInRefused):

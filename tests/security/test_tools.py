@@ -62,7 +62,7 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
         "http://127.0.0.1:8765/oauth/%70rovision?elicitationId=1",
         # Our own authorization server, and the identity providers of others by the questions all of them know.
         "https://mcp.example.org/authorize?client_id=x",
-        "https://mcp.example.org/%61uthorize/confirm?arrival=x",
+        "https://mcp.example.org/%61uthorize/confirm?transaction=x",
         "https://id.example.org/realms/a/protocol/openid-connect/auth?response_type=code&client_id=x&scope=openid",
         "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
         "https://id.example.org/device?user_code=ABCD-EFGH",

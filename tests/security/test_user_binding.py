@@ -46,7 +46,7 @@ async def other_users_consent_request(personal_app: PersonalApp) -> str:
     return consent_request.id
 
 
-async def test_somebody_elses_visit_looks_like_none_on_the_wire_and_on_every_page(
+async def test_another_users_consent_request_looks_like_none_on_the_wire_and_on_every_page(
     personal_app: PersonalApp,
 ) -> None:
     foreign, unknown = await other_users_consent_request(personal_app), str(uuid4())
@@ -81,7 +81,7 @@ async def test_saying_accept_without_visiting_gives_nothing(personal_app: Person
     assert personal_app.sandbox.state.login_flows == []
 
 
-async def test_access_that_somebody_else_gives_is_deleted_at_nextcloud(
+async def test_access_that_another_user_gives_is_deleted_at_nextcloud(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     async with (
@@ -175,7 +175,7 @@ async def test_request_state_of_a_server_with_another_key_is_refused_without_eff
     assert answer == -32602
 
 
-async def test_request_state_is_good_for_as_long_as_its_visit_and_no_longer(
+async def test_request_state_is_good_for_as_long_as_its_consent_request_and_no_longer(
     personal_app: PersonalApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = 0.0
@@ -231,7 +231,7 @@ async def test_only_the_session_that_was_told_hears_how_it_ended(personal_app: P
     assert COMPLETE not in heard["other"]
 
 
-async def test_a_session_that_left_does_not_break_the_visit(personal_app: PersonalApp) -> None:
+async def test_a_session_that_left_does_not_break_the_consent_request(personal_app: PersonalApp) -> None:
     async with personal_app.person() as alice:
         async with personal_app.client(mode="legacy", elicitation_callback=unused) as client:
             with pytest.raises(MCPError) as caught:

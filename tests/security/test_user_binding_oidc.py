@@ -101,7 +101,7 @@ async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped:
     assert await mapped.ask("alice") != consent_request
 
 
-async def test_nobody_can_answer_for_somebody_else(mapped: Stage) -> None:
+async def test_nobody_can_answer_for_another_user(mapped: Stage) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "alice")
@@ -321,7 +321,7 @@ async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: St
     assert await mapped.state(consent_request) is ElicitationState.OPENED
 
 
-async def test_access_that_somebody_else_confirmed_is_ended_whatever_account_it_opens(people: Stage) -> None:
+async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_opens(people: Stage) -> None:
     """The identity provider's page was answered by Bob; its ID token says so before anyone is asked."""
     consent_request, alice, url = await on_the_way(people)
     people.provider.subject = replace(alice.who.principal, subject="sub-bob")
@@ -523,9 +523,9 @@ ENDINGS = [expire, decline, disconnect]
 Ending = Callable[[Stage, str, Browser], Awaitable[None]]
 
 
-@pytest.mark.parametrize(("ending", "grant_request"), [(expire, True), (decline, True), (disconnect, False)])
-async def test_a_visit_that_ended_on_the_way_ends_the_code(
-    *, mapped: Stage, ending: Ending, grant_request: bool
+@pytest.mark.parametrize(("ending", "ends_request"), [(expire, True), (decline, True), (disconnect, False)])
+async def test_a_consent_request_that_ended_on_the_way_ends_the_code(
+    *, mapped: Stage, ending: Ending, ends_request: bool
 ) -> None:
     """Where the flow has ended too, its `state` is unknown, and the code is spent without being sent."""
     consent_request, alice, url = await on_the_way(mapped)
@@ -535,11 +535,11 @@ async def test_a_visit_that_ended_on_the_way_ends_the_code(
     with pytest.raises((ElicitationUnknown, SignInRefused)):
         await mapped.consent_service.finish_grant(params, alice.who, alice.token)
 
-    await (ended if grant_request else spent)(mapped, params)
+    await (ended if ends_request else spent)(mapped, params)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_visit_that_ends_while_the_provider_is_asked_stores_nothing(
+async def test_a_consent_request_that_ends_while_the_provider_is_asked_stores_nothing(
     mapped: Stage, ending: Ending
 ) -> None:
     consent_request, alice, url = await on_the_way(mapped)
@@ -555,7 +555,7 @@ async def test_a_visit_that_ends_while_the_provider_is_asked_stores_nothing(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_visit_that_ends_while_the_provider_is_asked_holds_nothing(
+async def test_a_consent_request_that_ends_while_the_provider_is_asked_holds_nothing(
     people: Stage, ending: Ending
 ) -> None:
     consent_request, alice, url = await on_the_way(people)
@@ -571,7 +571,9 @@ async def test_a_visit_that_ends_while_the_provider_is_asked_holds_nothing(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_what_waited_for_a_word_when_the_visit_ended_is_ended(people: Stage, ending: Ending) -> None:
+async def test_what_waited_for_a_word_when_the_consent_request_ended_is_ended(
+    people: Stage, ending: Ending
+) -> None:
     consent_request, alice, url = await on_the_way(people)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
     await ending(people, consent_request, alice)

@@ -19,8 +19,9 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server.app import bearer_secret
 from nextcloud_mcp_server.server.database_file import schema_version
 from nextcloud_mcp_server.settings.environment import load
-from nextcloud_mcp_server.settings.names import known_variables
 from nextcloud_mcp_server.storage.crypto import new_key
+
+pytestmark = pytest.mark.usefixtures("own_data_dir")
 
 Patch = pytest.MonkeyPatch
 Capture = pytest.CaptureFixture[str]
@@ -33,13 +34,6 @@ class Terminal(io.StringIO):
 
 REMOVE = "claude mcp remove --scope user nextcloud"
 CLOUD = "https://cloud.example.org"
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in known_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
 
 
 def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int, str, str]:
@@ -249,7 +243,7 @@ MANY_PEOPLE = {
 
 
 @pytest.fixture
-def multi_user(monkeypatch: Patch) -> None:
+def multi_user(own_data_dir: None, monkeypatch: Patch) -> None:
     for name, text in MANY_PEOPLE.items():
         monkeypatch.setenv(name, text)
 

@@ -33,6 +33,23 @@ def test_every_link_and_picture_leads_to_something_that_is_there(path: Path) -> 
     assert lost == []
 
 
+def test_every_page_is_in_the_index() -> None:
+    folder = ROOT / "docs"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+
+    listed = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", index)}
+    pages = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")} - {"README.md"}
+
+    assert len(pages) > 20
+    assert pages - listed == set()
+
+
+def test_contributors_are_led_to_the_index_and_the_glossary() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+    assert {"docs/README.md", "docs/glossary.md"} <= set(re.findall(r"\]\(([^)\s]+)\)", text))
+
+
 def test_the_readme_says_of_each_toolset_what_it_is_for() -> None:
     rows = re.findall(
         r"^\| (`.+`) \| .+ \|$", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE

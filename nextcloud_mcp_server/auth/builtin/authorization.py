@@ -196,10 +196,8 @@ class Authorization:
 
         async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> str:
             auth_transaction = replace(completed.auth_transaction, expires_at=self._clock() + LIFETIME)
-            returned_from_callback = replace(completed, auth_transaction=auth_transaction)
-            if not await self._database.auth_transactions.hold(
-                returned_from_callback, browser=browser, note=given.note
-            ):
+            returned = replace(completed, auth_transaction=auth_transaction)
+            if not await self._database.auth_transactions.hold(returned, browser=browser, note=given.note):
                 raise SignInRefused(_GONE)
             return auth_transaction.id
 
@@ -243,7 +241,7 @@ class Authorization:
         completed = await self._find(auth_transaction_id, browser)
         asked = await self.asked(completed.auth_transaction)
         if await self._tokens.answered(asked.request.key, by_other_than=auth_transaction_id):
-            # What this trip brought is not needed.
+            # What this authorization gave is not needed.
             await self._database.auth_transactions.discard(
                 auth_transaction_id, browser=browser, nextcloud_url=self._nextcloud_url
             )

@@ -19,7 +19,7 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
 from nextcloud_mcp_server.auth.builtin.document_source import DocumentUnavailable
-from nextcloud_mcp_server.auth.builtin.rate_limiter import RateLimiter, network
+from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -141,7 +141,7 @@ class ClientDocuments:
         """Return what is known of an address now, and for how many seconds."""
         known = await self._records.find(url)
         if known is None:
-            self._spend(host, network(sender))
+            self._spend(host, network_of(sender))
         try:
             document = await document_source.fetch(self._outside, url, seconds=self._seconds)
             client = self._client(url, document.fields)
@@ -162,11 +162,11 @@ class ClientDocuments:
     def _spend(self, host: str, sender: str) -> None:
         # Strangers choose these addresses. What was read before is asked for seldom anyway. All first:
         # who is refused must not use up what others have.
-        paces = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
-        for rate_limiter, key in paces:
-            rate_limiter.check(key)
-        for rate_limiter, key in paces:
-            rate_limiter.count(key)
+        limiters = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
+        for limiter, key in limiters:
+            limiter.check(key)
+        for limiter, key in limiters:
+            limiter.count(key)
 
     def _client(self, url: str, fields: Fields) -> Client:
         # §3: else anyone who can put a file on any host could speak for another client.

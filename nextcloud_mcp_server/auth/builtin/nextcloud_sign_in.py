@@ -1,4 +1,4 @@
-"""Who sits at the browser, where no one but Nextcloud knows: one trip to its own OAuth app.
+"""Signs a user in at Nextcloud: one authorization request to its own OAuth app.
 
 What Nextcloud gives opens the user's account and says who they are. It has no PKCE, no nonce and no
 `iss`, so a `state` that is taken once, together with a value that only this browser has, is the whole

@@ -16,7 +16,7 @@ import anyio
 from nextcloud_mcp_server.auth.builtin import client_fields
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules, Described, Fields
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords, secret_hash
-from nextcloud_mcp_server.auth.builtin.rate_limiter import RateLimiter, network
+from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import REGISTERED, AuthMethod, Client
 
@@ -66,9 +66,9 @@ class Registration:
 
     async def _add(self, client: Client, address: str) -> None:
         # Both first: who is refused must not use up what others have.
-        self._per_address.check(network(address))
+        self._per_address.check(network_of(address))
         self._in_all.check(_EVERYBODY)
-        self._per_address.count(network(address))
+        self._per_address.count(network_of(address))
         self._in_all.count(_EVERYBODY)
         await self._records.save(client)
 

@@ -122,7 +122,7 @@ class Tokens:
         self._issuer = issuer
         self._resource = resource
         self._keys = keys.derive("successor of a refresh token")
-        self._code_key = keys.derive("code of an arrival")[0]
+        self._code_key = keys.derive("code of a transaction")[0]
         self._clock = clock
         self._grace = grace
         self._lifetime = lifetime

@@ -1,4 +1,4 @@
-"""The trip of a browser to Nextcloud and back, which ends with the access of the user who began it.
+"""The grant flow: an authorization request to the grant provider, and the callback that becomes a grant.
 
 Nextcloud's own OAuth app has no PKCE, no nonce and no `iss`. What keeps one user's access from
 another there is what is checked here before the code is sent anywhere: this browser's sign-in, and

@@ -1,4 +1,4 @@
-"""Who sits at the browser: one trip to the operator's identity provider (OpenID Connect, code and PKCE).
+"""Signs a user in at the operator's identity provider (OpenID Connect, authorization code and PKCE).
 
 What must be remembered travels in a sealed cookie, so an answer is worth something only in the browser that
 asked, and only for ten minutes. The cookie also holds the token of the session to come: a second answer to the same

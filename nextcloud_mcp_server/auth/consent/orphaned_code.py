@@ -42,7 +42,7 @@ async def spent_unless_used(spent_codes: "SpentCodeRepository", params: Params) 
     """
     try:
         yield
-    except Exception:
+    except Exception:  # raised again: the codes are spent after every failure
         await spent_codes.spend(codes_in(params))
         raise
 

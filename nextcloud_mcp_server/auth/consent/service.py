@@ -1,4 +1,4 @@
-"""Everything behind the pages of many users: sign-in, consent, the trip to Nextcloud, the account.
+"""The consent service of multi-user modes: sign-in, consent, the grant flow, the account page.
 
 Who may do what is decided here and below, never in a page. Each question comes with who is signed
 in, or with the token of the browser's session; a refusal is an exception.

@@ -67,9 +67,9 @@ class SignInDone:
 
 @dataclass(frozen=True, slots=True)
 class GrantDone:
-    """What a trip to the grant provider led to; `pending_grant` waits until the user says whose it is.
+    """The result of a grant flow; `pending_grant` waits until the user says whose it is.
 
-    After a `cancelled` trip nothing was given, and the consent request is open as before.
+    After a `cancelled` flow nothing was given, and the consent request is open as before.
     """
 
     elicitation_id: str

@@ -85,7 +85,7 @@ class UserFile:
                 if self.exists and os.name == "posix":
                     _keep_access(file.fileno(), self.path.stat())
             Path(name).replace(path)
-        except BaseException:
+        except BaseException:  # raised again: no half-written file stays, also after Ctrl+C
             Path(name).unlink(missing_ok=True)
             raise
 

@@ -47,7 +47,7 @@ async def test_a_permission_that_is_missing_is_asked_for(stage: Stage, process: 
         await process.accounts.open(stage.caller, READ | WRITE)
 
 
-async def test_somebody_elses_connection_is_not_used(stage: Stage, process: Process) -> None:
+async def test_another_users_connection_is_not_used(stage: Stage, process: Process) -> None:
     await stage.connect(process)
     await process.accounts.open(stage.caller, READ)
 

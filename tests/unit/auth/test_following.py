@@ -24,7 +24,7 @@ async def test_allowing_starts_a_flow_for_the_account_of_who_signed_in(following
     assert following.provider.sent == []
 
 
-async def test_what_the_person_confirms_is_stored_and_the_visit_is_done(following: Stage) -> None:
+async def test_what_the_person_confirms_is_stored_and_the_consent_request_is_done(following: Stage) -> None:
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("alice")
 
@@ -69,7 +69,7 @@ async def test_a_second_client_needs_no_second_flow(following: Stage) -> None:
     assert await following.flow(consent_request) is None
 
 
-async def test_another_account_is_refused_and_the_visit_stays_open(following: Stage) -> None:
+async def test_another_account_is_refused_and_the_consent_request_stays_open(following: Stage) -> None:
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
@@ -92,7 +92,7 @@ async def test_a_flow_does_not_change_whose_account_must_come_of_it(following: S
         await following.consent_service.allow(consent_request, again.who, again.token, READ)
 
 
-async def test_a_nextcloud_that_cannot_be_asked_leaves_the_visit_open(following: Stage) -> None:
+async def test_a_nextcloud_that_cannot_be_asked_leaves_the_consent_request_open(following: Stage) -> None:
     consent_request, alice = (
         await following.ask("alice"),
         await following.browser("alice", preferred_username="alice"),

@@ -36,7 +36,8 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import DEFAULT_APPS, Sandbox
 from nextcloud_mcp_server.sandbox.profile import ProfileName
 from nextcloud_mcp_server.settings.environment import Draft, load_draft
-from nextcloud_mcp_server.settings.names import known_variables
+
+pytestmark = pytest.mark.usefixtures("own_data_dir")
 
 CLOUD = "http://127.0.0.1:8080"
 MCP = "https://mcp.example.org"
@@ -45,13 +46,6 @@ NAME = "Nextcloud MCP server at mcp.example.org"
 
 Capture = pytest.CaptureFixture[str]
 Handler = Callable[[httpx2.Request], httpx2.Response]
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in known_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DATA_DIR", str(tmp_path))
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ async def group() -> AsyncGenerator[TaskGroup]:
         running.cancel_scope.cancel()
 
 
-async def test_a_waiter_is_woken_as_soon_as_the_visit_is_finished(group: TaskGroup) -> None:
+async def test_a_waiter_is_woken_as_soon_as_the_consent_request_is_finished(group: TaskGroup) -> None:
     pending = Pending(Elsewhere())
     group.start_soon(lambda: _finish_when_watched(pending))
 
@@ -81,7 +81,7 @@ async def _finish_when_watched(pending: Pending) -> None:
     await pending.finish("one")
 
 
-async def test_all_who_wait_for_one_visit_are_woken() -> None:
+async def test_all_who_wait_for_one_consent_request_are_woken() -> None:
     pending = Pending(Elsewhere())
     woken: list[bool] = []
 
@@ -100,7 +100,7 @@ async def test_a_wait_ends_at_its_limit() -> None:
     assert not await Pending(Elsewhere()).wait("one", seconds=0.01)
 
 
-async def test_a_visit_that_another_process_finished_is_noticed(group: TaskGroup) -> None:
+async def test_a_consent_request_that_another_process_finished_is_noticed(group: TaskGroup) -> None:
     elsewhere = Elsewhere()
     elsewhere.done.add("one")
     pending = Pending(elsewhere)
@@ -134,7 +134,7 @@ async def test_nobody_asks_while_nobody_waits(group: TaskGroup) -> None:
     assert elsewhere.asked == []
 
 
-async def test_listeners_hear_of_watched_visits_only() -> None:
+async def test_listeners_hear_of_watched_consent_requests_only() -> None:
     pending = Pending(Elsewhere())
     heard: list[str] = []
 
@@ -206,7 +206,7 @@ async def test_an_announcement_is_followed_by_a_look_at_once(group: TaskGroup) -
     assert waiter.woken.is_set()
 
 
-async def test_an_announcement_of_another_visit_wakes_nobody(group: TaskGroup) -> None:
+async def test_an_announcement_of_another_consent_request_wakes_nobody(group: TaskGroup) -> None:
     waiter = Waiter(group)
     with anyio.fail_after(60):
         await waiter.looked()
@@ -232,7 +232,7 @@ async def test_what_ended_while_nobody_listened_is_looked_up_when_listening_work
     assert waiter.woken.is_set()
 
 
-async def test_without_announcements_visits_are_looked_up_once_a_second_and_the_log_says_so_once(
+async def test_without_announcements_consent_requests_are_looked_up_once_a_second_and_the_log_says_so_once(
     group: TaskGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -248,5 +248,5 @@ async def test_without_announcements_visits_are_looked_up_once_a_second_and_the_
 
         await waiter.woken.wait()
     assert [record.getMessage() for record in caplog.records] == [
-        "The connection is lost. Awaited visits are looked up once a second until it is back."
+        "The connection is lost. Awaited consent requests are looked up once a second until it is back."
     ]

@@ -62,7 +62,9 @@ async def track(
         (ConsentRequest("expired"), {"status": "failed", "error": "The link expired before it was used."}),
     ],
 )
-async def test_how_a_visit_ended_is_answered(consent_request: ConsentRequest, answer: dict[str, str]) -> None:
+async def test_how_a_consent_request_ended_is_answered(
+    consent_request: ConsentRequest, answer: dict[str, str]
+) -> None:
     assert await track([consent_request]) == answer
 
 
@@ -97,7 +99,7 @@ async def test_after_the_limit_the_draft_s_error_is_answered() -> None:
     )
 
 
-async def test_a_visit_that_is_not_the_callers_is_unknown() -> None:
+async def test_a_consent_request_that_is_not_the_callers_is_unknown() -> None:
     with pytest.raises(ExceptionGroup) as group:
         await track([None])
 
@@ -119,7 +121,9 @@ async def test_an_id_in_another_spelling_is_unknown_and_never_looked_up(odd: str
         await handler(request(), TrackParams.model_validate({"elicitationId": odd}))
 
 
-async def test_a_waiter_reads_its_visit_at_the_start_and_when_it_has_ended_and_not_in_between() -> None:
+async def test_a_waiter_reads_its_consent_request_at_the_start_and_when_it_has_ended_and_not_in_between() -> (
+    None
+):
     """Hundreds wait at once, for minutes; one query for all of them looks for the endings."""
     channel, pending, consent_request, read = (
         Channel(),

@@ -314,7 +314,7 @@ async def test_a_refused_credential_ends_the_subscriptions_after_one_probe(
     assert stage.kept == 0
 
 
-async def test_an_answer_for_somebody_else_ends_the_subscriptions_and_is_recorded(stage: Stage) -> None:
+async def test_an_answer_for_another_user_ends_the_subscriptions_and_is_recorded(stage: Stage) -> None:
     session = stage.client()
     await session.subscribed(README)
     stage.network.instead = lambda _: httpx2.Response(207, headers={"X-User-Id": "bob"}, text="")

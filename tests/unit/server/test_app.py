@@ -168,7 +168,7 @@ async def test_a_command_opens_the_core_with_its_background_work(stage: Stage) -
         assert await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
-async def test_a_command_of_an_operator_waits_for_no_visit(stage: Stage) -> None:
+async def test_a_command_of_an_operator_waits_for_no_consent_request(stage: Stage) -> None:
     given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("secret")}
     async with app.open_core(configured(stage.folder, **given)) as (core, pending):
         ended = await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
@@ -177,7 +177,7 @@ async def test_a_command_of_an_operator_waits_for_no_visit(stage: Stage) -> None
     assert ended
 
 
-async def test_visits_are_looked_up_for_waiting_calls(stage: Stage) -> None:
+async def test_consent_requests_are_looked_up_for_waiting_calls(stage: Stage) -> None:
     parts = app.build(
         configured(stage.folder), page_url=None, outside=Outside(transport=stage.network, clock=stage.clock)
     )

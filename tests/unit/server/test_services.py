@@ -163,7 +163,7 @@ async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -
     assert told[0] == "Waiting for you to confirm in the browser… 0 s"
 
 
-async def test_connecting_ends_when_the_visit_is_declined_elsewhere(stage: Stage) -> None:
+async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(stage: Stage) -> None:
     async with opened(stage) as (core, pending):
         assert core.provisioning is not None
         caller = personal_caller(NEXTCLOUD, "Another")
@@ -181,7 +181,7 @@ async def test_connecting_ends_when_the_visit_is_declined_elsewhere(stage: Stage
     assert len(stage.network.to("/login/v2")) == 1
 
 
-async def test_connecting_says_why_a_visit_failed(stage: Stage) -> None:
+async def test_connecting_says_why_a_consent_request_failed(stage: Stage) -> None:
     async with opened(stage) as (core, pending):
         await services.connect(core, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
         await core.accounts.disconnect(stage.caller)

@@ -1,12 +1,11 @@
 """The matrix of mode `builtin`: what serves many users without an identity provider, and what is refused."""
 
-import os
-
 import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import Settings, load
-from nextcloud_mcp_server.settings.names import known_variables
+
+pytestmark = pytest.mark.usefixtures("bare_environment")
 
 MCP = "https://mcp.example.org"
 SAFE: dict[str, object] = {
@@ -18,13 +17,6 @@ SAFE: dict[str, object] = {
     "nextcloud_oauth_client_secret": "of-nextcloud",
     "trusted_proxies": "10.0.0.7",
 }
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name in {*known_variables(), "NEXTCLOUD_URL"} or name.startswith("NEXTCLOUD_"):
-            monkeypatch.delenv(name)
 
 
 def given(**overrides: object) -> Settings:

@@ -1,6 +1,5 @@
 """The matrix of mode `oidc`: what serves many users, and what is refused because it could not be safe."""
 
-import os
 from ipaddress import ip_network
 
 import pytest
@@ -8,7 +7,8 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import Settings, load, load_draft
-from nextcloud_mcp_server.settings.names import known_variables
+
+pytestmark = pytest.mark.usefixtures("bare_environment")
 
 MCP = "https://mcp.example.org"
 SAFE: dict[str, object] = {
@@ -23,13 +23,6 @@ SAFE: dict[str, object] = {
     "nextcloud_oauth_client_secret": "of-nextcloud",
     "trusted_proxies": "10.0.0.7",
 }
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name in {*known_variables(), "NEXTCLOUD_URL"} or name.startswith("NEXTCLOUD_"):
-            monkeypatch.delenv(name)
 
 
 def given(**overrides: object) -> Settings:

@@ -1,4 +1,3 @@
-import os
 import stat
 from pathlib import Path
 
@@ -8,19 +7,14 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import redact
 from nextcloud_mcp_server.settings.document import check, configuration_page, env_example, tools_page, write
 from nextcloud_mcp_server.settings.environment import Settings, load
-from nextcloud_mcp_server.settings.names import COMMAND_LINE_ONLY, FIELDS, known_variables
+from nextcloud_mcp_server.settings.names import COMMAND_LINE_ONLY, FIELDS
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
 
+pytestmark = pytest.mark.usefixtures("bare_environment")
+
 ROOT = Path(__file__).parents[3]
 CLOUD = "https://cloud.example.org"
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name in {*known_variables(), "NEXTCLOUD_URL"} or name.startswith("NEXTCLOUD_"):
-            monkeypatch.delenv(name)
 
 
 def refused(**overrides: object) -> str:

@@ -121,7 +121,9 @@ async def test_without_its_key_a_trip_begins_anew(
 async def test_a_sign_in_for_a_page_has_no_request_of_a_client(
     database: Database, now: Callable[[], datetime]
 ) -> None:
-    page = AuthorizationTransaction("arrival-2", "account", None, frozenset(), now() + timedelta(minutes=10))
+    page = AuthorizationTransaction(
+        "transaction-2", "account", None, frozenset(), now() + timedelta(minutes=10)
+    )
     await database.auth_transactions.create(page, state="s-state", browser=BROWSER)
 
     assert await database.auth_transactions.take("s-state", browser=BROWSER) == page
@@ -132,9 +134,9 @@ async def test_what_came_back_waits_in_its_own_browser_alone(
 ) -> None:
     await database.auth_transactions.hold(completed, browser=BROWSER)
 
-    assert await database.auth_transactions.find("arrival-1", browser=BROWSER) == completed
-    assert await database.auth_transactions.find("arrival-1", browser="another") is None
-    assert await database.auth_transactions.find("arrival-9", browser=BROWSER) is None
+    assert await database.auth_transactions.find("transaction-1", browser=BROWSER) == completed
+    assert await database.auth_transactions.find("transaction-1", browser="another") is None
+    assert await database.auth_transactions.find("transaction-9", browser=BROWSER) is None
 
 
 async def test_a_trip_on_its_way_is_nobody_who_came_back(
@@ -142,7 +144,7 @@ async def test_a_trip_on_its_way_is_nobody_who_came_back(
 ) -> None:
     await database.auth_transactions.create(auth_transaction, state=STATE, browser=BROWSER)
 
-    assert await database.auth_transactions.find("arrival-1", browser=BROWSER) is None
+    assert await database.auth_transactions.find("transaction-1", browser=BROWSER) is None
 
 
 async def test_without_its_key_nobody_is_shown_and_nothing_is_lost(
@@ -153,7 +155,7 @@ async def test_without_its_key_nobody_is_shown_and_nothing_is_lost(
     other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
     with pytest.raises(Unsealable):
-        await other.auth_transactions.find("arrival-1", browser=BROWSER)
+        await other.auth_transactions.find("transaction-1", browser=BROWSER)
     advance(600)
 
     assert await other.auth_transactions.release_due(nextcloud_url=URL) == 0
@@ -175,7 +177,7 @@ async def test_one_word_connects_account_credential_and_permission(
     assert (grant.account.uid, grant.credential.secret.get_secret_value()) == ("alice", "access-1")
     assert grant.permission is not None
     assert grant.permission.scopes == NOTES
-    assert await database.auth_transactions.find("arrival-1", browser=BROWSER) == replace(
+    assert await database.auth_transactions.find("transaction-1", browser=BROWSER) == replace(
         completed, tokens=None, connected=True
     )
     assert await outbox(database) == []
@@ -217,7 +219,7 @@ async def test_nothing_is_connected_that_does_not_wait_here(
         case "too late":
             advance(600)
         case "taken back":
-            await database.auth_transactions.discard("arrival-1", browser=BROWSER, nextcloud_url=URL)
+            await database.auth_transactions.discard("transaction-1", browser=BROWSER, nextcloud_url=URL)
         case _:
             pass
 
@@ -241,7 +243,7 @@ async def test_a_newer_connection_has_the_older_one_ended_at_nextcloud(
     again = replace(
         completed,
         auth_transaction=replace(
-            completed.auth_transaction, id="arrival-2", expires_at=now() + timedelta(minutes=10)
+            completed.auth_transaction, id="transaction-2", expires_at=now() + timedelta(minutes=10)
         ),
         tokens=tokens("access-2", "refresh-2"),
     )
@@ -316,12 +318,12 @@ async def test_what_is_not_mine_is_ended_at_nextcloud_and_gone(
 ) -> None:
     await database.auth_transactions.hold(completed, browser=BROWSER)
 
-    assert not await database.auth_transactions.discard("arrival-1", browser="another", nextcloud_url=URL)
-    assert await database.auth_transactions.discard("arrival-1", browser=BROWSER, nextcloud_url=URL)
-    assert not await database.auth_transactions.discard("arrival-1", browser=BROWSER, nextcloud_url=URL)
+    assert not await database.auth_transactions.discard("transaction-1", browser="another", nextcloud_url=URL)
+    assert await database.auth_transactions.discard("transaction-1", browser=BROWSER, nextcloud_url=URL)
+    assert not await database.auth_transactions.discard("transaction-1", browser=BROWSER, nextcloud_url=URL)
 
     assert await outbox(database) == ["access-1"]
-    assert await database.auth_transactions.find("arrival-1", browser=BROWSER) is None
+    assert await database.auth_transactions.find("transaction-1", browser=BROWSER) is None
 
 
 async def test_what_is_connected_cannot_be_taken_back_here(
@@ -330,7 +332,7 @@ async def test_what_is_connected_cannot_be_taken_back_here(
     await database.auth_transactions.hold(completed, browser=BROWSER)
     await connect(completed)
 
-    assert not await database.auth_transactions.discard("arrival-1", browser=BROWSER, nextcloud_url=URL)
+    assert not await database.auth_transactions.discard("transaction-1", browser=BROWSER, nextcloud_url=URL)
     assert await outbox(database) == []
 
 
@@ -375,7 +377,7 @@ async def test_no_row_tells_who_or_what_it_is_about(
     for canary in (
         STATE,
         BROWSER,
-        "arrival-1",
+        "transaction-1",
         "claude.ai",
         "of-claude",
         "access-1",

@@ -116,7 +116,7 @@ async def test_what_is_over_already_stays_over(
 
 
 @pytest.mark.usefixtures("come")
-async def test_a_request_gets_one_code_and_only_its_own_arrival_may_show_it_again(
+async def test_a_request_gets_one_code_and_only_its_own_transaction_may_show_it_again(
     database: Database, alice: Principal, now: Now, advance: Callable[[float], None]
 ) -> None:
     grant = CodeGrant(CLIENT, alice, "uri", NOTES, "challenge", "resource", None)

@@ -12,7 +12,7 @@ Depart = Callable[..., Awaitable[GrantRequest]]
 Open = Callable[..., Awaitable[Database]]
 
 
-async def test_a_leg_comes_back_as_it_left(database: Database, ask: Ask, depart: Depart) -> None:
+async def test_a_flow_comes_back_as_it_left(database: Database, ask: Ask, depart: Depart) -> None:
     plain = await depart(await ask(), state="state-1")
     full = await depart(await ask(), state="state-2", verifier="verifier", nonce="nonce")
 
@@ -30,7 +30,7 @@ async def test_a_state_comes_back_once(database: Database, ask: Ask, depart: Dep
     assert second is None
 
 
-async def test_of_two_that_bring_the_same_state_at_once_one_gets_the_leg(
+async def test_of_two_that_bring_the_same_state_at_once_one_gets_the_flow(
     database: Database, open_database: Open, ask: Ask, depart: Depart
 ) -> None:
     other = await open_database()
@@ -56,7 +56,7 @@ async def test_a_state_from_another_browser_is_refused_and_stays(
     assert await database.grant_requests.take("state-1", sign_in="browser-1") == grant_request
 
 
-async def test_a_leg_that_is_ended_from_another_browser_spends_its_codes(
+async def test_a_flow_that_is_ended_from_another_browser_spends_its_codes(
     database: Database, ask: Ask, depart: Depart
 ) -> None:
     grant_request = await depart(await ask())
@@ -86,7 +86,7 @@ async def test_an_old_state_is_refused(
     assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
 
 
-async def test_disconnecting_ends_the_legs_of_that_person(
+async def test_disconnecting_ends_the_flows_of_that_person(
     *,
     database: Database,
     ask: Ask,
@@ -104,7 +104,7 @@ async def test_disconnecting_ends_the_legs_of_that_person(
     assert await database.grant_requests.take("state-2", sign_in="browser-1") == of_bob
 
 
-async def test_a_leg_whose_key_is_missing_is_refused(ask: Ask, depart: Depart, open_database: Open) -> None:
+async def test_a_flow_whose_key_is_missing_is_refused(ask: Ask, depart: Depart, open_database: Open) -> None:
     await depart(await ask())
     without_key = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 

@@ -35,7 +35,7 @@ async def test_nobody_is_connected_at_first(database: Database, alice: Principal
     assert await database.grants.permissions(alice) == []
 
 
-async def test_a_finished_visit_becomes_a_grant(
+async def test_a_finished_consent_request_becomes_a_grant(
     database: Database, ask: Ask, start: Start, complete: Complete, alice: Principal
 ) -> None:
     asked = await ask()

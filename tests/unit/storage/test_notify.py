@@ -80,7 +80,7 @@ async def group() -> AsyncGenerator[TaskGroup]:
         running.cancel_scope.cancel()
 
 
-async def test_every_way_in_which_a_visit_ends_is_announced_without_content(
+async def test_every_way_in_which_a_consent_request_ends_is_announced_without_content(
     *,
     database: Database,
     ask: Ask,
@@ -132,7 +132,7 @@ async def test_a_connection_that_is_ended_while_it_listens_is_an_error_of_ours(
             async for _ in notifications:
                 raise NotImplementedError
 
-    with anyio.fail_after(60), pytest.raises(StorageError, match="hears of ended visits is lost"):
+    with anyio.fail_after(60), pytest.raises(StorageError, match="hears of ended consent requests is lost"):
         await listen()
 
 
@@ -147,7 +147,7 @@ async def test_a_connection_that_ended_before_it_listened_is_an_error_of_ours(ur
         async with Listener(ended).listen():
             raise NotImplementedError
 
-    with pytest.raises(StorageError, match="hears of ended visits is lost"):
+    with pytest.raises(StorageError, match="hears of ended consent requests is lost"):
         await listen()
 
 
@@ -169,7 +169,7 @@ async def test_a_quiet_connection_is_asked_now_and_then_whether_it_lives(url: st
     assert connection.is_closed()
 
 
-async def test_a_wait_ends_at_once_when_another_process_finishes_the_visit(
+async def test_a_wait_ends_at_once_when_another_process_finishes_the_consent_request(
     url: str, database: Database, ask: Ask, group: TaskGroup, execute: Execute
 ) -> None:
     # Longer than anyone waits: only an announcement ends the wait.

@@ -113,7 +113,7 @@ async def test_a_grant_that_nobody_confirms_in_time_is_ended_at_nextcloud(
 
 
 @pytest.mark.parametrize("state", [ElicitationState.DECLINED, ElicitationState.FAILED])
-async def test_a_grant_of_a_visit_that_ends_is_ended_at_nextcloud(
+async def test_a_grant_of_a_consent_request_that_ends_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold, state: ElicitationState
 ) -> None:
     asked = await ask()
@@ -125,7 +125,7 @@ async def test_a_grant_of_a_visit_that_ends_is_ended_at_nextcloud(
     assert await released(database) == ["access-1"]
 
 
-async def test_a_grant_of_a_visit_that_expires_is_ended_at_nextcloud(
+async def test_a_grant_of_a_consent_request_that_expires_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold, advance: Callable[[float], None]
 ) -> None:
     asked = await ask(ttl=timedelta(minutes=1))
@@ -150,7 +150,7 @@ async def test_disconnecting_ends_what_waits_for_a_word(
     assert await released(database) == ["access-1"]
 
 
-async def test_a_grant_for_a_visit_that_has_ended_already_is_ended_at_nextcloud(
+async def test_a_grant_for_a_consent_request_that_has_ended_already_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold
 ) -> None:
     asked = await ask()
@@ -162,7 +162,7 @@ async def test_a_grant_for_a_visit_that_has_ended_already_is_ended_at_nextcloud(
     assert await released(database) == ["access-1"]
 
 
-async def test_a_grant_for_the_visit_of_somebody_else_is_ended_at_nextcloud(
+async def test_a_grant_for_the_consent_request_of_another_user_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold, bob: Principal
 ) -> None:
     asked = await ask()

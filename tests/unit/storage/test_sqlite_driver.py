@@ -1,4 +1,6 @@
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -93,3 +95,22 @@ async def test_an_error_of_the_database_is_the_library_s_own(tmp_path: Path) -> 
     async with engine.connect() as opened:
         assert await opened.scalar(text("SELECT count(*) FROM notes")) == 2
     await engine.dispose()
+
+
+def test_a_process_ends_though_a_connection_was_not_closed(tmp_path: Path) -> None:
+    lines = (
+        "import sys, anyio",
+        "from pathlib import Path",
+        "from nextcloud_mcp_server.storage.sqlite_driver import connect",
+        "async def main():",
+        "    global kept",
+        "    kept = await connect(Path(sys.argv[1]), timeout=0.1)",
+        "anyio.run(main)",
+    )
+
+    # Ends by itself, or by the time limit.
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines), str(tmp_path / "test.db")], check=False, timeout=60
+    )
+
+    assert done.returncode == 0

@@ -356,7 +356,7 @@ async def test_tokens_that_are_replaced_are_ended_at_nextcloud(
 
 
 @pytest.mark.usefixtures("credential")
-async def test_of_two_visits_that_end_together_the_newer_grant_stays_and_the_other_is_ended(
+async def test_of_two_consent_requests_that_end_together_the_newer_grant_stays_and_the_other_is_ended(
     *,
     database: Database,
     ask: Ask,

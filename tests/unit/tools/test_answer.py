@@ -143,7 +143,7 @@ def test_a_link_in_a_document_is_removed_from_text_and_structured_content() -> N
     assert result.structured_content == {"content": f"see {answer.DEFANGED}", "etag": "e1", "size": 30}
 
 
-def test_errors_are_marked_and_defanged() -> None:
+def test_errors_are_marked_and_their_links_neutralised() -> None:
     result = answer.failure("No note 'https://x/login/v2/flow/a'.")
 
     assert result.is_error

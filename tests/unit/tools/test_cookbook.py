@@ -188,7 +188,7 @@ async def test_a_recipe_too_long_for_a_result_is_cut_and_says_so(alice: Account)
     assert len(read.instructions) == 1
 
 
-async def test_a_recipe_of_somebody_else_is_not_there(alice: Account, sandbox: Sandbox) -> None:
+async def test_a_recipe_of_another_user_is_not_there(alice: Account, sandbox: Sandbox) -> None:
     recipe = await cheesecake(alice)
 
     with pytest.raises(errors.NotFound, match="no such recipe"):

@@ -133,7 +133,7 @@ async def test_a_page_of_a_document_tells_both_sizes_and_what_it_is() -> None:
     assert page.note == "This is the text of the PDF alone."
 
 
-async def test_a_document_that_changed_is_read_anew_and_one_of_somebody_else_is_not_given() -> None:
+async def test_a_document_that_changed_is_read_anew_and_one_of_another_user_is_not_given() -> None:
     account, sandbox = sandbox_with("/a.html", b"<p>old")
     documents = Documents(Reader())
     sandbox.state.users["bob"].files.put("/a.html", b"<p>bob")

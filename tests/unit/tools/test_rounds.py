@@ -97,7 +97,7 @@ class PersonalApp:
         return self.nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
 
     async def prove(self) -> None:
-        """Make a first request, which goes alone: nobody knows yet whether the credential works."""
+        """Make a first request, which goes alone: no one knows yet whether the credential works."""
         await self.held.user.get()
 
     async def call(self, tool: str, **arguments: object) -> tuple[Any, list[list[str]]]:
@@ -140,7 +140,7 @@ async def test_a_month_over_all_calendars_takes_two_rounds_and_then_one_request(
     [
         (0, ACCEPTED_SECONDS, [5]),
         (12, ACCEPTED_SECONDS, [17]),
-        # Nobody knows whether the credential still works: beside the list as many as there are turns.
+        # No one knows whether the credential still works: beside the list as many as there are turns.
         (0, 0.0, [REQUESTS_AT_ONCE, 1]),
         (12, 0.0, [REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, 1]),
     ],

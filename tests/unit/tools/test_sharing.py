@@ -333,7 +333,7 @@ async def test_every_refusal_to_share_becomes_one_sentence_with_the_reason(
 
 
 @pytest.mark.parametrize("answer", ["get_404", "delete_again_404", "delete_foreign"])
-async def test_a_share_that_is_gone_or_somebody_elses_is_said_not_to_be_there(answer: str) -> None:
+async def test_a_share_that_is_gone_or_another_users_is_said_not_to_be_there(answer: str) -> None:
     refusal = recorded(f"shares/{answer}")
     share = await account_over(network(recorded("shares/get"))).sharing.get("1")
     account = Account(http_over(network(refusal), uid=refusal.headers["X-User-Id"]))

@@ -49,7 +49,7 @@ async def test_the_own_status_is_offline_until_it_is_set(alice: Account) -> None
 
 
 @pytest.mark.parametrize("name", ["bob", "BOB builder"])
-async def test_somebody_elses_status_is_found_by_their_name(
+async def test_another_users_status_is_found_by_their_name(
     sandbox: Sandbox, alice: Account, name: str
 ) -> None:
     found = await call(alice, "nc_status_get_status", person=name)

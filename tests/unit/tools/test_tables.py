@@ -309,7 +309,7 @@ async def test_what_is_stored_oddly_is_shown_as_it_is(
     assert rows[1].values == {"Link": '{"title": "no value"}', "Who": "x"}
 
 
-async def test_a_table_of_somebody_else_is_not_there_and_the_app_is_not_said_to_be_missing(
+async def test_a_table_of_another_user_is_not_there_and_the_app_is_not_said_to_be_missing(
     sandbox: Sandbox,
 ) -> None:
     listed = await inventory(account_in(sandbox))

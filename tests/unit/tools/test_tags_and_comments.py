@@ -80,7 +80,7 @@ def tagged(tag: str) -> str:
     return entry("a", extra=f"<oc:fileid>7</oc:fileid>{shown}")
 
 
-async def test_changes_that_somebody_else_made_at_the_same_time_are_no_failure() -> None:
+async def test_changes_that_another_user_made_at_the_same_time_are_no_failure() -> None:
     file = entry("a", extra="<oc:fileid>7</oc:fileid>")
     row = "<oc:id>1</oc:id><oc:display-name>{}</oc:display-name>"
     known = multistatus(

@@ -182,7 +182,7 @@ async def test_what_was_sent_can_be_thrown_away() -> None:
         await up(cloud, upload_id=first.upload_id)
 
 
-async def test_an_upload_of_somebody_else_is_not_there() -> None:
+async def test_an_upload_of_another_user_is_not_there() -> None:
     cloud = sandbox()
     first = await up(cloud, content="x", then="more")
     bob = account_in(cloud, "bob")

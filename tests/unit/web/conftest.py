@@ -4,7 +4,7 @@ import httpx2
 import pytest
 
 from tests.memory_consent import ORIGIN, MemoryConsent, application
-from tests.memory_consent_service import MemoryVisits, browser_of
+from tests.memory_consent_service import MemoryConsentService, browser_of
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @pytest.fixture
-def consent_service() -> MemoryVisits:
-    return MemoryVisits()
+def consent_service() -> MemoryConsentService:
+    return MemoryConsentService()
 
 
 @pytest.fixture
-async def people(consent_service: MemoryVisits) -> AsyncIterator[httpx2.AsyncClient]:
+async def people(consent_service: MemoryConsentService) -> AsyncIterator[httpx2.AsyncClient]:
     """A browser before the pages of many users."""
     async with browser_of(consent_service) as client:
         yield client

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.storage.crypto import hash_of
-from tests.memory_consent_service import HOST, MemoryVisits, checks, sign_in
+from tests.memory_consent_service import HOST, MemoryConsentService, checks, sign_in
 
 ACCOUNT = "/account"
 
@@ -19,7 +19,7 @@ async def send(browser: httpx2.AsyncClient, path: str, /, **fields: str | list[s
 
 
 async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     page = await people.get(ACCOUNT)
     await people.post("/account/sign-in")
@@ -32,7 +32,7 @@ async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
 
 
 async def test_who_is_signed_in_need_not_sign_in_again(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -43,7 +43,7 @@ async def test_who_is_signed_in_need_not_sign_in_again(
 
 
 async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client(
         recent=consent_service.did("nc_notes_get_note", "nc_notes_update_note", "nc_new_tool")
@@ -71,7 +71,7 @@ async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
 
 
 async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client(
         recent=(
@@ -100,7 +100,11 @@ async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
     ],
 )
 async def test_a_time_is_said_as_people_say_it(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, ago: timedelta, english: str, german: str
+    people: httpx2.AsyncClient,
+    consent_service: MemoryConsentService,
+    ago: timedelta,
+    english: str,
+    german: str,
 ) -> None:
     consent_service.client(last_used_at=consent_service.now - ago)
     sign_in(people, consent_service)
@@ -113,7 +117,7 @@ async def test_a_time_is_said_as_people_say_it(
 
 
 async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client(client_id="https://one.example/client.json")
     consent_service.client(client_id="https://two.example/client.json")
@@ -130,7 +134,7 @@ async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
 
 
 async def test_who_has_connected_nothing_is_told_how_it_begins(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -142,7 +146,7 @@ async def test_who_has_connected_nothing_is_told_how_it_begins(
 
 
 async def test_a_key_that_nextcloud_refuses_is_explained(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     consent_service.needs_reauth = True
@@ -154,7 +158,7 @@ async def test_a_key_that_nextcloud_refuses_is_explained(
 
 
 async def test_switches_are_saved_and_the_next_page_says_so_once(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -171,7 +175,7 @@ async def test_switches_are_saved_and_the_next_page_says_so_once(
 
 
 async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -183,7 +187,7 @@ async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing
 
 
 async def test_an_app_is_paused_and_goes_on(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -200,7 +204,7 @@ async def test_an_app_is_paused_and_goes_on(
 
 
 async def test_one_app_is_disconnected_and_the_others_stay(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     consent_service.client(client_id="code", name="VS Code")
@@ -215,7 +219,7 @@ async def test_one_app_is_disconnected_and_the_others_stay(
 
 @pytest.mark.parametrize("do", ["nothing", "destroy", ["save", "remove"]])
 async def test_any_other_button_changes_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, do: str | list[str]
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, do: str | list[str]
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -228,7 +232,7 @@ async def test_any_other_button_changes_nothing(
 
 @pytest.mark.parametrize("client", ["", "x" * 3_000, ["claude", "claude"], "unknown"])
 async def test_an_app_that_is_not_there_cannot_be_changed(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, client: str | list[str]
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, client: str | list[str]
 ) -> None:
     consent_service.client()
     sign_in(people, consent_service)
@@ -248,7 +252,7 @@ async def test_an_app_that_is_not_there_cannot_be_changed(
     ],
 )
 async def test_everything_is_disconnected_and_the_page_tells_what_nextcloud_said(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, *, at_nextcloud: bool, sentence: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, *, at_nextcloud: bool, sentence: str
 ) -> None:
     consent_service.client()
     consent_service.client("bob")
@@ -263,7 +267,7 @@ async def test_everything_is_disconnected_and_the_page_tells_what_nextcloud_said
 
 
 async def test_signing_out_ends_this_session_only(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     other = consent_service.session("alice")
     sign_in(people, consent_service)
@@ -277,7 +281,7 @@ async def test_signing_out_ends_this_session_only(
 
 
 async def test_signing_out_everywhere_ends_every_session_of_this_person(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.session("alice")
     bob = consent_service.session("bob")
@@ -292,7 +296,7 @@ async def test_signing_out_everywhere_ends_every_session_of_this_person(
 
 @pytest.mark.parametrize("path", ["app", "disconnect", "sign-out", "sign-out-everywhere"])
 async def test_a_form_of_who_was_signed_out_meanwhile_leads_to_the_way_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     consent_service.client()
     token = sign_in(people, consent_service)
@@ -308,9 +312,9 @@ async def test_a_form_of_who_was_signed_out_meanwhile_leads_to_the_way_in(
 
 
 async def test_a_made_up_sentence_is_not_said(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
-    people.cookies.set("__Host-told", "hacked", domain=HOST)
+    people.cookies.set("__Host-message", "hacked", domain=HOST)
 
     page = await people.get(ACCOUNT)
 
@@ -319,7 +323,7 @@ async def test_a_made_up_sentence_is_not_said(
 
 
 async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.client()
     consent_service.app()
@@ -339,7 +343,7 @@ async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one
 
 
 async def test_apps_of_one_name_are_told_apart_by_their_ids(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.app(client_id="mcp-1")
     consent_service.app(client_id="mcp-2")
@@ -354,7 +358,7 @@ async def test_apps_of_one_name_are_told_apart_by_their_ids(
 
 @pytest.mark.parametrize("client", ["", "mcp-of-somebody-else", "x" * 2_049])
 async def test_an_app_that_is_not_theirs_stays_signed_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, client: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, client: str
 ) -> None:
     consent_service.app("bob", "mcp-of-somebody-else")
     sign_in(people, consent_service)
@@ -367,7 +371,7 @@ async def test_an_app_that_is_not_theirs_stays_signed_in(
 
 
 async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_are_too(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     without = await people.get(ACCOUNT)
@@ -380,7 +384,7 @@ async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_ar
 
 
 async def test_each_browser_is_shown_with_its_place_and_ended_alone(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     here = sign_in(people, consent_service)
     there, bobs = consent_service.session(), consent_service.session("bob")
@@ -401,7 +405,7 @@ async def test_each_browser_is_shown_with_its_place_and_ended_alone(
 
 
 async def test_ending_this_browsers_sign_in_signs_out_here(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     (here,) = consent_service.sessions
@@ -415,7 +419,7 @@ async def test_ending_this_browsers_sign_in_signs_out_here(
 
 @pytest.mark.parametrize(("days", "told"), [(1, True), (6, True), (8, False)])
 async def test_a_client_that_was_connected_lately_is_pointed_out(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, days: int, *, told: bool
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, days: int, *, told: bool
 ) -> None:
     consent_service.client(granted_at=consent_service.now - timedelta(days=days))
     sign_in(people, consent_service)

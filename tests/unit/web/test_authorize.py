@@ -320,7 +320,7 @@ async def test_who_came_back_is_asked_whether_it_is_them(browser: httpx2.AsyncCl
     page = await browser.get(back.headers["location"])
 
     assert back.status_code == 303
-    assert re.fullmatch(r"/authorize/confirm\?arrival=[A-Za-z0-9_-]{32}", back.headers["location"])
+    assert re.fullmatch(r"/authorize/confirm\?transaction=[A-Za-z0-9_-]{32}", back.headers["location"])
     assert "Signed in as <strong><bdi>Bob</bdi></strong>" in page.text
     assert "<bdi>bob</bdi> on <bdi>cloud.example.org</bdi>" in page.text
     assert "Then you go back to <bdi>claude.ai</bdi>." in page.text
@@ -457,7 +457,7 @@ async def test_who_goes_back_after_continue_is_connected_and_cannot_be_told_othe
     assert list(known.connected.values()) == ["bob"]
 
 
-async def test_not_me_connects_nothing_and_says_how_to_be_somebody_else(
+async def test_not_me_connects_nothing_and_says_how_to_be_another_user(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     page = await confirm(browser, "not-mine")
@@ -477,7 +477,7 @@ async def test_anything_else_asks_once_more(
     again = await confirm(browser, said)
 
     assert again.status_code == 303
-    assert again.headers["location"].startswith("/authorize/confirm?arrival=")
+    assert again.headers["location"].startswith("/authorize/confirm?transaction=")
     assert known.connected == {}
 
 
@@ -498,7 +498,7 @@ async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
 
 
 @pytest.mark.parametrize(
-    "query", ["", "?arrival=", "?arrival=short", f"?arrival={'a' * 32}&arrival={'a' * 32}"]
+    "query", ["", "?transaction=", "?transaction=short", f"?transaction={'a' * 32}&transaction={'a' * 32}"]
 )
 async def test_a_page_of_nobody_is_not_there(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations, query: str

@@ -29,7 +29,7 @@ def ticket(made: BrowserSession) -> tuple[str, str]:
     return name, value
 
 
-def test_a_check_value_is_good_for_its_visit_and_browser_alone() -> None:
+def test_a_check_value_is_good_for_its_consent_request_and_browser_alone() -> None:
     here, there = session(), session()
     check = here.form_check(VISIT)
 
@@ -39,7 +39,7 @@ def test_a_check_value_is_good_for_its_visit_and_browser_alone() -> None:
     assert not here.accepts(VISIT, "")
 
 
-def test_a_ticket_shows_its_visit_and_a_check_value_is_none() -> None:
+def test_a_ticket_shows_its_consent_request_and_a_check_value_is_none() -> None:
     here = session()
     name, value = ticket(here)
     browser = f"__Host-browser={here.browser}"

@@ -66,10 +66,10 @@ def test_a_session_that_is_there_twice_or_has_another_shape_is_not_there(pairs: 
     assert cookies(*pairs).session == ""
 
 
-def test_where_the_browser_goes_on_to_is_bound_to_its_session_and_to_the_leg() -> None:
+def test_where_the_browser_goes_on_to_is_bound_to_its_session_and_to_the_flow() -> None:
     response = Response()
     signed_in().set_redirect_target(response, ONWARD)
-    redirect_target = written(response)["onward"]
+    redirect_target = written(response)["redirect"]
 
     assert signed_in(redirect_target=redirect_target).where_to("nextcloud") == ONWARD
     assert signed_in("t" * 43, redirect_target=redirect_target).where_to("nextcloud") is None
@@ -91,4 +91,4 @@ def test_a_new_session_takes_the_sign_in_and_the_way_on_with_it() -> None:
 
     cookies().set_session(response, SESSION)
 
-    assert written(response) == {"session": SESSION, "sign-in": "", "onward": ""}
+    assert written(response) == {"session": SESSION, "sign-in": "", "redirect": ""}

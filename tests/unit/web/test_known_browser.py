@@ -58,7 +58,7 @@ async def test_a_mark_of_an_older_key_is_made_anew_at_the_next_page_and_outlives
     assert str(marked.get(COOKIE)).startswith(f"{value}.")
 
 
-async def test_a_mark_whose_key_was_removed_before_the_next_visit_is_a_strangers(
+async def test_a_mark_whose_key_was_removed_before_the_next_consent_request_is_a_strangers(
     marked: httpx2.Cookies,
 ) -> None:
     response = await consent_request(marked, "/account", [NEW])

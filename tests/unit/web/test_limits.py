@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from nextcloud_mcp_server.errors import TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates, Windows
+from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import PageErrors
 
 RATES = Rates(page=3, callback=2, failure=2, client=2, person=2)
@@ -224,29 +224,6 @@ async def test_the_same_subject_of_another_issuer_is_another_person(limits: Limi
     await limits.person(Principal("https://other", "alice"))
     with pytest.raises(TooManyRequests):
         await limits.person(Principal("https://id", "alice"))
-
-
-async def test_windows_keep_no_more_keys_than_they_may(clock: Clock) -> None:
-    windows = Windows(clock, most=2)
-
-    for key in ("a", "b", "c"):
-        await windows.incr(key, 60)
-
-    assert [await windows.get(key) for key in ("a", "b", "c")] == [0, 1, 1]
-
-
-async def test_windows_answer_the_library_s_other_questions(clock: Clock) -> None:
-    windows = Windows(clock)
-    await windows.incr("a", 60)
-    await windows.incr("b", 60)
-
-    await windows.clear("a")
-
-    assert await windows.check()
-    assert await windows.get_expiry("a") == clock.now
-    assert await windows.get_expiry("b") == clock.now + 60
-    assert await windows.reset() == 1
-    assert windows.base_exceptions is LookupError
 
 
 async def test_of_the_tokens_that_worked_only_so_many_are_remembered(limits: Limits) -> None:

@@ -15,7 +15,16 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.callback_results import shown
-from tests.memory_consent_service import HOST, NEXTCLOUD, MemoryVisits, allow, checks, give, sign_in, url
+from tests.memory_consent_service import (
+    HOST,
+    NEXTCLOUD,
+    MemoryConsentService,
+    allow,
+    checks,
+    give,
+    sign_in,
+    url,
+)
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
@@ -29,7 +38,7 @@ async def answer_with(
 
 
 async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -44,7 +53,7 @@ async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
 async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     elicitation_id = consent_service.open()
 
@@ -56,7 +65,7 @@ async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "cancel"])
 async def test_an_answer_of_who_was_signed_out_meanwhile_counts_for_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     elicitation_id = consent_service.open()
     token = sign_in(people, consent_service)
@@ -71,7 +80,7 @@ async def test_an_answer_of_who_was_signed_out_meanwhile_counts_for_nothing(
 
 
 async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -87,7 +96,7 @@ async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
 
 
 async def test_who_is_connected_already_is_done_at_once(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.connected["alice"] = "alice"
     sign_in(people, consent_service)
@@ -101,7 +110,7 @@ async def test_who_is_connected_already_is_done_at_once(
     assert 'href="/account">Your connections' in page.text
 
 
-async def follow(browser: httpx2.AsyncClient, consent_service: MemoryVisits, *scopes: str) -> str:
+async def follow(browser: httpx2.AsyncClient, consent_service: MemoryConsentService, *scopes: str) -> str:
     """Sign in and press Allow where that starts a login flow."""
     consent_service.follows = True
     sign_in(browser, consent_service)
@@ -112,7 +121,7 @@ async def follow(browser: httpx2.AsyncClient, consent_service: MemoryVisits, *sc
 
 
 async def test_a_login_flow_is_followed_from_a_page_of_ours(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = await follow(people, consent_service)
 
@@ -130,7 +139,7 @@ async def test_a_login_flow_is_followed_from_a_page_of_ours(
 
 
 async def test_what_was_left_out_is_said_while_a_login_flow_is_followed(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.follows = True
     sign_in(people, consent_service)
@@ -143,7 +152,7 @@ async def test_what_was_left_out_is_said_while_a_login_flow_is_followed(
 
 
 async def test_when_the_login_flow_is_granted_the_page_goes_on_to_the_end(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = await follow(people, consent_service)
     consent_service.granted(elicitation_id, "alice")
@@ -156,7 +165,7 @@ async def test_when_the_login_flow_is_granted_the_page_goes_on_to_the_end(
 
 
 async def test_when_it_is_granted_with_another_account_the_page_says_so_and_leads_to_the_question(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = await follow(people, consent_service)
     consent_service.granted(elicitation_id, "bob")
@@ -174,7 +183,7 @@ async def test_when_it_is_granted_with_another_account_the_page_says_so_and_lead
 
 
 async def test_nothing_is_followed_that_was_not_begun(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -185,7 +194,7 @@ async def test_nothing_is_followed_that_was_not_begun(
 
 
 async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = await follow(people, consent_service)
     page = await people.get(url("waiting", elicitation_id))
@@ -201,7 +210,7 @@ async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
 
 
 async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.maps = True
     sign_in(people, consent_service)
@@ -210,11 +219,11 @@ async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
     back = await give(people, elicitation_id, "alice")
 
     assert (back.status_code, back.headers["location"]) == (303, url("done", elicitation_id))
-    assert "__Host-onward" not in people.cookies
+    assert "__Host-redirect" not in people.cookies
 
 
 async def test_without_a_mapping_the_person_says_that_the_account_is_theirs(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -234,7 +243,7 @@ async def test_without_a_mapping_the_person_says_that_the_account_is_theirs(
 
 
 async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -254,22 +263,22 @@ async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
 
 @pytest.mark.parametrize("path", ["consent", "nextcloud"])
 async def test_while_something_waits_for_a_yes_every_page_before_leads_there(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
     await allow(people, elicitation_id)
-    kept = people.cookies["__Host-onward"]
+    kept = people.cookies["__Host-redirect"]
     await give(people, elicitation_id, "alice")
-    people.cookies.set("__Host-onward", kept, domain=HOST)
+    people.cookies.set("__Host-redirect", kept, domain=HOST)
 
     response = await people.get("/oauth/nextcloud" if path == "nextcloud" else url(path, elicitation_id))
 
     assert response.headers["location"] == url("confirm", elicitation_id)
 
 
-async def test_a_visit_that_is_over_leads_to_how_it_ended(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+async def test_a_consent_request_that_is_over_leads_to_how_it_ended(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -290,7 +299,7 @@ async def test_a_visit_that_is_over_leads_to_how_it_ended(
 
 
 async def test_declining_says_that_nothing_was_connected(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -300,8 +309,8 @@ async def test_declining_says_that_nothing_was_connected(
     assert "<strong>Nothing</strong> was connected." in page.text
 
 
-async def test_a_visit_that_failed_says_why(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+async def test_a_consent_request_that_failed_says_why(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -312,8 +321,8 @@ async def test_a_visit_that_failed_says_why(
     assert "Somebody else tried to answer." in page.text
 
 
-async def test_a_visit_that_ran_out_of_time_is_no_longer_valid(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -326,7 +335,7 @@ async def test_a_visit_that_ran_out_of_time_is_no_longer_valid(
 
 @pytest.mark.parametrize("path", ["done", "confirm"])
 async def test_a_page_that_comes_too_early_leads_back_to_the_question(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, path: str
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open()
@@ -338,7 +347,7 @@ async def test_a_page_that_comes_too_early_leads_back_to_the_question(
 
 @pytest.mark.parametrize("answer", ["none", "yes", None])
 async def test_any_other_answer_shows_the_page_again_as_it_was(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits, answer: str | None
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService, answer: str | None
 ) -> None:
     sign_in(people, consent_service)
 
@@ -350,7 +359,7 @@ async def test_any_other_answer_shows_the_page_again_as_it_was(
 
 
 async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -361,7 +370,7 @@ async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
 
 
 async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left_out(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     elicitation_id = consent_service.open(offered=["notes:read", "notes:write"], granted=["notes:read"])
@@ -381,7 +390,7 @@ async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left
 )
 async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_question(
     people: httpx2.AsyncClient,
-    consent_service: MemoryVisits,
+    consent_service: MemoryConsentService,
     fault: NextcloudMcpError,
     status: int,
     title: str,
@@ -401,7 +410,7 @@ async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_questi
 
 
 async def test_the_page_on_the_way_leads_nowhere_for_who_was_not_sent(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     signed_out = await people.get("/oauth/nextcloud")
     sign_in(people, consent_service)
@@ -412,7 +421,7 @@ async def test_the_page_on_the_way_leads_nowhere_for_who_was_not_sent(
 
 
 async def test_an_unknown_link_gets_the_page_for_old_links(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
 
@@ -422,8 +431,8 @@ async def test_an_unknown_link_gets_the_page_for_old_links(
     assert "no longer valid" in response.text
 
 
-async def test_a_refusal_that_names_no_visit_offers_no_other_account(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+async def test_a_refusal_that_names_no_consent_request_offers_no_other_account(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open("alice")
     sign_in(people, consent_service, "alice")
@@ -441,7 +450,7 @@ async def test_a_refusal_that_names_no_visit_offers_no_other_account(
 
 
 async def test_the_page_that_asks_whose_account_it_is_shows_its_picture_and_says_which_risk_it_carries(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.pictures["alice"] = Picture("image/png", b"\x89PNG\r\n\x1a\n")
     sign_in(people, consent_service)
@@ -455,7 +464,7 @@ async def test_the_page_that_asks_whose_account_it_is_shows_its_picture_and_says
 
 
 async def test_without_a_picture_the_first_letter_of_the_name_is_shown(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     back = await give(people, consent_service.open(), "alice")
@@ -467,7 +476,7 @@ async def test_without_a_picture_the_first_letter_of_the_name_is_shown(
 
 
 async def test_who_is_told_that_the_account_is_taken_reads_what_to_ask_for(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     sign_in(people, consent_service)
     await allow(people, consent_service.open())

@@ -9,7 +9,7 @@ from tests.callback_results import shown
 from tests.memory_consent_service import (
     HOST,
     ISSUER,
-    MemoryVisits,
+    MemoryConsentService,
     browser_of,
     checks,
     config,
@@ -26,7 +26,7 @@ async def gone_to_sign_in(browser: httpx2.AsyncClient, elicitation_id: str) -> s
 
 
 async def test_the_first_page_names_the_nextcloud_and_what_comes_next(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     response = await people.get(url("provision", consent_service.open()))
 
@@ -37,7 +37,7 @@ async def test_the_first_page_names_the_nextcloud_and_what_comes_next(
 
 
 async def test_continue_leads_over_a_page_of_ours_to_the_sign_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     answer = await people.post(url("provision", consent_service.open()))
     redirect_target = await people.get(answer.headers["location"])
@@ -49,7 +49,7 @@ async def test_continue_leads_over_a_page_of_ours_to_the_sign_in(
 
 
 async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     state = await gone_to_sign_in(people, elicitation_id)
@@ -63,7 +63,7 @@ async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
 
 
 async def test_who_is_signed_in_already_goes_straight_on(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     sign_in(people, consent_service)
@@ -75,7 +75,7 @@ async def test_who_is_signed_in_already_goes_straight_on(
 
 
 async def test_a_second_sign_in_ends_the_first_session(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     first = consent_service.session("bob")
     state = await gone_to_sign_in(people, consent_service.open())
@@ -88,7 +88,7 @@ async def test_a_second_sign_in_ends_the_first_session(
 
 
 async def test_a_refused_sign_in_can_be_tried_again_for_the_same_link(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     state = await gone_to_sign_in(people, elicitation_id)
@@ -102,7 +102,7 @@ async def test_a_refused_sign_in_can_be_tried_again_for_the_same_link(
 
 
 async def test_a_refused_sign_in_for_the_account_page_leads_back_there(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     await people.post("/account/sign-in")
 
@@ -114,7 +114,7 @@ async def test_a_refused_sign_in_for_the_account_page_leads_back_there(
 
 
 async def test_an_answer_that_no_browser_asked_for_reaches_who_spends_its_code(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": "some"})
     refused = await shown(people, answer)
@@ -126,7 +126,7 @@ async def test_an_answer_that_no_browser_asked_for_reaches_who_spends_its_code(
 
 
 async def test_of_an_answer_of_absurd_length_only_the_code_is_read_to_spend_it(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     state = await gone_to_sign_in(people, consent_service.open())
 
@@ -139,7 +139,7 @@ async def test_of_an_answer_of_absurd_length_only_the_code_is_read_to_spend_it(
 
 
 async def test_an_identity_provider_that_does_not_answer_is_named_as_the_sign_in(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open()
     consent_service.fault = IssuerUnavailable("No connection to the identity provider.")
@@ -161,7 +161,7 @@ async def test_the_page_on_the_way_leads_nowhere_without_a_sign_in_that_was_begu
 
 
 async def test_an_address_that_would_not_fit_a_header_is_never_sent(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     consent_service.issuer = 'https://login.example.org/" onload="'
 
@@ -171,7 +171,7 @@ async def test_an_address_that_would_not_fit_a_header_is_never_sent(
     assert "set-cookie" not in response.headers
 
 
-async def test_on_loopback_the_cookies_have_plain_names(consent_service: MemoryVisits) -> None:
+async def test_on_loopback_the_cookies_have_plain_names(consent_service: MemoryConsentService) -> None:
     settings = config(secure_cookies=False)
 
     async with browser_of(consent_service, settings) as browser:
@@ -179,12 +179,12 @@ async def test_on_loopback_the_cookies_have_plain_names(consent_service: MemoryV
         answer = await browser.post(url("provision", consent_service.open()))
 
     names = re.findall(r"^([\w-]+)=", "\n".join(answer.headers.get_list("set-cookie")), re.MULTILINE)
-    assert names == ["sign-in", "onward"]
+    assert names == ["sign-in", "redirect"]
     assert all("secure" not in cookie.lower() for cookie in answer.headers.get_list("set-cookie"))
 
 
-async def test_somebody_else_can_take_over_from_the_page_that_refused(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+async def test_another_user_can_take_over_from_the_page_that_refused(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     elicitation_id = consent_service.open("alice")
     bob = sign_in(people, consent_service, "bob")
@@ -204,7 +204,7 @@ async def test_somebody_else_can_take_over_from_the_page_that_refused(
 
 
 async def test_who_was_signed_out_meanwhile_can_still_take_another_account(
-    people: httpx2.AsyncClient, consent_service: MemoryVisits
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
 ) -> None:
     answer = await people.post("/oauth/other-account", data={"elicitationId": consent_service.open()})
 

@@ -247,7 +247,7 @@ async def test_declining_connects_nothing_and_says_so(
     assert consent.flows == 0
 
 
-async def test_a_finished_visit_names_the_account_and_what_was_allowed(
+async def test_a_finished_consent_request_names_the_account_and_what_was_allowed(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -261,7 +261,7 @@ async def test_a_finished_visit_names_the_account_and_what_was_allowed(
     assert "refresh" not in page.headers
 
 
-async def test_a_finished_visit_without_a_name_still_says_connected(
+async def test_a_finished_consent_request_without_a_name_still_says_connected(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -273,7 +273,7 @@ async def test_a_finished_visit_without_a_name_still_says_connected(
     assert "<h1><strong>Connected.</strong></h1>" in page.text
 
 
-async def test_a_failed_visit_says_why_with_a_reference_that_is_in_the_log(
+async def test_a_failed_consent_request_says_why_with_a_reference_that_is_in_the_log(
     browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
 ) -> None:
     elicitation_id = consent.open()
@@ -288,7 +288,7 @@ async def test_a_failed_visit_says_why_with_a_reference_that_is_in_the_log(
     assert reference[0] in caplog.text
 
 
-async def test_a_visit_that_failed_without_a_sentence_still_gets_its_page(
+async def test_a_consent_request_that_failed_without_a_sentence_still_gets_its_page(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -300,7 +300,7 @@ async def test_a_visit_that_failed_without_a_sentence_still_gets_its_page(
     assert "That did not work" in page.text
 
 
-async def test_a_visit_that_ran_out_of_time_is_no_longer_valid(
+async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -313,7 +313,7 @@ async def test_a_visit_that_ran_out_of_time_is_no_longer_valid(
     assert "no longer valid" in page.text
 
 
-async def test_the_link_leads_the_browser_that_answered_back_to_its_visit(
+async def test_the_link_leads_the_browser_that_answered_back_to_its_consent_request(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -345,7 +345,7 @@ async def test_a_form_that_is_sent_twice_leads_to_the_same_flow(
     assert consent.ticked[elicitation_id] == {"notes:read"}
 
 
-async def test_a_form_for_a_visit_that_is_over_gets_the_page_for_old_links(
+async def test_a_form_for_a_consent_request_that_is_over_gets_the_page_for_old_links(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()
@@ -359,7 +359,9 @@ async def test_a_form_for_a_visit_that_is_over_gets_the_page_for_old_links(
     assert "no longer valid" in response.text
 
 
-async def test_cancelling_ends_the_visit(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+async def test_cancelling_ends_the_consent_request(
+    browser: httpx2.AsyncClient, consent: MemoryConsent
+) -> None:
     elicitation_id = consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
 
@@ -386,7 +388,7 @@ async def test_cancelling_too_late_shows_what_was_connected(
     assert "<bdi>alice</bdi>" in page.text
 
 
-async def test_a_visit_that_was_not_answered_here_cannot_be_cancelled_here(
+async def test_a_consent_request_that_was_not_answered_here_cannot_be_cancelled_here(
     browser: httpx2.AsyncClient, consent: MemoryConsent
 ) -> None:
     elicitation_id = consent.open()

@@ -360,7 +360,7 @@ async def test_continue_that_comes_after_not_me_of_another_tab_connects_nothing(
     assert await authorization.audit() == [("consent", "refused: not my account")]
 
 
-async def test_nothing_of_an_arrival_is_another_browsers(authorization: AuthorizationFixture) -> None:
+async def test_nothing_of_an_transaction_is_another_browsers(authorization: AuthorizationFixture) -> None:
     auth_transaction_id = await authorization.back("alice")
 
     for cookie in ("cookie-of-bob", ""):
@@ -450,7 +450,7 @@ async def test_a_second_consent_adds_to_what_a_client_may_do(authorization: Auth
     assert await exchanged(authorization, sent.code.get_secret_value()) == WRITE
 
 
-async def test_who_comes_back_as_somebody_else_than_last_time_is_somebody_else(
+async def test_who_comes_back_as_another_user_than_last_time_is_another_user(
     authorization: AuthorizationFixture,
 ) -> None:
     await authorization.connect("alice")

@@ -84,7 +84,7 @@ async def test_the_browser_goes_to_nextcloud_and_nowhere_else(authorization: Aut
 
 
 @pytest.mark.parametrize("target", ["client", "", "consent:", "consent:x", "accounts", "consent:../account"])
-async def test_a_sign_in_is_for_a_visit_or_the_account_page(
+async def test_a_sign_in_is_for_a_consent_request_or_the_account_page(
     authorization: AuthorizationFixture, target: str
 ) -> None:
     with pytest.raises(ElicitationUnknown):
@@ -157,7 +157,7 @@ async def test_a_person_without_a_name_is_called_by_their_account(
     assert (await authorization.browser("alice")).who.display_name == "alice"
 
 
-async def test_the_sign_in_for_a_visit_becomes_the_access_that_was_missing(
+async def test_the_sign_in_for_a_consent_request_becomes_the_access_that_was_missing(
     authorization: AuthorizationFixture,
 ) -> None:
     consent_request = await authorization.ask("alice")
@@ -215,7 +215,7 @@ async def test_who_has_access_that_works_needs_no_other(authorization: Authoriza
     assert grant.permission.scopes == READ | WRITE
 
 
-async def test_the_link_of_somebody_else_gives_no_access_and_signs_in_who_came(
+async def test_the_link_of_another_user_gives_no_access_and_signs_in_who_came(
     authorization: AuthorizationFixture,
 ) -> None:
     consent_request = await authorization.ask("alice")
@@ -235,7 +235,9 @@ async def test_the_link_of_somebody_else_gives_no_access_and_signs_in_who_came(
     assert await authorization.grant("bob") is None
 
 
-async def test_a_visit_that_is_over_or_never_was_keeps_no_access(authorization: AuthorizationFixture) -> None:
+async def test_a_consent_request_that_is_over_or_never_was_keeps_no_access(
+    authorization: AuthorizationFixture,
+) -> None:
     consent_request = await authorization.ask("alice")
     before = await authorization.browser("alice")
     await authorization.consent_service.decline(consent_request, before.who)
@@ -263,7 +265,7 @@ async def test_what_the_sign_in_brought_is_good_in_its_own_browser_alone(
     assert grant is not None
 
 
-async def test_the_grant_leg_goes_on_where_the_sign_in_brought_nothing(
+async def test_the_grant_flow_goes_on_where_the_sign_in_brought_nothing(
     authorization: AuthorizationFixture,
 ) -> None:
     alice = await authorization.browser("alice")
@@ -281,7 +283,7 @@ async def test_the_grant_leg_goes_on_where_the_sign_in_brought_nothing(
     assert grant.credential.secret.get_secret_value() == "access-granted-by-alice-1"
 
 
-async def test_nothing_ticked_on_the_visit_keeps_what_was_brought(
+async def test_nothing_ticked_on_the_consent_request_keeps_what_was_brought(
     authorization: AuthorizationFixture,
 ) -> None:
     consent_request = await authorization.ask("alice")

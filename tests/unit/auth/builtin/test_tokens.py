@@ -94,7 +94,7 @@ async def test_a_redirect_uri_may_be_absent_because_the_verifier_binds_the_code(
     assert await desk.is_good(issued)
 
 
-async def test_a_resource_of_somebody_else_is_refused(desk: Desk) -> None:
+async def test_a_resource_of_another_user_is_refused(desk: Desk) -> None:
     with pytest.raises(OAuthRefusal) as caught:
         desk.tokens.audience("https://cloud.example.org")
 

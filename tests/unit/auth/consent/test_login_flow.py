@@ -305,7 +305,9 @@ async def test_a_flow_is_polled_to_nextclouds_end_and_then_forgotten(stage: Stag
     assert seconds == module.IDLE_SECONDS
 
 
-async def test_a_visit_that_outlives_its_flow_fails_with_a_sentence(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_that_outlives_its_flow_fails_with_a_sentence(
+    stage: Stage, process: Process
+) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.sql(f"UPDATE elicitations SET expires_at = '{stage.clock() + timedelta(days=1)}'")
 
@@ -349,7 +351,7 @@ async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
     assert "another account was refused" in caplog.text
 
 
-async def test_access_that_is_refused_right_after_it_was_given_fails_the_visit(
+async def test_access_that_is_refused_right_after_it_was_given_fails_the_consent_request(
     stage: Stage, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
@@ -486,7 +488,9 @@ async def test_a_flow_whose_key_is_lost_is_left_alone_without_a_busy_loop(
     assert stage.network.to(POLL) == []
 
 
-async def test_a_flow_for_a_visit_that_ended_meanwhile_is_discarded(stage: Stage, process: Process) -> None:
+async def test_a_flow_for_a_consent_request_that_ended_meanwhile_is_discarded(
+    stage: Stage, process: Process
+) -> None:
     consent_request = await process.ask(stage.caller)
 
     async def decline(request: httpx2.Request) -> None:
@@ -501,7 +505,7 @@ async def test_a_flow_for_a_visit_that_ended_meanwhile_is_discarded(stage: Stage
     assert flow.discard
 
 
-async def test_a_visit_that_is_unknown_by_now_gets_no_flow(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_that_is_unknown_by_now_gets_no_flow(stage: Stage, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
     stage.sql("DELETE FROM elicitations")
 
@@ -509,7 +513,9 @@ async def test_a_visit_that_is_unknown_by_now_gets_no_flow(stage: Stage, process
         await process.provider.authorize_url(consent_request, READ)
 
 
-async def test_the_result_for_a_visit_that_is_gone_is_deleted(stage: Stage, process: Process) -> None:
+async def test_the_result_for_a_consent_request_that_is_gone_is_deleted(
+    stage: Stage, process: Process
+) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     flow = await flow_of(process, consent_request)
     stage.sandbox.state.app_passwords.pop(stage.confirm())
@@ -523,7 +529,7 @@ async def test_the_result_for_a_visit_that_is_gone_is_deleted(stage: Stage, proc
     assert await process.grant(stage.caller) is None
 
 
-async def test_the_background_wakes_when_a_visit_starts(stage: Stage, process: Process) -> None:
+async def test_the_background_wakes_when_a_consent_request_starts(stage: Stage, process: Process) -> None:
     polled = anyio.Event()
 
     async def poll(request: httpx2.Request) -> None:

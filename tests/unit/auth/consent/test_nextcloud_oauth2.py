@@ -220,7 +220,7 @@ async def test_access_that_cannot_be_renewed_is_refused_and_ended(office: Office
     assert office.families == 0
 
 
-async def test_an_answer_that_names_somebody_else_is_refused_and_ended(
+async def test_an_answer_that_names_another_user_is_refused_and_ended(
     office: Office, replica: Replica
 ) -> None:
     office.stage.network.before = altered(office, {"user_id": "bob"})

@@ -25,7 +25,7 @@ async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(p
 
 
 @pytest.mark.parametrize(("another", "prompt"), [(True, ["login"]), (False, None)])
-async def test_only_somebody_else_is_asked_who_they_are_again(
+async def test_only_another_user_is_asked_who_they_are_again(
     people: Stage, *, another: bool, prompt: list[str] | None
 ) -> None:
     start = await people.consent_service.begin_sign_in(VISIT, another=another)
@@ -159,7 +159,7 @@ async def test_a_claim_that_the_id_token_leaves_out_is_asked_for(mapped: Stage) 
 
 
 @pytest.mark.parametrize("userinfo", [{"sub": "bob", "nextcloud": "bob"}, {"nextcloud": "bob"}, {}])
-async def test_an_answer_about_somebody_else_is_refused(mapped: Stage, userinfo: dict[str, object]) -> None:
+async def test_an_answer_about_another_user_is_refused(mapped: Stage, userinfo: dict[str, object]) -> None:
     mapped.issuer.userinfo = userinfo
 
     with pytest.raises(SignInRefused, match="two different things"):

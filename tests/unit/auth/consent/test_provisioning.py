@@ -132,14 +132,14 @@ async def test_unknown_and_malformed_ids_lead_nowhere(
         await process.provisioning.decline(elicitation_id)
 
 
-async def test_somebody_elses_visit_looks_like_none(stage: Stage, process: Process) -> None:
+async def test_another_users_consent_request_looks_like_none(stage: Stage, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
 
     assert await process.provisioning.find(consent_request.id, STRANGER.principal) is None
     assert await process.provisioning.find(consent_request.id, stage.caller.principal) == consent_request
 
 
-async def test_a_visit_of_another_nextclouds_server_is_not_continued_here(
+async def test_a_consent_request_of_another_nextclouds_server_is_not_continued_here(
     stage: Stage, process: Process
 ) -> None:
     elsewhere = await stage.process(url="http://elsewhere.test")
@@ -152,7 +152,7 @@ async def test_a_visit_of_another_nextclouds_server_is_not_continued_here(
     assert stage.network.asked == []
 
 
-async def test_a_visit_straight_to_nextcloud_has_no_page(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_straight_to_nextcloud_has_no_page(stage: Stage, process: Process) -> None:
     direct = await stage.process(direct=True)
     consent_request = await direct.ask(stage.caller)
 
@@ -185,7 +185,9 @@ async def test_looking_at_the_page_changes_nothing(stage: Stage, process: Proces
     assert stage.network.asked == []
 
 
-async def test_allowing_opens_the_visit_and_starts_one_at_nextcloud(stage: Stage, process: Process) -> None:
+async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
+    stage: Stage, process: Process
+) -> None:
     consent_request = await process.ask(stage.caller)
 
     shown = await process.provisioning.approve(consent_request.id, READ)
@@ -209,7 +211,7 @@ async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage
     assert grant.permission.scopes == READ
 
 
-async def test_an_unreachable_nextcloud_leaves_the_visit_open_for_another_try(
+async def test_an_unreachable_nextcloud_leaves_the_consent_request_open_for_another_try(
     stage: Stage, process: Process
 ) -> None:
     consent_request = await process.ask(stage.caller)
@@ -223,7 +225,7 @@ async def test_an_unreachable_nextcloud_leaves_the_visit_open_for_another_try(
     assert shown.login_url is not None
 
 
-async def test_allowing_in_two_tabs_at_once_is_one_visit_and_one_grant(
+async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant(
     stage: Stage, process: Process
 ) -> None:
     other = await stage.process()
@@ -336,7 +338,7 @@ async def test_allowing_while_a_disconnect_runs_brings_nothing_back(stage: Stage
     assert await process.grant(stage.caller) is None
 
 
-async def test_declining_ends_the_visit_and_wakes_who_waits(stage: Stage, process: Process) -> None:
+async def test_declining_ends_the_consent_request_and_wakes_who_waits(stage: Stage, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
 
     await process.provisioning.decline(consent_request.id)
@@ -361,14 +363,14 @@ async def test_what_is_over_stays_over(stage: Stage, process: Process, again: st
     assert await state(process, consent_request.id) is ElicitationState.DECLINED
 
 
-async def test_a_declined_visit_makes_way_for_a_new_one(stage: Stage, process: Process) -> None:
+async def test_a_declined_consent_request_makes_way_for_a_new_one(stage: Stage, process: Process) -> None:
     first = await process.ask(stage.caller)
     await process.provisioning.decline(first.id)
 
     assert (await process.ask(stage.caller)).id != first.id
 
 
-async def test_a_visit_expires_and_says_so(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_expires_and_says_so(stage: Stage, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
     open_before = await process.provisioning.finished([consent_request.id])
     stage.clock.forward(module.LIFETIME.total_seconds())
@@ -384,7 +386,7 @@ async def test_a_visit_expires_and_says_so(stage: Stage, process: Process) -> No
         await process.provisioning.approve(consent_request.id, READ)
 
 
-async def test_a_visit_whose_key_is_lost_counts_as_finished_and_stops_nobody(
+async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_stops_nobody(
     stage: Stage, process: Process
 ) -> None:
     lost = await process.ask(stage.caller)
@@ -394,7 +396,9 @@ async def test_a_visit_whose_key_is_lost_counts_as_finished_and_stops_nobody(
     assert (await need(other, stage)).elicitation_id != lost.id
 
 
-async def test_a_visit_that_vanishes_while_it_is_allowed_is_over(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_that_vanishes_while_it_is_allowed_is_over(
+    stage: Stage, process: Process
+) -> None:
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
 

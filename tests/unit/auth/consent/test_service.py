@@ -21,7 +21,7 @@ from tests.issuer_fake import ISSUER
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
 
-async def test_a_visit_is_shown_to_whom_it_is_for(people: Stage) -> None:
+async def test_a_consent_request_is_shown_to_whom_it_is_for(people: Stage) -> None:
     consent_request, alice = await people.ask("alice"), await people.browser("alice")
 
     shown = await people.consent_service.view(consent_request, alice.who)
@@ -35,14 +35,14 @@ async def test_a_visit_is_shown_to_whom_it_is_for(people: Stage) -> None:
 
 
 @pytest.mark.parametrize("consent_request", [UNKNOWN, "", "x", UNKNOWN.upper()])
-async def test_a_visit_that_is_not_there_is_unknown(people: Stage, consent_request: str) -> None:
+async def test_a_consent_request_that_is_not_there_is_unknown(people: Stage, consent_request: str) -> None:
     alice = await people.browser("alice")
 
     with pytest.raises(ElicitationUnknown):
         await people.consent_service.view(consent_request, alice.who)
 
 
-async def test_a_visit_that_leads_straight_to_nextcloud_has_no_page(people: Stage) -> None:
+async def test_a_consent_request_that_leads_straight_to_nextcloud_has_no_page(people: Stage) -> None:
     alice = await people.browser("alice")
     other, _ = await people.database.elicitations.open(
         principal=alice.who.principal,
@@ -132,7 +132,7 @@ async def test_without_a_mapping_nothing_is_connected_before_the_person_says_so(
     assert await people.given_back() == []
 
 
-async def test_not_me_ends_what_was_given_and_the_visit_goes_on(people: Stage) -> None:
+async def test_not_me_ends_what_was_given_and_the_consent_request_goes_on(people: Stage) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
     await people.consent_service.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
@@ -163,7 +163,7 @@ async def test_someone_who_goes_to_nextcloud_twice_confirms_what_came_last(peopl
     assert await people.given_back() == ["access-granted-by-bob-0"]
 
 
-async def test_cancelling_at_nextcloud_leaves_the_visit_open(people: Stage) -> None:
+async def test_cancelling_at_nextcloud_leaves_the_consent_request_open(people: Stage) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     state = people.provider.confirm(await people.allow(consent_request, alice), "alice")["state"]
 
@@ -251,7 +251,7 @@ async def test_only_what_the_operator_allows_is_stored(tmp_path: Path, template:
     assert grant.permission.scopes == READ
 
 
-async def test_declining_ends_the_visit(people: Stage) -> None:
+async def test_declining_ends_the_consent_request(people: Stage) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
@@ -296,7 +296,7 @@ async def test_a_connected_person_whom_the_mapping_now_gives_another_account_dis
     assert grant.permission is None
 
 
-async def test_a_provider_that_cannot_be_asked_leaves_the_visit_open(people: Stage) -> None:
+async def test_a_provider_that_cannot_be_asked_leaves_the_consent_request_open(people: Stage) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     people.provider.failure = Unreachable("no connection")
     params = people.provider.confirm(await people.allow(consent_request, alice), "alice")
@@ -349,7 +349,7 @@ async def test_wrong_codes_are_limited_before_nextcloud_limits_everybody(people:
     assert ("consent", "refused: the code") in await people.audit()
 
 
-async def test_another_person_can_neither_see_nor_answer_a_visit(people: Stage) -> None:
+async def test_another_person_can_neither_see_nor_answer_a_consent_request(people: Stage) -> None:
     consent_request, bob = await people.ask("alice"), await people.browser("bob")
 
     with pytest.raises(OtherPerson):

@@ -20,20 +20,14 @@ from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.settings.environment import Settings, load
-from nextcloud_mcp_server.settings.names import known_variables
 from nextcloud_mcp_server.storage.crypto import load_or_create_key_file
+
+pytestmark = pytest.mark.usefixtures("own_data_dir")
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 CLOUD = "https://cloud.example.org"
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in known_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
 
 
 def cloud(

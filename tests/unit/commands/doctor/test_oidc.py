@@ -1,6 +1,5 @@
 import json
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -11,8 +10,9 @@ from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_ow
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.settings.environment import Settings, load
-from nextcloud_mcp_server.settings.names import known_variables
 from tests.issuer_fixtures import ISSUER, Handler, IdentityProvider, answering, public_jwk, rsa_key, silent
+
+pytestmark = pytest.mark.usefixtures("own_data_dir")
 
 CLOUD = "http://127.0.0.1:8080"
 MCP = "https://mcp.test"
@@ -20,13 +20,6 @@ SIGN_IN = f"{MCP}/oauth/callback/sign-in"
 GRANT = f"{MCP}/oauth/callback/nextcloud"
 
 Answer = Callable[[httpx2.Request], httpx2.Response]
-
-
-@pytest.fixture(autouse=True)
-def bare_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in known_variables():
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DATA_DIR", str(tmp_path))
 
 
 def settings(**overrides: object) -> Settings:

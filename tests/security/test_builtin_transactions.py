@@ -248,7 +248,7 @@ async def test_a_trip_that_never_came_back_is_nobody_whatever_the_row_says(
     await execute(sqlite_url, "UPDATE authorization_transactions SET state_hash = NULL, subject = 'alice'")
 
     with pytest.raises(Unsealable):
-        await database.auth_transactions.find("arrival-1", browser=BROWSER)
+        await database.auth_transactions.find("transaction-1", browser=BROWSER)
     moment.forward(timedelta(minutes=10))
     assert await database.auth_transactions.release_due(nextcloud_url=URL) == 0
 
@@ -275,7 +275,7 @@ async def test_said_at_once_in_two_processes_the_word_connects_once(
         for number in range(ROUNDS):
             await hold(shared, moment, f"{number}")
             orders: list[dict[str, object]] = [
-                {"do": "connect", "arrival": f"{number}", "row": f"{number} {row}"} for row in "ab"
+                {"do": "connect", "auth_transaction": f"{number}", "row": f"{number} {row}"} for row in "ab"
             ]
 
             assert await at_once(started, *orders) == [True, True]
@@ -293,8 +293,8 @@ async def test_of_mine_and_not_mine_at_once_one_counts_and_no_token_is_lost(
         for number in range(ROUNDS):
             await hold(shared, moment, f"{number}")
             orders: list[dict[str, object]] = [
-                {"do": "connect", "arrival": f"{number}", "row": f"{number}"},
-                {"do": "discard", "arrival": f"{number}"},
+                {"do": "connect", "auth_transaction": f"{number}", "row": f"{number}"},
+                {"do": "discard", "auth_transaction": f"{number}"},
             ]
 
             said = await at_once(started, *(orders if number % 2 else reversed(orders)))
