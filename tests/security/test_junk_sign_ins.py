@@ -6,6 +6,7 @@ import string
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -14,6 +15,9 @@ from nextcloud_mcp_server.auth.budget import ALLOW_LISTED, USUAL, WINDOW, Redemp
 from nextcloud_mcp_server.auth.requester import Requester, current_requester
 from nextcloud_mcp_server.errors import Throttled
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
+from nextcloud_mcp_server.web.limits import Rates
+from tests.integration.crowd import Crowd, open_crowd
 from tests.integration.house import House, open_house
 from tests.oauth_stage import Office, Replica, caller
 
@@ -68,6 +72,39 @@ async def test_junk_from_one_network_leaves_the_sign_ins_of_another_alone(house:
         await sign_in(house, http)
 
     assert await failures(house) == USUAL.of_one
+
+
+async def test_junk_sign_ins_at_an_identity_provider_leave_another_network_alone(tmp_path: Path) -> None:
+    ends_at = ""
+    async with (
+        open_crowd(tmp_path, trusted_proxies="127.0.0.1") as crowd,
+        browser(ATTACKER) as stranger,
+        httpx2.AsyncClient(headers={"X-Forwarded-For": OTHER}, timeout=45) as http,
+    ):
+        callback = f"{crowd.url}/oauth/callback/sign-in"
+        for number in range(Rates().callback + 5):
+            # A browser that began, with a state of ours; the others have made one up.
+            begun = await begin(stranger, crowd) if number < 5 else {"state": "junk"}
+            junk = await stranger.get(callback, params={**begun, "code": junk_code()})
+            ends_at = str(junk.url).removeprefix(crowd.url)
+
+        start = await begin(http, crowd)
+        back = await Person("alice", "alice", browser=http).sign_in(start["url"], until=callback)
+        signed_in = await http.get(back, headers=SAME_ORIGIN)
+        account = await http.get(f"{crowd.url}/account", headers=SAME_ORIGIN)
+
+    assert ends_at == TOO_MANY_RESULT
+    assert signed_in.headers["Location"] == "/account"
+    assert (account.status_code, "Alice" in account.text) == (200, True)
+
+
+async def begin(http: httpx2.AsyncClient, crowd: Crowd) -> dict[str, str]:
+    """Begin a sign-in at the identity provider; the answer is its address, and the state in it."""
+    leads_on = await http.post(f"{crowd.url}/account/sign-in", headers=SAME_ORIGIN)
+    if leads_on.is_redirect:
+        leads_on = await http.get(f"{crowd.url}{leads_on.headers['Location']}", headers=SAME_ORIGIN)
+    url = leads_on.headers["Refresh"].partition("url=")[2]
+    return {"url": url, "state": parse_qs(urlsplit(url).query)["state"][0]}
 
 
 async def test_a_browser_that_signed_in_before_has_a_share_that_strangers_cannot_use_up(house: House) -> None:

@@ -135,7 +135,7 @@ def _value(line: str) -> str:
 def _in_texts(lines: Sequence[str]) -> list[bool]:
     """Tell of each line whether it is part of a text that a line ahead of it begins with `|` or `>`."""
     inside, above = list[bool](), -1
-    for number, line in enumerate(lines):
+    for line in lines:
         if above >= 0 and line.strip(" ") and _indent(line) <= above:
             above = -1
         inside.append(above >= 0)
