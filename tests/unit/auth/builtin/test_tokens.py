@@ -199,6 +199,30 @@ async def test_a_family_lives_for_its_lifetime_however_often_it_is_used(desk: De
         await desk.refresh(last)
 
 
+async def test_a_shorter_lifetime_counts_for_sign_ins_of_before(desk: Desk) -> None:
+    keys, lifetime = KeyRing.parse(KEYS[:1]), timedelta(days=2)
+    shorter = Desk(
+        desk.database,
+        Tokens(
+            desk.database,
+            issuer=ISSUER,
+            resource=RESOURCE,
+            keys=keys,
+            clock=desk.moment,
+            lifetime=lifetime,
+        ),
+        desk.moment,
+    )
+    issued = await desk.issue()
+
+    desk.moment.forward(lifetime - SECOND)
+    renewed = await shorter.refresh(issued)
+    desk.moment.forward(SECOND)
+
+    with pytest.raises(OAuthRefusal):
+        await shorter.refresh(renewed)
+
+
 async def test_a_person_who_is_not_allowed_any_more_gets_no_tokens_and_loses_those_of_the_client(
     desk: Desk,
 ) -> None:
