@@ -199,6 +199,21 @@ async def test_a_family_lives_for_its_lifetime_however_often_it_is_used(desk: De
         await desk.refresh(last)
 
 
+async def test_the_same_keys_and_rows_make_another_code_for_another_browser(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async def code_in(made: Desk, browser: str) -> str:
+        arrived = back(leaving(made.moment, "came back"), ALICE, made.moment, name="came back")
+        await made.database.arrivals.hold(arrived, browser=browser)
+        came = CameBack(arrived.arrival.id, browser)
+        return (await made.tokens.new_code(code_grant(), came=came)).get_secret_value()
+
+    async with open_desk(file_url(tmp_path / "other.db"), KeyRing.parse(KEYS[:1]), Moment()) as other:
+        codes = [await code_in(desk, BROWSER), await code_in(other, f"{BROWSER}2")]
+
+    assert codes[0] != codes[1]
+
+
 async def test_a_shorter_lifetime_counts_for_sign_ins_of_before(desk: Desk) -> None:
     keys, lifetime = KeyRing.parse(KEYS[:1]), timedelta(days=2)
     shorter = Desk(
