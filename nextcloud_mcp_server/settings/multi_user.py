@@ -77,7 +77,8 @@ class MultiUserFields(BaseSettings):
         default="required",
         description="`required`: a client may do what its token's scopes say, within what the person allows. "
         "`ignore`: a token that names none of our scopes is not limited by them, for a provider that cannot issue "
-        "them; one that names some is held to those.",
+        "them; one that names some is held to those. The bundles `read`, `write` and each app's name (`mail`, `files`) "
+        "count as scopes of this server, also where the provider means another service: SCOPE_PREFIX tells them apart.",
     )
     scope_prefix: str = Field(
         default="",

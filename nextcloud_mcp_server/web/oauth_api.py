@@ -73,7 +73,7 @@ def oauth_routes(
     `scopes` are all there are; the metadata names them by bundles, since some clients ask for each word in it.
     `documents` says that ids may be addresses of documents.
     """
-    answers = _Answers(api, limits, scopes)
+    answers = _Answers(api, limits)
     described, openid = (
         _described(issuer, scopes, registers=registers, documents=documents, openid=openid)
         for openid in (False, True)
@@ -98,12 +98,9 @@ def oauth_routes(
 class _Answers:
     """The endpoints that ask the database, and no one else."""
 
-    def __init__(
-        self, api: Callable[[], Awaitable[Api]], limits: ClientLimits, scopes: frozenset[str]
-    ) -> None:
+    def __init__(self, api: Callable[[], Awaitable[Api]], limits: ClientLimits) -> None:
         self._api = api
         self._limits = limits
-        self._scopes = scopes
 
     async def token(self, request: Request) -> Response:
         """Exchange a code or a refresh token (RFC 6749 §4.1.3 and §6)."""
@@ -165,7 +162,7 @@ class _Answers:
                 return await tokens.refresh(
                     _needed(form, "refresh_token"),
                     client_id=client.client_id,
-                    scopes=self._narrowed(form),
+                    scopes=_narrowed(form),
                     resource=resource,
                 )
             case None:
@@ -175,14 +172,15 @@ class _Answers:
                     "unsupported_grant_type", "Only authorization_code and refresh_token are known here."
                 )
 
-    def _narrowed(self, form: Form) -> frozenset[str] | None:
-        """Read the scopes that a refresh is to be narrowed to; None: to none.
 
-        Clients repeat what they asked for at first, which may be nothing of ours (`openid profile`):
-        that has no meaning here, now as then.
-        """
-        scope = only(form, "scope")
-        return (expand(scope.split()) & self._scopes or None) if scope else None
+def _narrowed(form: Form) -> frozenset[str] | None:
+    """Read the scopes that a refresh asks for; None where it names none that this server knows.
+
+    Clients repeat what they asked for at first, which may be scopes of other servers (`openid profile`):
+    those have no meaning here, now as then. A scope that is known and not offered does have one (RFC 6749 §6).
+    """
+    scope = only(form, "scope")
+    return (expand(scope.split()) or None) if scope else None
 
 
 async def _client(api: Api, credentials: Credentials) -> Client:

@@ -6,7 +6,7 @@ import re
 import statistics
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -17,9 +17,10 @@ import httpx2
 from anyio.abc import SocketStream
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import file_url
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import Account, AuditEntry, Credential, Permission, Principal
 from tests.load.client import CallFailed
 from tests.load.our_server import our_server
 from tests.load.servers import free_port
@@ -27,6 +28,7 @@ from tests.tokens_fixtures import (
     CALLBACK,
     NOW,
     VERIFIER,
+    Desk,
     Moment,
     code_grant,
     converge,
@@ -36,6 +38,7 @@ from tests.tokens_fixtures import (
 )
 
 TIMES = 300
+NEXTCLOUD = "http://127.0.0.1:9"
 _DATABASE = "nextcloud_mcp_bench"
 
 
@@ -86,8 +89,8 @@ async def _http_milliseconds(folder: Path) -> float:
     url = f"http://127.0.0.1:{port}"
     settings = {
         "mode": "builtin",
-        # Never asked: a token request needs no Nextcloud.
-        "nextcloud_host": "http://127.0.0.1:9",
+        # Not there: a refresh asks it whether its person may go on, and refuses nobody when it cannot tell.
+        "nextcloud_host": NEXTCLOUD,
         "nextcloud_mcp_server_url": url,
         "nextcloud_oauth_client_id": "us",
         "nextcloud_oauth_client_secret": "secret",
@@ -144,10 +147,46 @@ async def _connected(http: httpx2.AsyncClient, folder: Path, key: str) -> dict[s
     keys = KeyRing.parse([SecretStr(key)])
     async with open_desk(file_url(folder / "state.db"), keys, moment, issuer=url) as desk:
         who = Principal(url, "alice")
+        await _connect(desk, who)
         code = await desk.give(code_grant(who, client_id=client_id, resource=f"{url}/mcp"))
     form = {"grant_type": "authorization_code", "client_id": client_id, "code": code}
     answer = await http.post("/token", data={**form, "redirect_uri": CALLBACK, "code_verifier": VERIFIER})
     return {**_given(answer), "client_id": client_id}
+
+
+async def _connect(desk: Desk, who: Principal) -> None:
+    """Store a connection, without which a refresh is refused."""
+    now, database = desk.moment(), desk.database
+    request, _ = await database.elicitations.open(
+        principal=who,
+        client_id="bench",
+        client_name="Bench",
+        kind="page",
+        scopes=frozenset(SCOPES),
+        ttl=timedelta(minutes=10),
+        new_url=lambda elicitation_id: elicitation_id,
+    )
+    account = Account("account", who, NEXTCLOUD, who.subject, "Alice", None, now)
+    credential = Credential(
+        id="credential",
+        account_id=account.id,
+        provider="nextcloud_oauth2",
+        login_name=who.subject,
+        secret=SecretStr("access"),
+        needs_reauth=False,
+        version=1,
+        created_at=now,
+        refresh_token=SecretStr("refresh"),
+        expires_at=now + timedelta(hours=1),
+    )
+    await database.grants.complete(
+        elicitation=request,
+        flow=None,
+        account=account,
+        credential=credential,
+        permission=Permission(who, "bench", "Bench", frozenset(SCOPES), now),
+        audit=AuditEntry(now, who, "bench", "consent", "granted"),
+    )
 
 
 def _given(answer: httpx2.Response) -> dict[str, Any]:

@@ -4,9 +4,11 @@ Someone who talked Alice into a grant with `ACCOUNT_MAPPING=confirm` holds her a
 identity provider that this server was moved away from.
 """
 
+import contextlib
+
 import pytest
 
-from nextcloud_mcp_server.errors import AccountTaken
+from nextcloud_mcp_server.errors import AccountTaken, ElicitationUnknown, WrongAccount
 from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Holding, Principal
 from tests.consent_fixtures import Browser, Stage
@@ -139,6 +141,50 @@ async def test_the_operator_releases_an_account_and_its_owner_connects_it(people
     assert await people.consent_service.signed_in(mallory.token) is None
     assert ("account", "released by the operator") in await people.audit("mallory")
     assert await holders(people, "alice") == ["alice"]
+
+
+async def test_a_released_account_is_connected_by_nobody_whom_the_claim_names_otherwise(
+    mapped: Stage,
+) -> None:
+    await connect(mapped, "alice", "alice")
+    (holding,) = await mapped.database.accounts.all()
+    await mapped.database.accounts.release(holding)
+    consent_request, mallory = (
+        await mapped.ask("mallory"),
+        await mapped.browser("mallory", preferred_username="mallory"),
+    )
+    url = await mapped.allow(consent_request, mallory)
+
+    with pytest.raises(WrongAccount):
+        await mapped.consent_service.finish_grant(
+            mapped.provider.confirm(url, "alice"), mallory.who, mallory.token
+        )
+    taken = await holders(mapped, "alice")
+    await connect(mapped, "alice", "alice")
+
+    assert taken == []
+    assert await mapped.grant("mallory") is None
+    assert await holders(mapped, "alice") == ["alice"]
+
+
+async def test_what_waits_in_another_browser_of_its_former_holder_takes_no_released_account(
+    people: Stage,
+) -> None:
+    consent_request, waiting = await people.ask("mallory"), await people.browser("mallory")
+    url = await people.allow(consent_request, waiting)
+    await people.consent_service.finish_grant(
+        people.provider.confirm(url, "alice"), waiting.who, waiting.token
+    )
+    await connect(people, "mallory", "alice")
+    (holding,) = await people.database.accounts.all()
+
+    await people.database.accounts.release(holding)
+    with contextlib.suppress(ElicitationUnknown):
+        await people.consent_service.confirm(consent_request, waiting.who, waiting.token, mine=True)
+
+    assert await holders(people, "alice") == []
+    assert await people.grant("mallory") is None
+    assert await people.consent_service.signed_in(waiting.token) is None
 
 
 async def test_an_account_that_another_person_holds_by_now_is_not_released_in_the_place_of_the_former_one(

@@ -6,6 +6,7 @@ import string
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -14,7 +15,10 @@ from nextcloud_mcp_server.auth.consent.exchange_limiter import ALLOW_LISTED, USU
 from nextcloud_mcp_server.auth.requester import Requester, current_requester
 from nextcloud_mcp_server.errors import Throttled
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
+from nextcloud_mcp_server.web.limits import Rates
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.integration.oidc_app import OidcApp, open_oidc_app
 from tests.oauth_fixtures import Office, Replica, caller
 
 SAME_ORIGIN = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -70,7 +74,40 @@ async def test_junk_from_one_network_leaves_the_sign_ins_of_another_alone(builti
     assert await failures(builtin_app) == USUAL.of_one
 
 
-async def test_a_browser_that_signed_in_before_has_a_share_that_strangers_cannot_use_up(
+async def test_junk_sign_ins_at_an_identity_provider_leave_another_network_alone(tmp_path: Path) -> None:
+    ends_at = ""
+    async with (
+        open_oidc_app(tmp_path, trusted_proxies="127.0.0.1") as oidc_app,
+        browser(ATTACKER) as stranger,
+        httpx2.AsyncClient(headers={"X-Forwarded-For": OTHER}, timeout=45) as http,
+    ):
+        callback = f"{oidc_app.url}/oauth/callback/sign-in"
+        for number in range(Rates().callback + 5):
+            # A browser that began, with a state of ours; the others have made one up.
+            begun = await begin(stranger, oidc_app) if number < 5 else {"state": "junk"}
+            junk = await stranger.get(callback, params={**begun, "code": junk_code()})
+            ends_at = str(junk.url).removeprefix(oidc_app.url)
+
+        start = await begin(http, oidc_app)
+        back = await Person("alice", "alice", browser=http).sign_in(start["url"], until=callback)
+        signed_in = await http.get(back, headers=SAME_ORIGIN)
+        account = await http.get(f"{oidc_app.url}/account", headers=SAME_ORIGIN)
+
+    assert ends_at == TOO_MANY_RESULT
+    assert signed_in.headers["Location"] == "/account"
+    assert (account.status_code, "Alice" in account.text) == (200, True)
+
+
+async def begin(http: httpx2.AsyncClient, oidc_app: OidcApp) -> dict[str, str]:
+    """Begin a sign-in at the identity provider; the answer is its address, and the state in it."""
+    leads_on = await http.post(f"{oidc_app.url}/account/sign-in", headers=SAME_ORIGIN)
+    if leads_on.is_redirect:
+        leads_on = await http.get(f"{oidc_app.url}{leads_on.headers['Location']}", headers=SAME_ORIGIN)
+    url = leads_on.headers["Refresh"].partition("url=")[2]
+    return {"url": url, "state": parse_qs(urlsplit(url).query)["state"][0]}
+
+
+async def test_a_browser_that_signed_in_before_has_a_share_of_its_own(
     builtin_app: BuiltinApp,
 ) -> None:
     async with browser(ATTACKER) as mine:

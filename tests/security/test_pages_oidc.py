@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -581,6 +582,26 @@ async def test_what_changes_something_is_never_a_link(
     assert not {"disconnect", "remove", "sign_out", "sign_out_everywhere", "allow", "confirm"} & set(
         consent_service.calls
     )
+
+
+async def test_what_a_second_call_adds_while_the_page_is_open_is_not_allowed_by_its_form(
+    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+) -> None:
+    elicitation_id = consent_service.open(needed=["notes:read"])
+    sign_in(people, consent_service)
+    before = await people.get(url("consent", elicitation_id))
+    consent_service.consent_service[elicitation_id] = replace(
+        consent_service.consent_service[elicitation_id], needed=frozenset({"notes:read", "notes:write"})
+    )
+
+    shown_before = re.findall(r'value="([^"]+)" checked', before.text)
+    form = {"elicitationId": elicitation_id, "csrf": checks(before)[-1], "answer": "allow"}
+    await people.post("/oauth/consent", data={**form, "allow": shown_before})
+    after = await people.get(url("consent", elicitation_id))
+
+    assert shown_before == ["notes:read"]
+    assert [scopes for _, _, scopes in consent_service.legs.values()] == [{"notes:read"}]
+    assert re.findall(r'value="([^"]+)" checked', after.text) == ["notes:read", "notes:write"]
 
 
 # What is shown

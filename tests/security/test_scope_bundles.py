@@ -153,10 +153,11 @@ async def test_a_refresh_narrows_by_bundles_and_never_widens(
     wide = await refreshed(builtin_app, http, client_id, tokens, "read write files")
     narrow = await refreshed(builtin_app, http, client_id, wide, "read")
     none = await refreshed(builtin_app, http, client_id, narrow, "files")
+    not_offered = await refreshed(builtin_app, http, client_id, narrow, "mail:read")
 
     assert wide["scope"] == "notes:read notes:write"
     assert narrow["scope"] == "notes:read"
-    assert none["error"] == "invalid_scope"
+    assert none["error"] == not_offered["error"] == "invalid_scope"
 
 
 async def test_a_scope_that_joins_a_bundle_later_is_in_nothing_that_was_allowed_before(

@@ -1,5 +1,5 @@
 import pytest
-from tests.clients_stage import Clock
+from tests.clients_fixtures import Clock
 
 from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import TooManyRequests

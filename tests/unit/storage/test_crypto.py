@@ -39,6 +39,14 @@ def test_a_row_seals_and_opens_its_columns_and_keeps_empty_ones_empty() -> None:
     assert row.open_optional("error", row.seal_optional("error", None)) is None
 
 
+def test_a_value_opens_in_no_other_table_though_row_column_and_person_are_the_same() -> None:
+    keys, alice = ring(new_key()), Principal("issuer", "subject")
+    sealed = keys.at("credentials", alice, "row").seal("secret", "text")
+
+    with pytest.raises(Unsealable, match="changed or moved"):
+        keys.at("credential_alternates", alice, "row").open("secret", sealed)
+
+
 def test_the_same_text_is_sealed_differently_each_time() -> None:
     keys = ring(new_key())
 

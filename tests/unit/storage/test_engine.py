@@ -1,17 +1,20 @@
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
+import asyncpg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 import nextcloud_mcp_server
@@ -21,6 +24,7 @@ from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.migration import configuration
 from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE, metadata
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from nextcloud_mcp_server.storage.transaction import translated
 
 ROOT = Path(nextcloud_mcp_server.__file__).parents[1]
 OPEN = """
@@ -131,6 +135,17 @@ async def test_a_failed_write_leaves_nothing_and_shows_no_values(
 
     assert "hunter2" not in f"{caught.value} {caught.value.__cause__}"
     assert await database.audit.recent(alice, 10) == []
+
+
+def test_what_a_log_prints_of_a_failed_statement_repeats_no_row() -> None:
+    fields = {"C": "23502", "M": "a column is empty", "D": "Failing row contains (1, hunter2, null)."}
+    of_the_driver = asyncpg.PostgresError.new(fields)
+
+    with pytest.raises(StorageError, match="a column is empty") as caught, translated("Look."):
+        raise IntegrityError("INSERT", {}, of_the_driver, hide_parameters=True)
+
+    assert "hunter2" in str(of_the_driver)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_the_schema_goes_up_down_and_up_and_is_what_the_models_say(connection: AsyncConnection) -> None:

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, T
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.metadata import Resource
+from nextcloud_mcp_server.web.request_limiter import LARGE_BODY
 
 RESOURCE = Resource("https://mcp.test/mcp", ("https://id.test",), ("x/notes:read", "x/notes:write"))
 METADATA = 'resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"'
@@ -299,6 +300,44 @@ async def test_a_body_over_the_cap_is_refused_in_pieces_too(app: App, http: http
 
     assert answer.status_code == 413
     assert app.seen == []
+
+
+async def test_while_one_large_body_of_a_client_comes_the_rest_of_the_next_is_not_read(app: App) -> None:
+    layer = app.layer(max_body_bytes=4 * LARGE_BODY)
+    reads = {"first": 0, "second": 0}
+    while_the_first_comes: dict[str, int] = {}
+    leave = anyio.Event()
+
+    def large(name: str) -> Receive:
+        async def receive() -> Message:
+            reads[name] += 1
+            if reads[name] == 1:
+                return {"type": "http.request", "body": b" " * (LARGE_BODY + 1), "more_body": True}
+            await leave.wait()
+            return {"type": "http.disconnect"}
+
+        return receive
+
+    async def send(_: Message) -> None:
+        raise NotImplementedError
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer alice")],
+    }
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as both:
+            for name in reads:
+                both.start_soon(layer, scope, large(name), send)
+            await anyio.wait_all_tasks_blocked()
+            while_the_first_comes.update(reads)
+            leave.set()
+
+    assert while_the_first_comes == {"first": 2, "second": 1}
+    assert reads == {"first": 2, "second": 2}
 
 
 async def test_a_client_that_leaves_while_it_sends_is_forgotten(app: App) -> None:

@@ -124,6 +124,20 @@ async def test_scopes_of_others_that_a_client_repeats_have_no_meaning_here(
     assert [answer.json()["scope"] for answer in answers] == [" ".join(sorted(NOTES)), *["notes:read"] * 2]
 
 
+@pytest.mark.parametrize("scope", ["mail:read", "mail", "talk mail:read", "files:read", "openid mail"])
+async def test_a_refresh_for_scopes_that_were_not_granted_gives_nothing_and_spends_nothing(
+    api: OAuthApiFixture, http: httpx2.AsyncClient, scope: str
+) -> None:
+    """Mail is known, and not offered here; files are offered, and were not granted (RFC 6749 §6)."""
+    form = refresh_form(await api.connected(http))
+
+    refused = await http.post("/token", data={**form, "scope": scope})
+    partly = await http.post("/token", data={**form, "scope": f"{scope} notes:read"})
+
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_scope")
+    assert partly.json()["scope"] == "notes:read"
+
+
 async def test_a_client_with_a_secret_may_send_it_either_way(
     api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:

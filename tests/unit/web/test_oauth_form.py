@@ -126,6 +126,8 @@ def test_a_client_says_who_it_is_in_one_of_two_ways(
         (["Basic ==="], {}, "invalid_client"),
         (["Basic /w=="], {}, "invalid_client"),
         (["Bearer mcp-a"], {}, "invalid_client"),
+        ([basic("mcp-a", "s")["Authorization"].replace("Basic", "Digest")], {}, "invalid_client"),
+        ([basic("mcp-a", "s")["Authorization"].replace("Basic", "Basicly")], {}, "invalid_client"),
         ([raw_basic("mcp-a")["Authorization"]], {}, "invalid_client"),
         ([raw_basic(":s")["Authorization"]], {}, "invalid_client"),
         ([basic("mcp-a", "s")["Authorization"]] * 2, {}, "invalid_client"),

@@ -225,6 +225,19 @@ async def test_a_state_that_cannot_come_back_is_refused(state: str | list[str]) 
         await made.requests.read(asks(state=state))
 
 
+async def test_a_request_of_a_client_that_has_expired_meanwhile_is_not_put_again() -> None:
+    made = desk()
+    made.register()
+    asked = await made.requests.read(asks())
+
+    before = await made.requests.again(asked.request)
+    made.stage.clock.go(hours=25)
+
+    assert before.request == asked.request
+    with pytest.raises(ClientUnknown):
+        await made.requests.again(asked.request)
+
+
 @pytest.mark.parametrize("state", [None, "", "s" * 2_048, "ä &=#\r\n", '{"a": [1]}'])
 async def test_a_state_comes_back_as_it_was(state: str | None) -> None:
     made = desk()

@@ -199,6 +199,45 @@ async def test_a_family_lives_for_its_lifetime_however_often_it_is_used(desk: De
         await desk.refresh(last)
 
 
+async def test_the_same_keys_and_rows_make_another_code_for_another_browser(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async def code_in(made: Desk, browser: str) -> str:
+        completed = back(leaving(made.moment, "came back"), ALICE, made.moment, name="came back")
+        await made.database.auth_transactions.hold(completed, browser=browser)
+        came = TransactionKey(completed.auth_transaction.id, browser)
+        return (await made.tokens.new_code(code_grant(), came=came)).get_secret_value()
+
+    async with open_desk(file_url(tmp_path / "other.db"), KeyRing.parse(KEYS[:1]), Moment()) as other:
+        codes = [await code_in(desk, BROWSER), await code_in(other, f"{BROWSER}2")]
+
+    assert codes[0] != codes[1]
+
+
+async def test_a_shorter_lifetime_counts_for_sign_ins_of_before(desk: Desk) -> None:
+    keys, lifetime = KeyRing.parse(KEYS[:1]), timedelta(days=2)
+    shorter = Desk(
+        desk.database,
+        Tokens(
+            desk.database,
+            issuer=ISSUER,
+            resource=RESOURCE,
+            keys=keys,
+            clock=desk.moment,
+            lifetime=lifetime,
+        ),
+        desk.moment,
+    )
+    issued = await desk.issue()
+
+    desk.moment.forward(lifetime - SECOND)
+    renewed = await shorter.refresh(issued)
+    desk.moment.forward(SECOND)
+
+    with pytest.raises(OAuthRefusal):
+        await shorter.refresh(renewed)
+
+
 async def test_a_person_who_is_not_allowed_any_more_gets_no_tokens_and_loses_those_of_the_client(
     desk: Desk,
 ) -> None:

@@ -193,6 +193,18 @@ async def test_an_address_that_nobody_verified_is_nobodys_identity(
             await stage.browser("mallory", email="alice@x.test", email_verified=verified)
 
 
+async def test_what_is_signed_counts_where_the_provider_says_two_things(
+    tmp_path: Path, template: Path
+) -> None:
+    async with open_consent_service(
+        tmp_path, template, identity_claim="email", mapping_claim="nextcloud"
+    ) as stage:
+        # The missing mapping has it asked, and the answer speaks of the address, too.
+        stage.issuer.userinfo = {"sub": "mallory", "nextcloud": "mallory", "email_verified": True}
+        with pytest.raises(SignInRefused, match="verified"):
+            await stage.browser("mallory", email="alice@x.test", email_verified=False)
+
+
 @pytest.mark.parametrize("verified", [True, "true"])
 async def test_a_verified_address_may_be_the_identity_wherever_it_is_said(
     tmp_path: Path, template: Path, verified: object
@@ -211,9 +223,10 @@ async def test_another_claim_may_be_the_identity(tmp_path: Path, template: Path)
 
         assert browser.who.principal == Principal(ISSUER, "object-7")
 
-        stage.issuer.userinfo = {"sub": "alice", "oid": 7}
-        with pytest.raises(SignInRefused, match="did not say"):
-            await stage.browser("alice")
+        for nobody in (7, "", None):
+            stage.issuer.userinfo = {"sub": "alice", "oid": nobody}
+            with pytest.raises(SignInRefused, match="did not say"):
+                await stage.browser("alice")
 
 
 async def test_an_id_token_for_several_clients_must_name_us(people: Stage) -> None:

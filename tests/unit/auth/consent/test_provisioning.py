@@ -176,6 +176,18 @@ async def test_the_page_shows_what_is_asked_offered_and_granted(stage: Stage) ->
     assert shown.expires_at == stage.clock() + module.LIFETIME
 
 
+async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_since(stage: Stage) -> None:
+    await stage.connect(await stage.process(bound=READ | WRITE), READ | WRITE)
+    files = frozenset({"files:read"})
+    narrower = await stage.process(bound=READ | files)
+    consent_request = await narrower.ask(stage.caller, files)
+
+    shown = await narrower.provisioning.view(consent_request.id)
+
+    assert shown is not None
+    assert (shown.offered, shown.granted) == (READ | files, READ)
+
+
 async def test_looking_at_the_page_changes_nothing(stage: Stage, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
 

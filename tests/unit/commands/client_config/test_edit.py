@@ -104,6 +104,21 @@ GOOSE = "extensions:\n  nextcloud:\n    type: stdio\n    cmd: x"
                 "    nextcloud:\n      type: stdio\n      cmd: x\n\nB:\n- 1\n"
             ),
         ),
+        # What looks like a comment, an alias or an entry in a text is none, and a text is not cut.
+        (
+            "extensions:\n  dev:\n    text: |\n      a\n      # b\n      *c*\n      nextcloud: d\nB: it's \"e\n",
+            (
+                "extensions:\n  dev:\n    text: |\n      a\n      # b\n      *c*\n      nextcloud: d\n"
+                "  nextcloud:\n    type: stdio\n    cmd: x\nB: it's \"e\n"
+            ),
+        ),
+        (
+            "extensions:\n  dev:\n    text: >-\n      # a\n    args: ['b, [', \"#\"] # c\n    d: 'it''s' # \"\n",
+            (
+                "extensions:\n  dev:\n    text: >-\n      # a\n    args: ['b, [', \"#\"] # c\n    d: 'it''s' # \"\n"
+                "  nextcloud:\n    type: stdio\n    cmd: x\n"
+            ),
+        ),
         (
             (
                 'extensions:\n  "nextcloud":\n    old: |\n      many\n\n      lines\n    args:\n    - b\n'
@@ -142,6 +157,21 @@ def test_blocks_of_yaml_are_kept_as_they_are(text: str, new: str) -> None:
         (".yaml", "just a text\n", "line 1 is no key"),
         (".yaml", "A: 1\n---\nB: 1\n", "line 2 is no key"),
         (".yaml", '{"extensions": {}}\n', "line 1 is no key"),
+        (".yaml", "- dev\n", "line 1 is no key"),
+        (".yaml", "  A: 1\n", "line 1 is no key"),
+        (".yaml", "A: 1\n\u00a0\n", "line 2 is no key"),
+        (".yaml", "A: &a\n  b: 1\n", r"line 1 has an anchor \(&\) or an alias"),
+        (".yaml", "extensions:\n  nextcloud: &n\n    a: 1\n  dev: *n\n", "line 2 has an anchor"),
+        (".yaml", "extensions:\n  dev:\n    <<: *usual\n", r"line 3 has an anchor .* or an alias \(\*\)"),
+        (".yaml", "A:\n- *b\n", "line 2 has an anchor"),
+        (".yaml", "A: [b, *c]\n", "line 1 begins a list or mapping in brackets"),
+        (".yaml", "A: [b,\nextensions]\n", "line 1 begins a list or mapping in brackets that does not end"),
+        (".yaml", 'A: "b\nextensions: c"\n', "line 1 begins a quoted text that does not end in it"),
+        (".yaml", "A:\n  - 'b\n    c'\n", "line 2 begins a quoted text"),
+        (".yaml", "A: 1\rextensions: 2\n", "line 1 holds a line end that is none everywhere"),
+        (".yaml", "A: 1\u2028B: 2\n", "line 1 holds a line end"),
+        (".yaml", "A: |+\n  b\n\n", "line 1 begins a text"),
+        (".yaml", "A: |\n  b", "its last line is part of a text"),
     ],
 )
 def test_what_cannot_be_changed_safely_is_refused_with_the_reason(kind: str, text: str, reason: str) -> None:
