@@ -1,5 +1,6 @@
 import logging
 import os
+import subprocess
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator
 from pathlib import Path
@@ -119,22 +120,56 @@ def logging_as_it_was() -> Iterator[None]:
 
 #: These prove what others see of us; which lines run is measured by the tests of the modules, at half the price.
 _UNMEASURED = ("conformance", "contract", "e2e", "snapshots")
+#: Who asks for one of these starts processes, or has a connection to PostgreSQL.
+_FIXTURES = {
+    "process": {"computer", "mcpdo", "node", "python_1_30"},
+    "browser": {"chromium", "installed"},
+    "postgres": {"postgres_server", "postgres_url"},
+}
 
 
+def _kinds(item: pytest.Item) -> Iterator[str]:
+    """Say what a test needs besides this process."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    function = item if isinstance(item, pytest.Function) else None
+    parameters = function.callspec.params.values() if function and hasattr(function, "callspec") else ()
+    asked = set(function.fixturenames) if function else set[str]()
+    if folder in _UNMEASURED:
+        yield "no_cover"
+    if folder == "e2e":
+        yield "browser"
+    if "postgres" in parameters:
+        yield "postgres"
+    yield from (kind for kind, fixtures in _FIXTURES.items() if fixtures & asked)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let coverage pause where it is not measured."""
+    """Mark tests by what they need, so that `-m` can leave them out, and pause coverage where it is not measured."""
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).parts[0] in _UNMEASURED:
-            item.add_marker(pytest.mark.no_cover)
+        for kind in _kinds(item):
+            item.add_marker(kind)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let the processes that such a test starts run without coverage, too."""
+    """Let started processes run without coverage, which doubles their time, unless some lines run there alone."""
     with pytest.MonkeyPatch.context() as patch:
-        if item.get_closest_marker("no_cover"):
+        if item.get_closest_marker("measured_processes") is None:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         return (yield)
+
+
+@pytest.fixture(autouse=True)
+def processes_are_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse a process to a test that `make test-fast` would run."""
+    if any(request.node.get_closest_marker(kind) for kind in ("process", "browser")):
+        return
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("Mark this test with @pytest.mark.process: it starts one.")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
 
 
 def pytest_xdist_auto_num_workers() -> int:

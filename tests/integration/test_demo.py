@@ -18,6 +18,8 @@ from nextcloud_mcp_server.demo.stage import run_server
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 
+pytestmark = pytest.mark.process
+
 ON_THE_WIRE = {
     "draft": ['"code": -32000', "notifications/progress", '"status": "complete"'],
     "2025-11-25": ['"code": -32042', '"method": "notifications/elicitation/complete"'],

@@ -256,6 +256,7 @@ def test_the_worker_gives_up_what_it_does_not_need() -> None:
     }
 
 
+@pytest.mark.process
 async def test_the_real_worker_reads_a_document_and_can_do_nothing_else() -> None:
     heard: list[tuple[int, int]] = []
 
@@ -269,6 +270,7 @@ async def test_the_real_worker_reads_a_document_and_can_do_nothing_else() -> Non
     assert heard[0] == (1, 2)
 
 
+@pytest.mark.process
 async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -290,6 +292,7 @@ async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
     assert b"no file\nno memory\n" in found.text
 
 
+@pytest.mark.process
 async def test_a_worker_that_never_ends_is_ended_and_its_text_kept() -> None:
     script = "import sys, time; print('so far', flush=True); print('3 9', file=sys.stderr, flush=True); time.sleep(60)"
 
@@ -298,6 +301,7 @@ async def test_a_worker_that_never_ends_is_ended_and_its_text_kept() -> None:
     assert found == Extract(b"so far\n", "slow", (3, 9))
 
 
+@pytest.mark.process
 async def test_a_worker_that_is_killed_says_why_by_its_signal() -> None:
     kill = "import os, signal; os.kill(os.getpid(), signal.{})"
 
@@ -306,6 +310,7 @@ async def test_a_worker_that_is_killed_says_why_by_its_signal() -> None:
     assert (await extract(b"", "raise SystemExit(1)")).end == "failed"
 
 
+@pytest.mark.process
 async def test_a_worker_that_a_document_took_over_is_not_believed() -> None:
     script = (
         "import sys\n"
@@ -319,6 +324,7 @@ async def test_a_worker_that_a_document_took_over_is_not_believed() -> None:
     assert (found.end, found.parts) == ("ok", None)
 
 
+@pytest.mark.process
 async def test_a_cancelled_reading_leaves_no_process_behind() -> None:
     started = anyio.Event()
 

@@ -9,6 +9,8 @@ from tests.kills import play
 from tests.sign_in_kills import play as play_sign_ins
 from tests.town import open_town
 
+pytestmark = pytest.mark.process
+
 KILLS, SIGN_IN_KILLS = 6, 2
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="servers are forked and killed by signals")
