@@ -13,6 +13,7 @@ from alembic import command
 from hypothesis import HealthCheck, settings
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
+from tests.compiled_once import share_compilations
 from tests.oauth_stage import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
@@ -33,6 +34,13 @@ def no_pauses() -> Iterator[None]:
 def results_meet_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a tool answers in a test is what its output schema says; see `result_schemas`."""
     check_every_call(monkeypatch)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_are_compiled_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_compilations(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
