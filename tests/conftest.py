@@ -20,6 +20,7 @@ from tests.result_schemas import check_every_call
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", settings.get_profile("untimed"), max_examples=10)
 settings.load_profile("untimed")
 
 
@@ -180,9 +181,10 @@ def processes_are_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
     monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Run twice as many tests at once as there are processors: half of their time is waiting for each other."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run twice as many tests at once as there are processors, where they wait for each other half of the time."""
+    processors = os.cpu_count() or 1
+    return processors if config.option.numprocesses == "logical" else 2 * processors
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

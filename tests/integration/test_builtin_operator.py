@@ -125,7 +125,7 @@ async def test_one_person_is_disconnected_and_the_other_stays(
     assert not await works(house, http, hers)
     assert await works(house, http, his)
     await house.restart()
-    await until(lambda: house.connected() == ["bob"], seconds=20)
+    await until(lambda: house.connected() == ["bob"])
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'alice'"):
         await run(connection.revoke_grants, settings_of(house), "alice")
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'nobody'"):

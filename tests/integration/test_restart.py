@@ -82,7 +82,7 @@ async def test_a_visit_that_expired_is_refused_and_what_nextcloud_gives_late_is_
         world.clock.ahead += world.lifetime
         await alice.allow(nextcloud.url)
         assert world.sandbox.state.app_passwords
-        await until(lambda: not world.sandbox.state.app_passwords, seconds=20)
+        await until(lambda: not world.sandbox.state.app_passwords)
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(url)
 

@@ -165,7 +165,7 @@ async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(com
     computer.settings["NEXTCLOUD_HOST"] = "http://127.0.0.1:9"
     async with computer.lines() as client:
         listed = await client.request("tools/list", {})
-        await until(lambda: "nextcloud-mcp-server doctor" in computer.log.read_text("utf-8"), seconds=30)
+        await until(lambda: "nextcloud-mcp-server doctor" in computer.log.read_text("utf-8"))
         code, _ = await client.leave()
 
     assert LIST in str(listed["result"])
@@ -175,7 +175,7 @@ async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(com
 async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(computer: Computer) -> None:
     computer.sandbox.state.maintenance = True
     async with computer.lines() as client:
-        await until(lambda: "maintenance" in computer.log.read_text("utf-8"), seconds=30)
+        await until(lambda: "maintenance" in computer.log.read_text("utf-8"))
         code, _ = await client.leave()
 
     assert code == 0

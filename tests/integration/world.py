@@ -51,7 +51,7 @@ def link_in(text: str) -> str:
     return found[1]
 
 
-async def until(holds: Callable[[], bool], *, seconds: float = 50) -> None:
+async def until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
     """Wait for something that another program does and gives no event for."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - see above
@@ -101,7 +101,7 @@ class People:
         """Give somebody a fresh browser."""
         async with httpx2.AsyncClient(timeout=45) as browser:
             yield Person(name, name, browser=browser)
-            await until(lambda: self._visits == 0, seconds=50)
+            await until(lambda: self._visits == 0)
         if self._troubles:
             raise self._troubles[0]
 

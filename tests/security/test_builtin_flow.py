@@ -114,7 +114,7 @@ def token_requests(house: House) -> int:
 
 async def nothing_is_left(house: House) -> None:
     """Wait until Nextcloud knows of no access, as it must soon after a refusal."""
-    await until(lambda: house.connected() == [], seconds=10)
+    await until(lambda: house.connected() == [])
 
 
 async def test_one_trip_gives_the_client_its_token_and_the_server_the_access(
@@ -335,7 +335,7 @@ async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
     assert (await house.redeem(http, client_id, code_in(onward(won)))).status_code == 200
     assert [page.status_code for page in (lost, again)] == [200, 200]
     assert "This was answered already" in lost.text
-    await until(lambda: house.connected() == ["alice"], seconds=10)
+    await until(lambda: house.connected() == ["alice"])
 
 
 @pytest.mark.parametrize("change", ["disabled", "left the group"])
@@ -421,7 +421,7 @@ async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
     assert page.status == 403
     assert "another account" in page.title
     assert again["result"]["isError"]
-    await until(lambda: house.connected() == [], seconds=10)
+    await until(lambda: house.connected() == [])
 
 
 async def test_signing_in_for_the_account_page_leaves_no_access_behind(house: House, alice: Browser) -> None:

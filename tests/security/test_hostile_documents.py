@@ -32,7 +32,7 @@ async def unheard(done: int, total: int) -> None:
 async def extract(data: bytes, script: str, *, seconds: float = 10) -> Extract:
     """Run a made-up worker."""
     command = (sys.executable, "-I", "-c", script)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         return await process.extract(
             "word", in_pieces(data), report=unheard, seconds=seconds, command=command
         )
@@ -294,7 +294,7 @@ async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
 
 @pytest.mark.process
 async def test_a_worker_that_never_ends_is_ended_and_its_text_kept() -> None:
-    script = "import sys, time; print('so far', flush=True); print('3 9', file=sys.stderr, flush=True); time.sleep(60)"
+    script = "import sys, time; print('so far', flush=True); print('3 9', file=sys.stderr, flush=True); time.sleep(600)"
 
     found = await extract(b"x", script, seconds=0.5)
 
@@ -336,10 +336,10 @@ async def test_a_cancelled_reading_leaves_no_process_behind() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(
             lambda: process.extract(
-                "pdf", pieces(), report=unheard, command=("/bin/sh", "-c", "cat > /dev/null; sleep 60")
+                "pdf", pieces(), report=unheard, command=("/bin/sh", "-c", "cat > /dev/null; sleep 600")
             )
         )
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await started.wait()
         group.cancel_scope.cancel()
 

@@ -87,20 +87,6 @@ def test_only_the_wire_compares_protocol_versions() -> None:
     assert compared == []
 
 
-def test_only_storage_imports_the_database_library() -> None:
-    outside = [path for path in MODULES if "storage" not in path.relative_to(PACKAGE).parts]
-
-    assert [name(path) for path in outside if below(imported(path), "sqlalchemy")] == []
-
-
-def test_nothing_uses_asyncio_directly() -> None:
-    assert [name(path) for path in MODULES if below(imported(path), "asyncio")] == []
-
-
-def test_annotations_are_read_at_run_time() -> None:
-    assert [name(path) for path in ALL if "__future__.annotations" in set(imported(path))] == []
-
-
 def test_an_init_holds_one_docstring() -> None:
     packages = [path for path in MODULES if path.name == "__init__.py"]
 
