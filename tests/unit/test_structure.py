@@ -40,6 +40,15 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
 
 
+def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Find them without a look into expressions, of which most of a module consists."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from functions(child)
+
+
 def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -61,9 +70,8 @@ def test_a_function_is_at_most_50_lines() -> None:
     long = {
         f"{name(path)} {node.name}": length
         for path in MODULES
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
+        for node in functions(tree(path))
+        if (length := (node.end_lineno or node.lineno) - node.lineno + 1) > LONGEST_FUNCTION
     }
 
     assert long == {}
@@ -106,6 +114,25 @@ def test_each_exception_from_a_lint_rule_has_a_code_and_a_reason() -> None:
     ]
 
     assert bare == []
+
+
+def test_each_module_has_tests_that_one_finds_by_its_name() -> None:
+    """Or by its row in `tested_with.toml`, which has no row too many."""
+    tests = {path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    names = {path.stem for path in tests}
+    rows = tomllib.loads((ROOT / "tests" / "unit" / "tested_with.toml").read_text(encoding="utf-8"))
+    modules = {path.relative_to(PACKAGE) for path in MODULES if path.name != "__init__.py"}
+
+    def is_found(module: Path) -> bool:
+        words = module.stem.strip("_").split("_")
+        folder = Path("unit", module.parent)
+        starts = ("_".join(words[:count]) for count in range(1, len(words) + 1))
+        return f"test_{module.stem.strip('_')}" in names or any(
+            folder / f"test_{start}{plural}.py" in tests for start in starts for plural in ("", "s")
+        )
+
+    assert {path.as_posix() for path in modules if not is_found(path)} == rows.keys()
+    assert [test for test in rows.values() if Path(test) not in tests] == []
 
 
 def toolsets() -> dict[Path, str]:
