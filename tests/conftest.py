@@ -3,13 +3,16 @@ import os
 import subprocess
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
+import httpx2
 import pytest
 import stamina
 from alembic import command
+from httpx2._transports import default
 from hypothesis import HealthCheck, settings
 
 from tests.auth_stage import Process, Stage, make_template, open_stage
@@ -41,6 +44,14 @@ def results_meet_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
 def statements_are_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         share_compilations(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_are_read_once() -> Iterator[None]:
+    """Let clients share what they trust: reading it takes 30 ms or more, and a test has several clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default, "create_ssl_context", cache(httpx2.create_ssl_context))
         yield
 
 
