@@ -140,6 +140,8 @@ def logging_as_it_was() -> Iterator[None]:
 
 #: These prove what others see of us; which lines run is measured by the tests of the modules, at half the price.
 _UNMEASURED = ("conformance", "contract", "e2e", "snapshots")
+#: What `make test-fast` runs.
+_FAST = ("snapshots", "unit")
 #: Who asks for one of these starts processes, or has a connection to PostgreSQL.
 _FIXTURES = {
     "process": {"computer", "mcpdo", "node", "python_1_30"},
@@ -148,9 +150,13 @@ _FIXTURES = {
 }
 
 
+def _folder(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent).parts[0]
+
+
 def _kinds(item: pytest.Item) -> Iterator[str]:
     """Say what a test needs besides this process."""
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    folder = _folder(item.path)
     function = item if isinstance(item, pytest.Function) else None
     parameters = function.callspec.params.values() if function and hasattr(function, "callspec") else ()
     asked = set(function.fixturenames) if function else set[str]()
@@ -183,7 +189,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.fixture(autouse=True)
 def processes_are_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse a process to a test that `make test-fast` would run."""
-    if any(request.node.get_closest_marker(kind) for kind in ("process", "browser")):
+    if _folder(request.path) not in _FAST or request.node.get_closest_marker("process"):
         return
 
     def refuse(*_: object, **__: object) -> None:
