@@ -157,6 +157,7 @@ def started(arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.process
+@pytest.mark.measured_processes
 def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
     with started("serve --sandbox") as process:
@@ -175,6 +176,7 @@ def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Pa
 
 
 @pytest.mark.process
+@pytest.mark.measured_processes
 def test_over_http_it_says_where_it_listens_and_asks_for_the_secret(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
