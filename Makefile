@@ -19,11 +19,14 @@ COMPLETE := nextcloud_mcp_server/auth/*,nextcloud_mcp_server/protocol/*,nextclou
 POSTGRES := $(if $(TEST_POSTGRES_URL),,$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),.ci/postgres))
 UNTESTED := $(if $(TEST_POSTGRES_URL)$(POSTGRES),,--omit='nextcloud_mcp_server/storage/postgres.py,nextcloud_mcp_server/storage/listener.py')
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+FAST := not (process or browser or postgres or clients)
 SERVER := $(if $(NEXTCLOUD_HOST),,--sandbox)
 export MODE
+# The tests start hundreds of processes: each would compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test clients check style bench mutants docs docs-check snapshots lock audit
+.PHONY: help setup demo run test test-fast clients check style bench mutants docs docs-check snapshots lock audit
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -51,11 +54,14 @@ run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandb
 	@$(BIN)/nextcloud-mcp-server serve --transport http $(SERVER) $(ARGS)
 
 test: $(STAMP) ## Run all tests that need nothing more; says what was skipped and why.
-	$(POSTGRES) $(PY) -m pytest -rs -n $(WORKERS) --dist loadfile --cov --cov-report= $(ARGS)
+	$(POSTGRES) $(PY) -m pytest -rs -n $(WORKERS) --dist worksteal --cov --cov-report= $(ARGS)
 	$(PY) -m coverage report --skip-covered $(UNTESTED)
 	@# The aim is 99.9. Before 3.12 Python traces no call when an exception, such as a cancellation, is thrown into what a
 	@# function awaits; coverage.py then loses the lines that follow there (as in protocol/hold.py, which 3.13 counts).
 	$(PY) -m coverage report --skip-covered $(UNTESTED) --include='$(COMPLETE)' --precision=2 --fail-under=99.7
+
+test-fast: $(STAMP) ## Run the tests of the modules that need no process, browser, PostgreSQL or coverage; for in between.
+	$(PY) -m pytest -q -n logical --dist worksteal --hypothesis-profile few -m "$(FAST)" tests/unit tests/snapshots $(ARGS)
 
 clients: $(STAMP) ## Play the journey with every client of docs/clients.md; installs them below .work (needs PyPI and npm).
 	$(PY) -m pytest -rs -n 2 -m "clients or not clients" tests/conformance/test_foreign_clients.py tests/conformance/test_terminal_assistants.py $(ARGS)

@@ -186,7 +186,7 @@ class OtherPerson(NextcloudMcpError):
 class OAuthRefusal(NextcloudMcpError):
     """A client asked our authorization server for what it does not get (RFC 6749 §5.2, RFC 7591 §3.2.2).
 
-    `error` is the code of the answer, such as `invalid_grant`; `description` a sentence for anyone who
+    `error` is the code of the answer, such as `invalid_grant`; `description` a sentence for the developer who
     writes the client, which repeats nothing of the request; `status` that of the answer: 400, 401, 503.
     """
 

@@ -1,23 +1,29 @@
 import logging
 import os
+import subprocess
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
+import httpx2
 import pytest
 import stamina
 from alembic import command
+from httpx2._transports import default
 from hypothesis import HealthCheck, settings
 
 from tests.auth_fixtures import Process, Stage, make_template, open_stage
+from tests.compiled_once import share_compilations
 from tests.oauth_fixtures import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", settings.get_profile("untimed"), max_examples=10)
 settings.load_profile("untimed")
 
 
@@ -32,6 +38,21 @@ def no_pauses() -> Iterator[None]:
 def results_meet_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a tool answers in a test is what its output schema says; see `result_schemas`."""
     check_every_call(monkeypatch)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_are_compiled_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_compilations(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_are_read_once() -> Iterator[None]:
+    """Let clients share what they trust: reading it takes 30 ms or more, and a test has several clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default, "create_ssl_context", cache(httpx2.create_ssl_context))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -119,27 +140,68 @@ def logging_as_it_was() -> Iterator[None]:
 
 #: These prove what others see of us; which lines run is measured by the tests of the modules, at half the price.
 _UNMEASURED = ("conformance", "contract", "e2e", "snapshots")
+#: What `make test-fast` runs.
+_FAST = ("snapshots", "unit")
+#: Who asks for one of these starts processes, or has a connection to PostgreSQL.
+_FIXTURES = {
+    "process": {"computer", "mcpdo", "node", "python_1_30"},
+    "browser": {"chromium", "installed"},
+    "postgres": {"postgres_server", "postgres_url"},
+}
 
 
+def _folder(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent).parts[0]
+
+
+def _kinds(item: pytest.Item) -> Iterator[str]:
+    """Say what a test needs besides this process."""
+    folder = _folder(item.path)
+    function = item if isinstance(item, pytest.Function) else None
+    parameters = function.callspec.params.values() if function and hasattr(function, "callspec") else ()
+    asked = set(function.fixturenames) if function else set[str]()
+    if folder in _UNMEASURED:
+        yield "no_cover"
+    if folder == "e2e":
+        yield "browser"
+    if "postgres" in parameters:
+        yield "postgres"
+    yield from (kind for kind, fixtures in _FIXTURES.items() if fixtures & asked)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let coverage pause where it is not measured."""
+    """Mark tests by what they need, so that `-m` can leave them out, and pause coverage where it is not measured."""
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).parts[0] in _UNMEASURED:
-            item.add_marker(pytest.mark.no_cover)
+        for kind in _kinds(item):
+            item.add_marker(kind)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let the processes that such a test starts run without coverage, too."""
+    """Let started processes run without coverage, which doubles their time, unless some lines run there alone."""
     with pytest.MonkeyPatch.context() as patch:
-        if item.get_closest_marker("no_cover"):
+        if item.get_closest_marker("measured_processes") is None:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         return (yield)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Run twice as many tests at once as there are processors: half of their time is waiting for each other."""
-    return 2 * (os.cpu_count() or 1)
+@pytest.fixture(autouse=True)
+def processes_are_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse a process to a test that `make test-fast` would run."""
+    if _folder(request.path) not in _FAST or request.node.get_closest_marker("process"):
+        return
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("Mark this test with @pytest.mark.process: it starts one.")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run twice as many tests at once as there are processors, where they wait for each other half of the time."""
+    processors = os.cpu_count() or 1
+    return processors if config.option.numprocesses == "logical" else 2 * processors
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -2,7 +2,7 @@
 
 A refresh token is good once, so a refresh is made once: a lock keeps the tasks of this process in
 line, a lease in the database the processes, and a compare-and-swap on the credential's version
-decides what counts. Anyone who was frozen past its lease loses that swap; what it brought is kept as an
+decides what counts. A process that was frozen past its lease loses that swap; what it brought is kept as an
 alternate and tried once before the credential is given up, because of parallel refreshes Nextcloud
 can answer all and let only one successor live.
 """

@@ -93,7 +93,7 @@ class Cached(Generic[_T]):
     async def _ask(self) -> None:
         if self._monotonic() < self._next_try:
             return
-        # Anyone who goes away while asking must neither leave the others without an answer nor have
+        # A caller that goes away while asking must neither leave the others without an answer nor have
         # them ask again; the request has a time limit of its own.
         with anyio.CancelScope(shield=True):
             try:

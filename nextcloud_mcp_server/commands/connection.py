@@ -102,7 +102,7 @@ async def _revoke_person(settings: Settings, person: str) -> None:
         found = {
             grant.account.principal for grant in await database.grants.all() if grant.account.uid == person
         }
-        # Anyone who ended their access to Nextcloud may have clients that are signed in all the same.
+        # A user who ended their access to Nextcloud may have clients that are signed in all the same.
         known = {*found, Principal(settings.server_url, person)} if settings.mode == "builtin" else found
         signed_out = 0
         for principal in known:

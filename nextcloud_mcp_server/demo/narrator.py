@@ -1,4 +1,4 @@
-"""Tells the demo to anyone who watches: numbered steps in colour at a terminal, plain lines elsewhere."""
+"""Tells the demo in text: numbered steps in colour at a terminal, plain lines elsewhere."""
 
 import json
 import shutil

@@ -168,7 +168,7 @@ def parse(pieces: Iterator[bytes], listener: Listener) -> None:
 
 
 def _refuse_declarations(_name: str, _system: str | None, _public: str | None, has_subset: bool) -> None:  # noqa: FBT001 - the signature is expat's
-    # Anyone who declares entities wants a bomb, or a file of this computer. An outside type is never fetched.
+    # Entities are declared for a bomb, or to read a file of this computer. An outside type is never fetched.
     if has_subset:
         raise Refused("broken")
 

@@ -85,7 +85,7 @@ async def extract(
             await process.wait()
             late = False
     finally:
-        # Anyone who cancels, and whatever the document does, no process is left behind.
+        # Whatever the caller and the document do, no process is left behind.
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
                 process.kill()

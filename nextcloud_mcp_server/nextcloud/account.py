@@ -264,9 +264,7 @@ class Nextcloud:
     def __init__(
         self, url: NextcloudUrl, pool: httpx2.AsyncClient, *, public_url: NextcloudUrl | None = None
     ) -> None:
-        self._url = url
-        self._pool = pool
-        self._public_url = public_url
+        self._url, self._pool, self._public_url = url, pool, public_url
         self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
         # By uid, for as long as a user holds an account: accounts are opened anew every few seconds.

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud import credential_probe
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 
 #: How many requests one user may have under way. Debian's PHP answers five at once unless it is told otherwise, and
-#: one of those is to be left for every user else; and when Nextcloud is slow for a user, be it for an external
+#: one of those is to be left for all other users; and when Nextcloud is slow for a user, be it for an external
 #: storage of theirs, the others must still get through. More would also cost each request more: the pool asks every
 #: idle connection, twice a request, whether it is still open.
 REQUESTS_AT_ONCE = 4
@@ -39,7 +39,7 @@ class _Doubt:
 
 
 class ConcurrencyLimiter:
-    """One user's turns; anyone who asks for more waits for their own requests, not for others'.
+    """The requests of one user; one more waits for the user's own requests, not for those of others.
 
     A credential that was refused is remembered: calls, looks for changes and the parts of one call run side by
     side, each with the account it has opened, and Nextcloud counts every refusal against every user's address.

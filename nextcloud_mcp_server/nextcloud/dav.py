@@ -59,7 +59,7 @@ def split(path: str) -> Segments:
     """
     too_long = errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
     if len(path) > MAX_PATH_BYTES:
-        # Looking through megabytes of it would hold up every user else.
+        # Looking through megabytes of it would hold up all other users.
         raise too_long
     segments = tuple(part for part in path.split("/") if part)
     for segment in segments:

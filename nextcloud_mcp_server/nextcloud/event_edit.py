@@ -342,7 +342,7 @@ class _Exceptions:
 
 
 def _invite(one: Component, attendees: list[str], organizer: str) -> None:
-    """Set who is invited; anyone who was stays as they are, with their answer."""
+    """Set who is invited; those who were invited before stay, with their answer."""
     if attendees and not organizer:
         raise errors.InvalidInput(
             "Inviting needs an e-mail address of one's own: the person sets it in Nextcloud."

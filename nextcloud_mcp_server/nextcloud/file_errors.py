@@ -15,7 +15,7 @@ NOT_SEEN: Final = (
 )  # fmt: skip
 
 
-#: What concerns the whole access, not the one thing that was asked for: anyone who makes a note of other errors
+#: What concerns the whole access, not the one thing that was asked for: a caller that makes a note of other errors
 #: lets these through, for the access has to be stopped, and a mix-up of accounts written down.
 OF_ACCESS: Final = (errors.CredentialRejected, errors.WrongAccount)
 

@@ -126,7 +126,7 @@ def terms_of(query: str) -> tuple[Term, ...]:
     """Take the words of a question that mean something; all of them where none does.
 
     Raises:
-        InvalidInput: It is longer than any question: looking through megabytes would hold up every user else.
+        InvalidInput: It is longer than any question: looking through megabytes would hold up all other users.
     """
     if len(query) > _LONGEST_QUESTION:
         raise InvalidInput(f"A question cannot be longer than {_LONGEST_QUESTION:,} characters: shorten it.")

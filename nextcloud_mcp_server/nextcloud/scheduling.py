@@ -106,7 +106,7 @@ def undelivered(line: Line) -> str | None:
 
 
 def invited(components: Iterable[Component]) -> list[str]:
-    """List the addresses of the invited, each once, without anyone who invites them."""
+    """List the addresses of the invited, each once, without the organizer."""
     found: dict[str, str] = {}
     for one in components:
         organizer = one.text("ORGANIZER").strip().lower()

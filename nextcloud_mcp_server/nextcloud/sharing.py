@@ -42,7 +42,7 @@ class Kind(IntEnum):
 
 
 class Share(Answer):
-    """One share, as its owner or its receiver sees it; `path` is in the files of anyone who asks."""
+    """One share, as its owner or its receiver sees it; `path` is in the files of the user who asks."""
 
     id: str
     kind: int = Field(validation_alias="share_type")

@@ -19,7 +19,7 @@ _PICTURE_SECONDS: Final = 5
 def _names(value: object) -> tuple[str, ...]:
     """Read a list of names as PHP may write it: a map where there are gaps, numbers where all are digits.
 
-    Anyone who else backs Nextcloud's groups decides that, and no one's sign-in must fail over it.
+    Whatever else backs Nextcloud's groups decides that, and no one's sign-in must fail over it.
     """
     values: Collection[object] = ()
     if isinstance(value, Mapping):

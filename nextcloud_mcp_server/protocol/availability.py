@@ -26,7 +26,7 @@ from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
 
 logger = logging.getLogger(__name__)
 
-#: Anyone who works is asked about again after this time; with an etag that is one small request.
+#: An active user is asked about again after this time; with an etag that is one small request.
 REFRESH_SECONDS = 900.0
 
 #: What was learned of a user who has not come back is forgotten.
@@ -35,7 +35,7 @@ KEPT_SECONDS = 86_400.0
 #: No one is told that an app is missing on older knowledge than this.
 RECHECK_SECONDS = 30.0
 
-#: Users of whom something is known at most; anyone who was learned of longest ago is forgotten first.
+#: Users of whom something is known at most; the one learned of longest ago is forgotten first.
 MAX_PEOPLE = 10_000
 
 #: Questions under way at once.
@@ -321,7 +321,7 @@ class Availability:
         return wire.advertise(ctx.method, result)
 
     def shows(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
-        """Tell whether anyone who asks may see something: token, headers and what their Nextcloud has."""
+        """Tell whether the caller may see something: token, headers and what their Nextcloud has."""
         return (
             self._permitted(ctx, facts)
             and self._wanted(ctx, facts)

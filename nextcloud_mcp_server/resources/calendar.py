@@ -23,7 +23,7 @@ from nextcloud_mcp_server.resources.kind import (
 from nextcloud_mcp_server.tools import calendar_results
 
 _JSON: Final = "application/json"
-#: What is listed of a calendar: from yesterday, for anyone who is where it is still today, for so long.
+#: What is listed of a calendar: from yesterday, for users in time zones where it is still today, for so long.
 _AHEAD: Final = timedelta(days=31)
 _ROWS: Final = 200
 

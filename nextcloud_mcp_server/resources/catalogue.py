@@ -24,7 +24,7 @@ class Catalogue:
         return self._facts[kind.about.name].app
 
     def shown(self, ctx: Ctx) -> list[Kind]:
-        """List the kinds that anyone who asks may see."""
+        """List the kinds that the caller may see."""
         return [kind for kind in self.kinds if self._availability.shows(ctx, self._facts[kind.about.name])]
 
     def find(self, ctx: Ctx, uri: str) -> tuple[Kind, str]:

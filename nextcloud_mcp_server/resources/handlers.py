@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Resources:
-    """The resources of anyone who asks."""
+    """The resources of the caller."""
 
     def __init__(self, catalogue: Catalogue, state: State, mcp: MCPServer[Any]) -> None:
         self._catalogue = catalogue

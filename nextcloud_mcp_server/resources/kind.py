@@ -162,7 +162,7 @@ def fingerprint(seen: Iterable[object]) -> str:
 
 
 def no_such(uri: str) -> NotFound:
-    """Say that nothing is there, anyone who asks: foreign and unknown look the same."""
+    """Say that nothing is there: the id of another user and an unknown one look the same."""
     return NotFound(
         f"There is no resource {quoted(uri)} that you can read. Take an address from the list of resources, "
         "or make one as a template says."

@@ -102,7 +102,7 @@ STARTERS = (
 
 
 class Prompts:
-    """The prompts of anyone who asks."""
+    """The prompts of the caller."""
 
     def __init__(self, toolsets: Sequence[str], availability: Availability, resources: Resources) -> None:
         self._starters = [one for one in STARTERS if one.toolset in toolsets]

@@ -261,7 +261,7 @@ class LazyCore:
             except NextcloudMcpError as error:
                 logger.error("%s", error)  # noqa: TRY400 - a sentence for the operator, not a trace
                 self._failure = error
-            except Exception:  # a supervisor: anyone who calls next tries again
+            except Exception:  # a supervisor: the next caller tries again
                 logger.exception("the server's parts could not be opened, or ended")
                 self._failure = StorageError("Something went wrong at the start; the log says what.")
             finally:

@@ -239,7 +239,7 @@ class Fields(MultiUserFields):
 
     @property
     def grant_callback_url(self) -> str:
-        """Redirect URI to register at anyone who grants access to Nextcloud."""
+        """Redirect URI to register at the grant provider."""
         return f"{self.callback_url}/nextcloud"
 
     @property

@@ -13,7 +13,7 @@ def refuse(settings: Fields) -> None:
     if settings.local_folder is None:
         return
     if settings.multi_user or settings.transport != "stdio":
-        # Anyone who calls over HTTP need not sit at this computer.
+        # A caller over HTTP need not sit at this computer.
         raise ConfigurationError("LOCAL_FOLDER is for one person over stdio alone: leave it out.")
     folder, ours = settings.local_folder.resolve(), settings.data_path.resolve()
     if not settings.local_folder.is_absolute() or not folder.is_dir():

@@ -127,7 +127,7 @@ class AuthorizationTransactionRepository:
         Tells how many of those there were. What cannot be opened stays: its key may be put back.
         """
         over = auth_transactions.c.expires_at <= self._transactions.now()
-        # What never came back holds nothing, anyone who could read it.
+        # A transaction without a callback holds no tokens, whether it can be read or not.
         never = and_(over, auth_transactions.c.state_hash.is_not(None))
         async with self._transactions.writing() as connection:
             await connection.execute(delete(auth_transactions).where(never))
@@ -162,7 +162,7 @@ class AuthorizationTransactionRepository:
             for row in (await connection.execute(select(auth_transactions).where(which))).all():
                 with contextlib.suppress(Unsealable):
                     completed = _completed(keys, row)
-                    # Anyone who deletes it ends it: two processes may both have read it.
+                    # The process that deletes it ends it: two processes may both have read it.
                     gone = await connection.execute(
                         delete(auth_transactions).where(auth_transactions.c.id_hash == row.id_hash)
                     )

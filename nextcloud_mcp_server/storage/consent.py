@@ -100,7 +100,7 @@ class SingleUserConsent:
         return mine is not None
 
     async def meet(self, principal: Principal, storage_id: str, audit: AuditEntry) -> bool:
-        """End everything of anyone who had this account's name before; False when no one else had it."""
+        """End everything of the user who had this account's name before; False when there is none."""
         query = select(accounts.c.id, accounts.c.storage_id).where(owned_by(accounts.c, principal))
         known = (await self._connection.execute(query)).one_or_none()
         if known is None or known.storage_id in (None, storage_id):
@@ -112,7 +112,7 @@ class SingleUserConsent:
         return True
 
     async def _make_room(self, account: Account) -> None:
-        """Let an account belong to no one else: anyone who signs in with it at Nextcloud is its user.
+        """Take an account from any other user: the one who signs in with it at Nextcloud is its user.
 
         Another user has it where this server had another address, or users another way to sign in.
         """

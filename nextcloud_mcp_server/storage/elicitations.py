@@ -69,7 +69,7 @@ class ElicitationRepository:
         return wanted, True
 
     async def find(self, elicitation_id: str) -> Elicitation | None:
-        """Find a request by its id, anyone who asks: the caller compares the principal.
+        """Find a request by its id; the caller compares the principal.
 
         Raises:
             Unsealable: Its key is missing.
@@ -256,7 +256,7 @@ async def end_all(connection: AsyncConnection, principal: Principal) -> None:
 
 
 async def end_of_client(connection: AsyncConnection, client_id: str) -> None:
-    """End all open requests of a client, anyone who's they are, within the caller's transaction."""
+    """End all open requests of a client, of every user, within the caller's transaction."""
     await _expire(connection, and_(elicitations.c.client_id == client_id, active))
 
 

@@ -105,7 +105,7 @@ class GrantRepository:
         """Turn what a user brought from Nextcloud into a grant, in one transaction.
 
         False, and nothing stored, when it is not held in this browser any more. What was stored before
-        is not stored again. A credential that is replaced goes to the outbox. Anyone who signed in has the
+        is not stored again. A credential that is replaced goes to the outbox. The user who signed in has the
         account: what another user here has of it, from before the server moved, ends.
         """
         change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
@@ -156,7 +156,7 @@ class GrantRepository:
         return None
 
     async def credential(self, credential_id: str) -> Credential | None:
-        """Read a credential as it is now, for anyone who waits for another's refresh; None when it is gone.
+        """Read a credential as it is now, for a process that waits for another's refresh; None when it is gone.
 
         Raises:
             Unsealable: Its key is missing.
@@ -173,7 +173,7 @@ class GrantRepository:
     async def lease(self, credential_id: str, *, owner: str, lease: timedelta) -> Credential | None:
         """Keep others from refreshing a credential, and read it as it is now.
 
-        None while another user holds it, or when it is gone. Anyone who holds it may lease it again.
+        None while another process holds it, or when it is gone. Its holder may lease it again.
 
         Raises:
             Unsealable: Its key is missing.

@@ -99,7 +99,7 @@ class OAuthTokenRepository(TokenHolders):
     ) -> Given | Refused:
         """Take a code and store what it gives; of all who try at once, one gets it.
 
-        Another client's code stays as it is. One that does not fit is spent: anyone who sent it does not
+        Another client's code stays as it is. One that does not fit is spent: its sender does not
         have what the client has that asked for it. One that was used before ends what it gave.
         """
         code_hash, keys, now = hash_of(code), self._transactions.keys, self._transactions.now()

@@ -70,7 +70,7 @@ class Transactions:
         # The database makes those who want to write wait, which costs each a connection; within
         # this process a queue is fairer and faster.
         self._queue = anyio.Lock()
-        # The library's pool gives a connection to anyone who comes first after it is free, so that of
+        # The library's pool gives a connection to the first caller after it is free, so that of
         # hundreds who wait some are passed over until they give up. This queue is fair; one connection
         # stays for the one who writes.
         self._places = anyio.Semaphore(backend.connections - 1)

@@ -45,7 +45,7 @@ CONTENT = frozenset(
         *("message", "new_text", "note", "old_text", "text", "vcard"),
     }
 )
-#: Looking through megabytes of a name or a question would hold up every user else.
+#: Looking through megabytes of a name or a question would hold up all other users.
 _LONGEST = 16_384
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: What pydantic names after an argument: the check or the kind of value that it tried.

@@ -96,7 +96,7 @@ class DocumentText:
 
 
 class _Slot:
-    """One person's turn: anyone who reads two documents at once waits for the first."""
+    """One person's slot: a second document at once waits for the first."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()

@@ -32,7 +32,7 @@ class ConsentBackend(Protocol):
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         """Start a sign-in for `consent_request:<id>` or `account`; nothing is written.
 
-        `another` has the identity provider ask who it is, anyone who its own session says.
+        `another` has the identity provider ask who it is, even if it has a session of its own.
 
         Raises:
             IssuerUnavailable: The identity provider could not be asked where to go.

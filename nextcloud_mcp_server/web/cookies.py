@@ -87,7 +87,7 @@ class Cookies:
         return bool(self.session) and self._matches(form_check, "form", self.session, purpose)
 
     def set_session(self, response: Response, token: str) -> None:
-        """Sign the browser in. The value is new, so anyone who planted the last one has nothing."""
+        """Sign the browser in. The value is new, so a value that another site planted is worth nothing."""
         self._set(response, _SESSION, token, SESSION_SECONDS)
         self._delete(response, _FLOW)
         self._delete(response, _REDIRECT_TARGET)

@@ -1,4 +1,4 @@
-"""Tells anyone who watches the process that it serves."""
+"""Answers health checks."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse

@@ -2,7 +2,7 @@
 
 Counted in memory, per process, and in no row of the database: requests of strangers must cost nothing
 that stays. Many users share an address (an office, a chat service in the cloud), so an address's
-limits are generous, and anyone who brings a token that worked is never turned away for the failures of others.
+limits are generous, and a client whose token worked is never turned away for the failures of others.
 """
 
 import hashlib
@@ -134,7 +134,7 @@ class AddressLimits:
         self._worked: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 429 to anyone who asks too much, with the time to wait."""
+        """Answer 429 to an address that asks too often, with the time to wait."""
         if scope["type"] != "http" or scope["method"] == "OPTIONS":
             await self._app(scope, receive, send)
             return

@@ -133,7 +133,7 @@ class _Answers:
         return JSONResponse({})
 
     async def register(self, request: Request) -> Response:
-        """Make a client of anyone who asks (RFC 7591 §3)."""
+        """Register a client (RFC 7591 §3)."""
         body = await body_of(request, "application/json", error="invalid_client_metadata")
         try:
             described = strict_json.read(body)

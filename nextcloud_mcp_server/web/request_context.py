@@ -71,8 +71,8 @@ class EndpointFactory:
         self._keys = keys
         self._on_person = on_person
 
-    def open(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Let every user in."""
+    def public(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        """Make an endpoint that needs no browser session."""
 
         async def endpoint(request: Request) -> Response:
             context = await self._meet(request)
@@ -83,10 +83,10 @@ class EndpointFactory:
 
         return endpoint
 
-    def signed_in(
+    def require_session(
         self, handler: PersonHandler, *, otherwise: Handler, is_callback: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Let those in who are signed in; the rest get another answer.
+        """Make an endpoint that needs a browser session; without one `otherwise` answers.
 
         A callback is counted by its address alone: a code that is refused before it is read stays usable.
         """
@@ -98,7 +98,7 @@ class EndpointFactory:
                 await self._on_person(context.who.principal)
             return await handler(context, context.who)
 
-        return self.open(either)
+        return self.public(either)
 
     async def _meet(self, request: Request) -> RequestContext:
         # The keys come with the state machine, which is built when it is first asked for.

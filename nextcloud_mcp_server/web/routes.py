@@ -97,8 +97,8 @@ def multi_user_routes(
     """
     endpoints = EndpointFactory(consent_service, keys=keys, on_person=on_person)
     sign_in, consent_request = SignInPages(nextcloud_host), MultiUserConsentPages(clock=clock)
-    come_back = endpoints.open(sign_in.come_back)
-    confirmed = endpoints.signed_in(
+    come_back = endpoints.public(sign_in.come_back)
+    confirmed = endpoints.require_session(
         consent_request.come_back, otherwise=consent_request.come_back_signed_out, is_callback=True
     )
     if authorizations is None:
@@ -155,11 +155,11 @@ def by_state(handlers: Mapping[str, Endpoint], *, otherwise: Endpoint) -> Endpoi
 
 def _sign_in_routes(endpoints: EndpointFactory, pages: SignInPages) -> list[Route]:
     return [
-        _page_route("/oauth/provision", endpoints.open(pages.ask), "GET", problems=PEOPLE),
-        _multi_user_route("/oauth/provision", endpoints.open(pages.begin), "POST"),
-        _multi_user_route("/oauth/sign-in", endpoints.open(pages.go_on), "GET"),
-        _multi_user_route("/oauth/other-account", endpoints.open(pages.change_person), "POST"),
-        _multi_user_route("/account/sign-in", endpoints.open(pages.begin_for_account), "POST"),
+        _page_route("/oauth/provision", endpoints.public(pages.ask), "GET", problems=PEOPLE),
+        _multi_user_route("/oauth/provision", endpoints.public(pages.begin), "POST"),
+        _multi_user_route("/oauth/sign-in", endpoints.public(pages.go_on), "GET"),
+        _multi_user_route("/oauth/other-account", endpoints.public(pages.change_person), "POST"),
+        _multi_user_route("/account/sign-in", endpoints.public(pages.begin_for_account), "POST"),
     ]
 
 
@@ -167,26 +167,34 @@ def _consent_routes(endpoints: EndpointFactory, pages: MultiUserConsentPages) ->
     first, nowhere = pages.sign_in_first, pages.nowhere
     signed_out = pages.answer_signed_out
     return [
-        _multi_user_route("/oauth/consent", endpoints.signed_in(pages.show, otherwise=first), "GET"),
-        _multi_user_route("/oauth/consent", endpoints.signed_in(pages.answer, otherwise=signed_out), "POST"),
-        _multi_user_route("/oauth/nextcloud", endpoints.signed_in(pages.go_on, otherwise=nowhere), "GET"),
-        _multi_user_route("/oauth/waiting", endpoints.signed_in(pages.wait, otherwise=first), "GET"),
-        _multi_user_route("/oauth/cancel", endpoints.signed_in(pages.cancel, otherwise=signed_out), "POST"),
+        _multi_user_route("/oauth/consent", endpoints.require_session(pages.show, otherwise=first), "GET"),
         _multi_user_route(
-            "/oauth/confirm", endpoints.signed_in(pages.ask_whose_account, otherwise=first), "GET"
+            "/oauth/consent", endpoints.require_session(pages.answer, otherwise=signed_out), "POST"
         ),
-        _multi_user_route("/oauth/confirm", endpoints.signed_in(pages.confirm, otherwise=signed_out), "POST"),
-        _multi_user_route("/oauth/not-me", endpoints.signed_in(pages.not_me, otherwise=first), "GET"),
-        _multi_user_route("/oauth/done", endpoints.signed_in(pages.done, otherwise=first), "GET"),
+        _multi_user_route(
+            "/oauth/nextcloud", endpoints.require_session(pages.go_on, otherwise=nowhere), "GET"
+        ),
+        _multi_user_route("/oauth/waiting", endpoints.require_session(pages.wait, otherwise=first), "GET"),
+        _multi_user_route(
+            "/oauth/cancel", endpoints.require_session(pages.cancel, otherwise=signed_out), "POST"
+        ),
+        _multi_user_route(
+            "/oauth/confirm", endpoints.require_session(pages.ask_whose_account, otherwise=first), "GET"
+        ),
+        _multi_user_route(
+            "/oauth/confirm", endpoints.require_session(pages.confirm, otherwise=signed_out), "POST"
+        ),
+        _multi_user_route("/oauth/not-me", endpoints.require_session(pages.not_me, otherwise=first), "GET"),
+        _multi_user_route("/oauth/done", endpoints.require_session(pages.done, otherwise=first), "GET"),
     ]
 
 
 def _account_routes(endpoints: EndpointFactory, pages: AccountPages) -> list[Route]:
     def route(path: str, handler: PersonHandler) -> Route:
-        endpoint = endpoints.signed_in(handler, otherwise=pages.answer_signed_out)
+        endpoint = endpoints.require_session(handler, otherwise=pages.answer_signed_out)
         return _page_route(path, endpoint, "POST", problems=ACCOUNT_PROBLEMS)
 
-    endpoint = endpoints.signed_in(pages.show, otherwise=pages.ask_to_sign_in)
+    endpoint = endpoints.require_session(pages.show, otherwise=pages.ask_to_sign_in)
     return [
         _page_route("/account", endpoint, "GET", problems=ACCOUNT_PROBLEMS),
         route("/account/app", pages.change_client),

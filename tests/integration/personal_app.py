@@ -51,7 +51,7 @@ def link_in(text: str) -> str:
     return found[1]
 
 
-async def until(holds: Callable[[], bool], *, seconds: float = 50) -> None:
+async def until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
     """Wait for something that another program does and gives no event for."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - see above
@@ -93,7 +93,7 @@ class People:
     nextcloud_url: str
     data_dir: Path
     group: TaskGroup
-    _consent_service: int = field(default=0, init=False)
+    _open_pages: int = field(default=0, init=False)
     _troubles: list[Exception] = field(default_factory=list[Exception], init=False)
 
     @asynccontextmanager
@@ -101,7 +101,7 @@ class People:
         """Give a user a fresh browser."""
         async with httpx2.AsyncClient(timeout=45) as browser:
             yield Person(name, name, browser=browser)
-            await until(lambda: self._consent_service == 0, seconds=50)
+            await until(lambda: self._open_pages == 0)
         if self._troubles:
             raise self._troubles[0]
 
@@ -118,9 +118,9 @@ class People:
             except Exception as error:  # noqa: BLE001 - raised where the test can fail by it, see `person`
                 self._troubles.append(error)
             finally:
-                self._consent_service -= 1
+                self._open_pages -= 1
 
-        self._consent_service += 1
+        self._open_pages += 1
         self.group.start_soon(going)
 
 

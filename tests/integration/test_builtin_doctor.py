@@ -102,7 +102,7 @@ async def test_all_is_well_at_a_public_address() -> None:
     ],
 )
 async def test_what_keeps_hosted_clients_away_is_named(url: str, verdict: Verdict, sentence: str) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         found = (await findings(as_it_should_be, url))["hosted clients"]
 
     assert found.verdict is verdict

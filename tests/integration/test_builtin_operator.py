@@ -127,7 +127,7 @@ async def test_one_person_is_disconnected_and_the_other_stays(
     assert not await works(builtin_app, http, hers)
     assert await works(builtin_app, http, his)
     await builtin_app.restart()
-    await until(lambda: builtin_app.connected() == ["bob"], seconds=20)
+    await until(lambda: builtin_app.connected() == ["bob"])
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'alice'"):
         await run(connection.revoke_grants, settings_of(builtin_app), "alice")
     with pytest.raises(ConfigurationError, match="Nobody is connected as 'nobody'"):

@@ -156,6 +156,8 @@ def started(arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.process
+@pytest.mark.measured_processes
 def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
     with started("serve --sandbox") as process:
@@ -165,7 +167,7 @@ def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Pa
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
 
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
 
     assert answer["id"] == 1
     assert out == ""
@@ -173,6 +175,8 @@ def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Pa
     assert process.returncode == 0
 
 
+@pytest.mark.process
+@pytest.mark.measured_processes
 def test_over_http_it_says_where_it_listens_and_asks_for_the_secret(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
@@ -186,6 +190,6 @@ def test_over_http_it_says_where_it_listens_and_asks_for_the_secret(
         with httpx2.Client(transport=httpx2.HTTPTransport(retries=8)) as client:
             response = client.post(url, json=INITIALIZE)
         process.terminate()
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
 
     assert response.status_code == 401

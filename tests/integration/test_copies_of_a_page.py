@@ -90,7 +90,7 @@ async def test_each_copy_of_a_page_can_be_sent_and_the_other_says_that_it_is_don
 
         asked = Asked(server).by(consent_request, once=True)
         async with server.client(token, elicitation_callback=asked) as client:
-            with anyio.fail_after(50):
+            with anyio.fail_after(60):
                 result = await client.call_tool(LIST, {})
 
     content: dict[str, Any] = result.structured_content or {}

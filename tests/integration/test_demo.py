@@ -18,6 +18,8 @@ from nextcloud_mcp_server.demo.servers import run_server
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 
+pytestmark = pytest.mark.process
+
 ON_THE_WIRE = {
     "draft": ['"code": -32000', "notifications/progress", '"status": "complete"'],
     "2025-11-25": ['"code": -32042', '"method": "notifications/elicitation/complete"'],
@@ -91,7 +93,7 @@ def test_every_wire_form_is_played_here() -> None:
 def test_the_demo_command_plays_the_whole_journey(arguments: list[str], keys: list[str]) -> None:
     command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", *arguments]
 
-    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=600, check=False)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert [key for key in keys if key not in ended.stdout] == []
@@ -115,7 +117,7 @@ async def test_the_journey_of_two_people_ends_well_in_this_process(
 def test_the_two_people_leave_nothing_to_do_by_hand(mode: str) -> None:
     command = [sys.executable, "-m", "nextcloud_mcp_server", "demo", "--mode", mode, "--manual"]
 
-    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=600, check=False)
 
     assert ended.returncode != 0
     assert "leave out --manual" in ended.stderr

@@ -62,7 +62,7 @@ async def test_refusing_in_a_fresh_tab_ends_the_held_call_in_its_first_round_and
         httpx2.AsyncClient(headers=headers, timeout=60, transport=counted) as http,
         OidcApp.client_over(personal_app, http, elicitation_callback=asked.by(alice.decline)) as client,  # pyright: ignore[reportArgumentType] - all it reads is the address
     ):
-        with anyio.fail_after(50):
+        with anyio.fail_after(60):
             result = await client.call_tool(LIST, {})
 
     assert result.is_error
@@ -93,10 +93,10 @@ async def test_refusing_ends_the_held_call_of_one_of_many_people_and_a_later_cal
             server.client_over(http, elicitation_callback=asked) as client,
             server.person(),
         ):
-            with anyio.fail_after(50):
+            with anyio.fail_after(60):
                 result = await client.call_tool(LIST, {})
             calls = counted.calls
-            with anyio.fail_after(50):
+            with anyio.fail_after(60):
                 await client.call_tool(LIST, {})
 
     assert result.is_error

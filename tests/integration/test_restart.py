@@ -87,7 +87,7 @@ async def test_a_consent_request_that_expired_is_refused_and_what_nextcloud_give
         personal_app.clock.ahead += personal_app.lifetime
         await alice.allow(nextcloud.url)
         assert personal_app.sandbox.state.app_passwords
-        await until(lambda: not personal_app.sandbox.state.app_passwords, seconds=20)
+        await until(lambda: not personal_app.sandbox.state.app_passwords)
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(url)
 

@@ -169,7 +169,7 @@ async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(std
     stdio_app.settings["NEXTCLOUD_HOST"] = "http://127.0.0.1:9"
     async with stdio_app.lines() as client:
         listed = await client.request("tools/list", {})
-        await until(lambda: "nextcloud-mcp-server doctor" in stdio_app.log.read_text("utf-8"), seconds=30)
+        await until(lambda: "nextcloud-mcp-server doctor" in stdio_app.log.read_text("utf-8"))
         code, _ = await client.leave()
 
     assert LIST in str(listed["result"])
@@ -179,7 +179,7 @@ async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(std
 async def test_a_nextcloud_in_maintenance_mode_is_a_warning_too(stdio_app: StdioApp) -> None:
     stdio_app.sandbox.state.maintenance = True
     async with stdio_app.lines() as client:
-        await until(lambda: "maintenance" in stdio_app.log.read_text("utf-8"), seconds=30)
+        await until(lambda: "maintenance" in stdio_app.log.read_text("utf-8"))
         code, _ = await client.leave()
 
     assert code == 0

@@ -114,7 +114,7 @@ def token_requests(builtin_app: BuiltinApp) -> int:
 
 async def nothing_is_left(builtin_app: BuiltinApp) -> None:
     """Wait until Nextcloud knows of no access, as it must soon after a refusal."""
-    await until(lambda: builtin_app.connected() == [], seconds=10)
+    await until(lambda: builtin_app.connected() == [])
 
 
 async def test_one_trip_gives_the_client_its_token_and_the_server_the_access(
@@ -341,7 +341,7 @@ async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
     ).status_code == 200
     assert [page.status_code for page in (lost, again)] == [200, 200]
     assert "This was answered already" in lost.text
-    await until(lambda: builtin_app.connected() == ["alice"], seconds=10)
+    await until(lambda: builtin_app.connected() == ["alice"])
 
 
 @pytest.mark.parametrize("change", ["disabled", "left the group"])
@@ -427,7 +427,7 @@ async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
     assert page.status == 403
     assert "another account" in page.title
     assert again["result"]["isError"]
-    await until(lambda: builtin_app.connected() == [], seconds=10)
+    await until(lambda: builtin_app.connected() == [])
 
 
 async def test_signing_in_for_the_account_page_leaves_no_access_behind(

@@ -305,6 +305,7 @@ async def test_the_previous_token_within_the_grace_gets_the_same_successor(desk:
     assert refresh_of(await desk.refresh(second)) != refresh_of(second)
 
 
+@pytest.mark.process
 async def test_five_parallel_refreshes_by_two_processes_converge_on_one_successor(
     shared: Desk, url: str, key: str
 ) -> None:
@@ -319,6 +320,7 @@ async def test_five_parallel_refreshes_by_two_processes_converge_on_one_successo
     assert await execute(url, "SELECT generation FROM token_families") == [(ROUNDS + 1,)]
 
 
+@pytest.mark.process
 @posix
 async def test_killed_between_its_writes_a_refresh_has_not_happened(shared: Desk, url: str, key: str) -> None:
     issued = await shared.issue()
@@ -336,6 +338,7 @@ async def test_killed_between_its_writes_a_refresh_has_not_happened(shared: Desk
     assert await execute(url, "SELECT count(*) FROM access_tokens") == [(2,)]
 
 
+@pytest.mark.process
 @posix
 async def test_killed_between_its_writes_a_code_is_not_spent(shared: Desk, url: str, key: str) -> None:
     code = await shared.code()

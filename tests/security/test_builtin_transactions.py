@@ -253,6 +253,7 @@ async def test_a_trip_that_never_came_back_is_nobody_whatever_the_row_says(
     assert await database.auth_transactions.release_due(nextcloud_url=URL) == 0
 
 
+@pytest.mark.process
 async def test_of_three_processes_that_one_state_reaches_one_gets_it(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
@@ -268,6 +269,7 @@ async def test_of_three_processes_that_one_state_reaches_one_gets_it(
             assert sorted(taken) == [False, False, True]
 
 
+@pytest.mark.process
 async def test_said_at_once_in_two_processes_the_word_connects_once(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
@@ -286,6 +288,7 @@ async def test_said_at_once_in_two_processes_the_word_connects_once(
     assert await stored(shared) == [f"access-{number}" for number in range(ROUNDS)]
 
 
+@pytest.mark.process
 async def test_of_mine_and_not_mine_at_once_one_counts_and_no_token_is_lost(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
@@ -307,6 +310,7 @@ async def test_of_mine_and_not_mine_at_once_one_counts_and_no_token_is_lost(
     assert await stored(shared) == [f"access-{number}" for number in range(ROUNDS)]
 
 
+@pytest.mark.process
 async def test_what_two_processes_find_over_is_ended_once(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
@@ -320,6 +324,7 @@ async def test_what_two_processes_find_over_is_ended_once(
     assert await stored(shared) == [f"access-{number}" for number in range(ROUNDS)]
 
 
+@pytest.mark.process
 @posix
 @pytest.mark.parametrize("place", CONNECTING)
 async def test_killed_while_it_connects_nothing_is_connected_and_the_next_word_does(
@@ -342,6 +347,7 @@ async def test_killed_while_it_connects_nothing_is_connected_and_the_next_word_d
     assert await stored(shared) == ["access-1"]
 
 
+@pytest.mark.process
 @posix
 @pytest.mark.parametrize("place", DISCARDING)
 @pytest.mark.parametrize("do", ["discard", "release"])
@@ -366,6 +372,7 @@ async def test_killed_while_it_takes_back_nothing_is_lost_and_the_next_one_takes
     assert await stored(shared) == ["access-1"]
 
 
+@pytest.mark.process
 @posix
 async def test_killed_while_it_takes_a_state_the_trip_can_still_come_back(
     shared: Database, url: str, key: str, moment: Moment
@@ -380,6 +387,7 @@ async def test_killed_while_it_takes_a_state_the_trip_can_still_come_back(
         assert await told(other, "take", state=STATE)
 
 
+@pytest.mark.process
 async def test_a_word_that_comes_while_everything_of_the_person_ends_connects_nothing_after_it(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:

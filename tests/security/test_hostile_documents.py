@@ -32,7 +32,7 @@ async def unheard(done: int, total: int) -> None:
 async def extract(data: bytes, script: str, *, seconds: float = 10) -> Extract:
     """Run a made-up worker."""
     command = (sys.executable, "-I", "-c", script)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         return await process.extract(
             "word", in_pieces(data), report=unheard, seconds=seconds, command=command
         )
@@ -256,6 +256,7 @@ def test_the_worker_gives_up_what_it_does_not_need() -> None:
     }
 
 
+@pytest.mark.process
 async def test_the_real_worker_reads_a_document_and_can_do_nothing_else() -> None:
     heard: list[tuple[int, int]] = []
 
@@ -269,6 +270,7 @@ async def test_the_real_worker_reads_a_document_and_can_do_nothing_else() -> Non
     assert heard[0] == (1, 2)
 
 
+@pytest.mark.process
 async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -290,14 +292,16 @@ async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
     assert b"no file\nno memory\n" in found.text
 
 
+@pytest.mark.process
 async def test_a_worker_that_never_ends_is_ended_and_its_text_kept() -> None:
-    script = "import sys, time; print('so far', flush=True); print('3 9', file=sys.stderr, flush=True); time.sleep(60)"
+    script = "import sys, time; print('so far', flush=True); print('3 9', file=sys.stderr, flush=True); time.sleep(600)"
 
     found = await extract(b"x", script, seconds=0.5)
 
     assert found == Extract(b"so far\n", "slow", (3, 9))
 
 
+@pytest.mark.process
 async def test_a_worker_that_is_killed_says_why_by_its_signal() -> None:
     kill = "import os, signal; os.kill(os.getpid(), signal.{})"
 
@@ -306,6 +310,7 @@ async def test_a_worker_that_is_killed_says_why_by_its_signal() -> None:
     assert (await extract(b"", "raise SystemExit(1)")).end == "failed"
 
 
+@pytest.mark.process
 async def test_a_worker_that_a_document_took_over_is_not_believed() -> None:
     script = (
         "import sys\n"
@@ -319,6 +324,7 @@ async def test_a_worker_that_a_document_took_over_is_not_believed() -> None:
     assert (found.end, found.parts) == ("ok", None)
 
 
+@pytest.mark.process
 async def test_a_cancelled_reading_leaves_no_process_behind() -> None:
     started = anyio.Event()
 
@@ -330,10 +336,10 @@ async def test_a_cancelled_reading_leaves_no_process_behind() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(
             lambda: process.extract(
-                "pdf", pieces(), report=unheard, command=("/bin/sh", "-c", "cat > /dev/null; sleep 60")
+                "pdf", pieces(), report=unheard, command=("/bin/sh", "-c", "cat > /dev/null; sleep 600")
             )
         )
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await started.wait()
         group.cancel_scope.cancel()
 

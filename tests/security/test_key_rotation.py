@@ -86,6 +86,7 @@ async def test_after_a_rotation_the_old_key_opens_nothing_and_the_new_one_everyt
     await server.aclose()
 
 
+@pytest.mark.process
 async def test_a_rotation_that_is_killed_anywhere_loses_nothing_and_ends_when_it_is_run_again(
     url: str, rows: list[Rows]
 ) -> None:

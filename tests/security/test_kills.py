@@ -9,6 +9,8 @@ from tests.crash_harness import play
 from tests.load_cluster import open_cluster
 from tests.sign_in_crash_harness import play as play_sign_ins
 
+pytestmark = pytest.mark.process
+
 KILLS, SIGN_IN_KILLS = 6, 2
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="servers are forked and killed by signals")

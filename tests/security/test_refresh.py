@@ -70,6 +70,7 @@ async def all_call(workers: list[Worker], at: datetime) -> list[dict[str, str]]:
     return [await worker.answer() for worker in workers]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("version", ["32", "34"])
 async def test_eight_processes_refresh_an_expired_token_once(shared: Shared) -> None:
     """From 33 on a second use would be refused, and counted as a failed login (nextcloud/server#59767)."""
@@ -83,6 +84,7 @@ async def test_eight_processes_refresh_an_expired_token_once(shared: Shared) -> 
     assert shared.office.families == 1
 
 
+@pytest.mark.process
 @posix
 async def test_a_holder_frozen_past_its_lease_gives_its_answer_to_those_who_gave_up(shared: Shared) -> None:
     """Frozen between Nextcloud's answer and the database, it alone knows the living token."""
@@ -99,6 +101,7 @@ async def test_a_holder_frozen_past_its_lease_gives_its_answer_to_those_who_gave
     assert [one.status for one in shared.token_requests] == [200, 400, 200]
 
 
+@pytest.mark.process
 @posix
 @pytest.mark.parametrize("version", ["32"])
 async def test_of_two_refreshes_that_nextcloud_answers_the_late_one_changes_nothing(shared: Shared) -> None:
@@ -115,6 +118,7 @@ async def test_of_two_refreshes_that_nextcloud_answers_the_late_one_changes_noth
     assert [one.status for one in shared.token_requests] == [200, 200, 200]
 
 
+@pytest.mark.process
 @posix
 async def test_killed_between_answer_and_storing_a_person_is_asked_once_and_never_in_a_loop(
     shared: Shared,

@@ -58,7 +58,7 @@ async def until_closed(stream: SocketStream, *, dribble: bytes = b"") -> bytes:
     """Read to the end of a connection, and send a byte every now and then meanwhile."""
     answer = b""
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while True:
                 with anyio.move_on_after(SOON / 4):
                     answer += await stream.receive()

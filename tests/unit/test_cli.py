@@ -476,6 +476,7 @@ def test_a_link_is_printed_to_stderr(capsys: pytest.CaptureFixture[str]) -> None
     assert "https://cloud.example.org/x" in captured.err
 
 
+@pytest.mark.process
 def test_the_package_runs_as_a_module() -> None:
     outcome = subprocess.run(  # our own interpreter
         [sys.executable, "-m", "nextcloud_mcp_server", "keys", "new"],

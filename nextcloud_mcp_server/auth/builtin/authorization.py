@@ -1,7 +1,7 @@
 """The authorization endpoint's way: from what a client asks for to the code it gets (RFC 6749 §4.1).
 
 A client may have come out of nowhere, so its user is asked before Nextcloud is: Nextcloud lets a
-browser that it knows through at once, anyone who sent it. Nothing is stored until they have agreed, and
+browser that it knows through at once, whatever sent it. Nothing is stored until they have agreed, and
 nothing is connected until they have said that they are who Nextcloud says.
 """
 

@@ -1,6 +1,6 @@
 """Requests to hosts that strangers name: only to public addresses, and to the very ones that were checked.
 
-A name is resolved once, here. Were it checked and then resolved again by anyone who connects, its owner
+A name is resolved once, here. Were it checked and then resolved again when the connection is made, its owner
 could answer with a public address first and with one of our network the second time.
 """
 

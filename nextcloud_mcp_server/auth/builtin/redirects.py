@@ -18,7 +18,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: Private-use schemes that are taken without the operator's word: applications that know no other way.
 PRIVATE_SCHEMES = frozenset({"cursor"})
 
-#: A code sent there would run, be shown, be kept or be mailed, anyone who allowed it.
+#: A code sent there would run, be shown, be kept or be mailed, no matter who allowed it.
 # fmt: off
 _NEVER = frozenset(
     {

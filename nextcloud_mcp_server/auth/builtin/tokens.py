@@ -5,7 +5,7 @@
     refresh  ncr_ + 22 of its family + 43 of its generation  90 days after the sign-in (a setting)
 
 Stored are hashes. A family is what came of one code; the 43 characters of a generation are derived
-from the whole token before it, so anyone who shows that one can be given the same successor again, and
+from the whole token before it, so a client that shows that one can be given the same successor again, and
 no one can who sees the database or the keys, or both. That is done for a minute at most, and no more
 once the successor was used: a client whose answer was lost comes at once, a thief may come later.
 """

@@ -55,7 +55,7 @@ def code_of(params: Params) -> SecretStr | None:
     if error == "access_denied":
         return None
     if error is not None:
-        # What the provider says about it is not shown: anyone who wrote the address chose the words.
+        # What the provider says about it is not shown: its words may be of anyone who wrote the address.
         raise SignInRefused("The sign-in was refused there. Start again; if it stays so, tell the operator.")
     if code is None or not has_shape_of_code(code):
         raise SignInRefused(_ODD)

@@ -27,7 +27,7 @@ _SPENT = "What came back from Nextcloud was used or ended before. Start again."
 
 @dataclass(frozen=True, slots=True)
 class ExchangedTokens:
-    """What was exchanged, and the note by which it is ended unless anyone who stores it takes that away."""
+    """Exchanged tokens, and the note of a revocation that follows unless they are stored."""
 
     exchanged: ExchangeResult
     note: str

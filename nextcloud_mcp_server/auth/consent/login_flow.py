@@ -126,7 +126,7 @@ class LoginFlowProvider:
 
 
 class Poller:
-    """Takes login flows to their end, anyone who started them.
+    """Takes login flows to their end, whichever process started them.
 
     `within` limits it to one user. Personal mode needs that: servers for several Nextclouds may
     share a database there, and a poll token must only go to the Nextcloud that made it.

@@ -104,7 +104,7 @@ class ConsentService:
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         """Start a sign-in for `consent_request:<id>` or `account`; nothing is stored.
 
-        `another` has the identity provider ask who it is, anyone who its own session says.
+        `another` has the identity provider ask who it is, even if it has a session of its own.
         Whether there is such a consent request is not looked up: before a sign-in all links look the same.
 
         Raises:

@@ -51,12 +51,12 @@ async def running(
 
 
 async def uid(stage: Stage, accounts: GrantedAccounts) -> str:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return (await accounts.open(stage.caller, READ)).account.uid
 
 
 async def asked(stage: Stage, accounts: GrantedAccounts) -> ElicitationRequired:
-    with anyio.fail_after(20), pytest.raises(ElicitationRequired) as caught:
+    with anyio.fail_after(60), pytest.raises(ElicitationRequired) as caught:
         await accounts.open(stage.caller, READ)
     return caught.value
 
@@ -304,5 +304,5 @@ async def test_a_flow_whose_key_is_missing_counts_as_none_and_its_request_as_end
     consent_request = await (await begun(stage)).ask(stage.caller)
     other = await stage.process(direct=True, keys=KeyRing.parse([SecretStr(new_key())]))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         assert await other.poller.poll_now(consent_request.id)

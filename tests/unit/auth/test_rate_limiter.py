@@ -1,8 +1,8 @@
 import pytest
-from tests.clients_fixtures import Clock
 
 from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import TooManyRequests
+from tests.clients_fixtures import Clock
 
 
 def test_one_too_many_is_told_how_long_to_wait() -> None:

@@ -258,6 +258,7 @@ def claude(home: Path, monkeypatch: Patch) -> Path:
     return calls
 
 
+@pytest.mark.process
 def test_claude_code_is_told_by_its_own_command(claude: Path, monkeypatch: Patch, capsys: Capture) -> None:
     code, out, err = run(monkeypatch, capsys, "claude-code", "--write", answer="y")
 
@@ -271,6 +272,7 @@ def test_claude_code_is_told_by_its_own_command(claude: Path, monkeypatch: Patch
     assert "Added stdio MCP server nextcloud" in err
 
 
+@pytest.mark.process
 def test_claude_code_is_not_run_without_a_yes(claude: Path, monkeypatch: Patch, capsys: Capture) -> None:
     code, _, _ = run(monkeypatch, capsys, "claude-code", "--write", answer="n")
 
@@ -278,6 +280,7 @@ def test_claude_code_is_not_run_without_a_yes(claude: Path, monkeypatch: Patch, 
     assert not claude.exists()
 
 
+@pytest.mark.process
 def test_that_a_secret_can_be_seen_among_what_runs_is_said_before_the_question(
     claude: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
@@ -290,6 +293,7 @@ def test_that_a_secret_can_be_seen_among_what_runs_is_said_before_the_question(
     assert not claude.exists()
 
 
+@pytest.mark.process
 def test_what_claude_code_says_against_it_is_shown(claude: Path, monkeypatch: Patch, capsys: Capture) -> None:
     (claude.parent / "code").write_text("1")
     (claude.parent / "says").write_text("Invalid name")
@@ -300,6 +304,7 @@ def test_what_claude_code_says_against_it_is_shown(claude: Path, monkeypatch: Pa
     assert "claude refused it: Invalid name" in err
 
 
+@pytest.mark.process
 def test_a_program_that_cannot_be_run_is_named(claude: Path, monkeypatch: Patch, capsys: Capture) -> None:
     program = claude.parent / "bin" / "claude"
     program.write_bytes(b"\x7fELF no program")
@@ -322,6 +327,7 @@ def test_without_claude_code_its_commands_are_printed(
     assert "There is no command claude here" in err
 
 
+@pytest.mark.process
 def test_the_whole_way_in_a_terminal(zed: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "nextcloud_mcp_server", "config", "zed", "--nextcloud", CLOUD, "--write"]

@@ -55,7 +55,7 @@ names = st.text(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     name=names.filter(lambda name: name not in (".", "..")),
     start=st.sampled_from(
@@ -91,7 +91,7 @@ def test_two_slashes_at_the_start_name_no_host_where_the_service_follows(href: s
     assert dav.Tree.of("files", "alice").locate(href, hosts=[HOST]) == ("x",)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     name=names, host=st.sampled_from(["evil.example", "cloud.example.org.evil.example", "xcloud.example.org"])
 )

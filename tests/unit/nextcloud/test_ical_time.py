@@ -74,7 +74,7 @@ def event(start: ical_time.Moment, end: ical_time.Moment | None = None) -> str:
     return event_edit.new_event("1", changes, now=NOW, organizer="", reminder=None).written
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(places(), st.one_of(OFFSETS, COMMON_OFFSETS))
 def test_a_moment_given_with_any_offset_is_the_moment_of_the_event_in_any_zone(
     place: tuple[str, datetime], offset: tzinfo
@@ -94,7 +94,7 @@ def test_a_moment_given_with_any_offset_is_the_moment_of_the_event_in_any_zone(
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(places(), COMMON_OFFSETS)
 def test_a_moment_given_with_any_offset_is_when_a_task_is_due(
     place: tuple[str, datetime], offset: tzinfo
@@ -107,7 +107,7 @@ def test_a_moment_given_with_any_offset_is_when_a_task_is_due(
     assert stored(text, "DUE") == moment
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(places(), st.sampled_from(["as it is", "later"]))
 def test_a_time_by_the_clock_of_a_zone_is_that_of_the_specification(
     place: tuple[str, datetime], second: str
@@ -126,7 +126,7 @@ def test_a_time_by_the_clock_of_a_zone_is_that_of_the_specification(
     assert stored(text, "DTSTART") == clock.replace(tzinfo=zone).astimezone(UTC)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(places())
 def test_the_description_of_the_zone_says_the_same_moment(place: tuple[str, datetime]) -> None:
     name, moment = place
@@ -149,7 +149,7 @@ def outlook(tzid: str = "W. Europe Standard Time", lines: str = "") -> str:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 7), st.integers(0, 40 * 24 * 60), COMMON_OFFSETS, st.sampled_from(["bare", ""]))
 def test_one_occurrence_in_a_zone_of_outlook_moves_to_the_moment_that_is_named(
     number: int, minutes: int, offset: tzinfo, bare: str

@@ -134,7 +134,7 @@ def test_a_whole_word_is_found_wherever_it_stands(word: str, other: str) -> None
 
 async def test_others_are_served_while_thousands_of_texts_are_ranked() -> None:
     """Rank in a thread: what runs on the event loop meanwhile gets its turns."""
-    documents = [Document(f"note {number}", "a plan of tulips " * 40) for number in range(4000)]
+    documents = [Document(f"note {number}", "a plan of tulips " * 40) for number in range(2000)]
     turns = 0
     found: list[Ranking] = []
 

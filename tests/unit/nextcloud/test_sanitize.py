@@ -113,7 +113,7 @@ def test_what_hides_in_a_text_is_written_out_and_read_again(text: str, expected:
     assert meant(expected) == text
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_what_is_shown_means_the_same_text(text: str) -> None:
     whole = text.encode("utf-8", "ignore").decode()
@@ -121,7 +121,7 @@ def test_what_is_shown_means_the_same_text(text: str) -> None:
     assert meant(shown(whole)) == whole
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(TEXTS)
 def test_what_a_text_grows_by_is_never_underestimated(text: str) -> None:
     whole = text.encode("utf-8", "ignore").decode()

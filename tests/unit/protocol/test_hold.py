@@ -65,18 +65,18 @@ async def test_a_hold_ends_with_its_consent_request(after: int) -> None:
         await pending.finish("one")
 
     ended = False
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(finish)
             ended = await hold(
-                asking(Channel()), pending, "one", until=anyio.current_time() + 60, progress_seconds=STEP
+                asking(Channel()), pending, "one", until=anyio.current_time() + 600, progress_seconds=STEP
             )
 
     assert ended
 
 
 async def test_a_hold_whose_time_is_over_already_ends_at_once() -> None:
-    with anyio.fail_after(1):
+    with anyio.fail_after(60):
         ended = await hold(request(), Pending(open_still), "one", until=anyio.current_time() - 1)
 
     assert not ended

@@ -248,6 +248,7 @@ def test_a_link_in_place_of_the_key_file_is_not_written_through(tmp_path: Path) 
     assert [file.name for file in tmp_path.iterdir()] == ["key"]
 
 
+@pytest.mark.process
 def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
     path = tmp_path / "key"
     script = f"""

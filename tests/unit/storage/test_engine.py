@@ -83,6 +83,7 @@ def wait_until_ready(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "ready\n"
 
 
+@pytest.mark.process
 async def test_a_current_database_opens_without_loading_alembic(open_database: Open, url: str) -> None:
     await open_database()
 
@@ -91,6 +92,7 @@ async def test_a_current_database_opens_without_loading_alembic(open_database: O
     assert (output.split(), errors) == (["ready", "None", "False"], "")
 
 
+@pytest.mark.process
 def test_five_processes_may_start_at_once_on_an_empty_place(url: str) -> None:
     processes = [start(url) for _ in range(5)]
     for process in processes:
@@ -173,6 +175,7 @@ def test_the_known_version_is_the_newest_migration() -> None:
     assert script.get_heads() == [SCHEMA_VERSION]
 
 
+@pytest.mark.process
 async def test_developers_can_run_the_migrations_from_the_command_line(url: str, execute: Execute) -> None:
     await anyio.run_process(
         [sys.executable, "-m", "alembic", "-x", f"url={url}", "upgrade", "head"], cwd=ROOT

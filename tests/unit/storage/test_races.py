@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+import pytest
 
 import nextcloud_mcp_server
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -22,6 +23,7 @@ RACE = """
 import sys
 from datetime import UTC, datetime, timedelta
 import anyio
+import pytest
 from pydantic import SecretStr
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.engine import Database
@@ -137,6 +139,7 @@ async def test_a_caller_that_goes_away_leaves_the_database_usable(database: Data
             await ask()
 
 
+@pytest.mark.process
 def test_racing_processes_share_one_request_one_flow_and_one_winner(url: str) -> None:
     key = new_key()
     root = Path(nextcloud_mcp_server.__file__).parents[1]

@@ -80,6 +80,7 @@ async def test_another_method_is_not_allowed_and_the_right_ones_are_named(
     assert (response.status_code, response.headers["allow"]) == (405, allowed)
 
 
+@pytest.mark.process
 def test_loading_the_routes_loads_neither_the_template_engine_nor_the_checks_of_tokens() -> None:
     code = "import sys, nextcloud_mcp_server.web.routes; print({'jinja2', 'jwt'} & set(sys.modules))"
 

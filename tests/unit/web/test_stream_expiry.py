@@ -51,7 +51,7 @@ async def test_who_waits_for_a_client_hears_at_once_that_the_stream_is_cut_off()
                 streams.end(lambda _: True)
 
             group.start_soon(end)
-            with anyio.fail_after(5):
-                heard = await cut.wait(never, until=anyio.current_time() + 60)
+            with anyio.fail_after(60):
+                heard = await cut.wait(never, until=anyio.current_time() + 600)
 
     assert heard is None

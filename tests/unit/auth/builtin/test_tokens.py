@@ -206,7 +206,7 @@ async def test_the_same_keys_and_rows_make_another_code_for_another_browser(
         completed = back(leaving(made.moment, "came back"), ALICE, made.moment, name="came back")
         await made.database.auth_transactions.hold(completed, browser=browser)
         came = TransactionKey(completed.auth_transaction.id, browser)
-        return (await made.tokens.new_code(code_grant(), came=came)).get_secret_value()
+        return (await made.tokens.new_code(code_grant(), transaction=came)).get_secret_value()
 
     async with open_desk(file_url(tmp_path / "other.db"), KeyRing.parse(KEYS[:1]), Moment()) as other:
         codes = [await code_in(desk, BROWSER), await code_in(other, f"{BROWSER}2")]

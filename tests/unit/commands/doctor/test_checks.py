@@ -243,6 +243,7 @@ async def test_an_internal_address_is_asked_under_the_public_name() -> None:
     assert "cloud.example.org" in names
 
 
+@pytest.mark.process
 def test_a_fresh_computer_has_nothing_to_complain_about(monkeypatch: pytest.MonkeyPatch) -> None:
     # Anyone who works on a second checkout has the installed one on the path as well.
     others = [entry for entry in sys.path if not Path(entry, "nextcloud_mcp_server").is_dir()]
@@ -254,12 +255,14 @@ def test_a_fresh_computer_has_nothing_to_complain_about(monkeypatch: pytest.Monk
     assert set(found) == {"settings", "packages", "data folder", "keys", "documents"}
 
 
+@pytest.mark.process
 def test_a_misspelt_setting_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEXTCLOUD_USER", "alice")
 
     assert here(load())["settings"].verdict is Verdict.WARN
 
 
+@pytest.mark.process
 def test_a_folder_or_key_file_that_others_can_read_is_a_warning_with_the_command() -> None:
     settings = load()
     settings.open_data_dir().chmod(0o755)
@@ -274,6 +277,7 @@ def test_a_folder_or_key_file_that_others_can_read_is_a_warning_with_the_command
     assert "chmod 600" in found["keys"].text
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="rights are kept in access lists there")
 def test_a_secret_s_file_that_others_can_read_is_a_warning_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -290,6 +294,7 @@ def test_a_secret_s_file_that_others_can_read_is_a_warning_with_the_command(
     assert "secrets" not in here(load())
 
 
+@pytest.mark.process
 def test_files_of_this_person_alone_are_fine() -> None:
     settings = load()
     settings.open_data_dir()
@@ -300,12 +305,14 @@ def test_files_of_this_person_alone_are_fine() -> None:
     assert (found["data folder"].verdict, found["keys"].verdict) == (Verdict.OK, Verdict.OK)
 
 
+@pytest.mark.process
 def test_a_data_folder_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
 
     assert here(load())["data folder"].verdict is Verdict.FAIL
 
 
+@pytest.mark.process
 def test_a_key_that_is_none_fails_without_being_shown() -> None:
     finding = here(load(token_encryption_keys="hunter2"))["keys"]
 
@@ -313,6 +320,7 @@ def test_a_key_that_is_none_fails_without_being_shown() -> None:
     assert "hunter2" not in finding.text
 
 
+@pytest.mark.process
 def test_given_keys_that_are_good_are_fine(tmp_path: Path) -> None:
     texts, _ = load_or_create_key_file(tmp_path / "other.key")
 
@@ -342,6 +350,7 @@ async def test_a_damaged_database_fails_with_what_to_do(tmp_path: Path) -> None:
     assert "backup" in finding.text
 
 
+@pytest.mark.process
 def test_another_package_of_our_name_on_the_path_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +364,7 @@ def test_another_package_of_our_name_on_the_path_is_a_warning(
     assert str(tmp_path) in finding.text
 
 
+@pytest.mark.process
 def test_another_distribution_of_our_name_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +380,7 @@ def test_another_distribution_of_our_name_is_a_warning(
     assert "another project of that name" in finding.text
 
 
+@pytest.mark.process
 def test_an_installation_without_metadata_is_taken_for_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
 
@@ -385,6 +396,7 @@ def test_the_report_is_plain_away_from_a_terminal_and_tells_of_a_failure(
     assert capsys.readouterr().out == "ok    keys: fine\nfail  TLS: do this.\n"
 
 
+@pytest.mark.process
 def test_without_an_address_the_doctor_fails_and_says_how_to_give_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -394,6 +406,7 @@ def test_without_an_address_the_doctor_fails_and_says_how_to_give_one(
     assert "--nextcloud" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_an_unreachable_address_is_reported_through_the_real_network(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -405,6 +418,7 @@ def test_an_unreachable_address_is_reported_through_the_real_network(
     assert all(line.startswith(("ok  ", "warn", "fail")) for line in lines)
 
 
+@pytest.mark.process
 def test_for_many_people_the_identity_provider_and_the_clients_are_looked_at_too(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
