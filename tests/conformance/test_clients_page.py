@@ -27,7 +27,7 @@ def pinned(client: Foreign) -> str | None:
         pins = (FOREIGN / "requirements" / f"{client.requirements}.txt").read_text(encoding="utf-8")
         found = re.search(rf"^{re.escape(client.package)}(?:\[\w+\])?==(\S+)", pins, re.MULTILINE)
         return found and found[1]
-    for folder in (FOREIGN, ROOT):
+    for folder in (FOREIGN, ROOT / "tests"):
         package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
         wanted = package.get("dependencies", {}) | package.get("devDependencies", {})
         if client.package in wanted:
@@ -64,7 +64,7 @@ def test_the_version_that_is_named_is_the_one_that_is_installed(client: Foreign)
 
 
 def test_the_page_names_the_version_of_the_official_suite() -> None:
-    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+    package = json.loads((ROOT / "tests" / "package.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 
     assert (
