@@ -71,11 +71,11 @@ def test_where_the_browser_goes_on_to_is_bound_to_its_session_and_to_the_flow() 
     signed_in().set_redirect_target(response, ONWARD)
     redirect_target = written(response)["redirect"]
 
-    assert signed_in(redirect_target=redirect_target).where_to("nextcloud") == ONWARD
-    assert signed_in("t" * 43, redirect_target=redirect_target).where_to("nextcloud") is None
-    assert signed_in(redirect_target=redirect_target, **{"sign-in": SESSION}).where_to("sign-in") is None
+    assert signed_in(redirect=redirect_target).where_to("nextcloud") == ONWARD
+    assert signed_in("t" * 43, redirect=redirect_target).where_to("nextcloud") is None
+    assert signed_in(redirect=redirect_target, **{"sign-in": SESSION}).where_to("sign-in") is None
     payload, _, mac = redirect_target.partition(".")
-    assert signed_in(redirect_target=f"{payload[:-4]}AAAA.{mac}").where_to("nextcloud") is None
+    assert signed_in(redirect=f"{payload[:-4]}AAAA.{mac}").where_to("nextcloud") is None
 
 
 @pytest.mark.parametrize(
