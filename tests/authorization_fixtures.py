@@ -37,7 +37,7 @@ from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.storage.records import Grant, Principal
 from tests.auth_fixtures import NEXTCLOUD, READ, Clock, Network, page_url
-from tests.clients_fixtures import Outside
+from tests.clients_fixtures import Internet
 from tests.consent_fixtures import Browser, Nextclouds, failing
 from tests.issuer_fake import Params
 from tests.tokens_fixtures import VERIFIER, challenge_of
@@ -105,7 +105,7 @@ class AuthorizationFixture:
 
     clock: Clock
     provider: Nextclouds
-    outside: Outside
+    internet: Internet
     database: Database
     provisioning: MultiUserProvisioning
     outbox: Outbox
@@ -206,7 +206,7 @@ async def open_authorization(
     bound: frozenset[str] = frozenset(SCOPES),
 ) -> AsyncGenerator[AuthorizationFixture]:
     """Build a stage on a database in this folder, which may have been opened before."""
-    clock, outside, keys = Clock(), Outside(), KeyRing.parse([SecretStr(new_key())])
+    clock, internet, keys = Clock(), Internet(), KeyRing.parse([SecretStr(new_key())])
     provider = Nextclouds(clock)
     file = folder / "state.db"
     # A new schema costs a second, which not every test has to pay.
@@ -224,7 +224,7 @@ async def open_authorization(
         stack.push_async_callback(database.aclose)
         line = open_pool(ca_bundle=None, user_agent="test", transport=Network(Sandbox.demo(clock=clock)))
         stack.push_async_callback(line.aclose)
-        documents = outside.open()
+        documents = internet.open()
         stack.push_async_callback(documents.aclose)
         policy = Policy(NEXTCLOUD, "nextcloud.test", bound, page_url)
         app_passwords = LoginFlowProvider(
@@ -283,7 +283,7 @@ async def open_authorization(
         yield AuthorizationFixture(
             clock,
             provider,
-            outside,
+            internet,
             database,
             provisioning,
             outbox,

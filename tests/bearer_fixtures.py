@@ -25,7 +25,7 @@ from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.server import mcp_server
-from nextcloud_mcp_server.server.services import Core
+from nextcloud_mcp_server.server.services import Services
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
@@ -179,7 +179,7 @@ async def serving(
         monotonic=stage.clock.seconds,
     )
     pending = Pending(provisioning.finished)
-    core = Core(
+    services = Services(
         process.database,
         process.nextcloud,
         accounts,
@@ -189,11 +189,11 @@ async def serving(
         (),
     )
 
-    async def open_core() -> Core:
-        return core
+    async def open_services() -> Services:
+        return services
 
     state = State(
-        core=open_core,
+        services=open_services,
         caller=caller_of,
         pending=pending,
         notices=CompletionNotifier(pending),

@@ -108,7 +108,7 @@ def json_said(
 
 
 @dataclass
-class Outside:
+class Internet:
     """What is out there: the addresses of names, and answers by address of a document."""
 
     names: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
@@ -141,7 +141,7 @@ class ClientsFixture:
     seconds: float = 5.0
     clock: Clock = field(default_factory=Clock)
     records: MemoryClients = field(default_factory=MemoryClients)
-    outside: Outside = field(default_factory=Outside)
+    internet: Internet = field(default_factory=Internet)
     registration: Registration = field(init=False)
     documents: ClientDocuments = field(init=False)
 
@@ -156,7 +156,7 @@ class ClientsFixture:
         return ClientDocuments(
             self.records,
             self.rules,
-            self.outside.open(),
+            self.internet.open(),
             clock=self.clock.now,
             hosts=self.hosts,
             seconds=self.seconds,

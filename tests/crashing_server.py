@@ -27,7 +27,7 @@ from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.server import app, multi_user_app
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage import engine, migration
 
@@ -91,8 +91,8 @@ async def serve(port: int, given: dict[str, Any], ahead: timedelta) -> None:
         return datetime.now(UTC) + ahead
 
     config = environment.load(**given)
-    site = app.Site.of(config, "127.0.0.1", port)
-    made, _ = app.build_http_app(config, site, outside=Outside(transport=Trapped(trap), clock=clock))
+    site = app.PublicUrls.of(config, "127.0.0.1", port)
+    made, _ = app.build_http_app(config, site, overrides=Overrides(transport=Trapped(trap), clock=clock))
     server = uvicorn.Server(
         uvicorn.Config(answering(made, trap), host="127.0.0.1", port=port, log_config=None)
     )

@@ -31,7 +31,7 @@ PUBLIC: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Core:
+class FakeServices:
     """What the endpoints ask."""
 
     clients: Clients
@@ -47,13 +47,13 @@ class OAuthApiFixture:
     rates: Rates = field(default_factory=Rates)
     #: What each request fails with before anything is looked up.
     broken: Exception | None = None
-    core: Core = field(init=False)
+    services: FakeServices = field(init=False)
     app: ASGIApp = field(init=False)
 
     def __post_init__(self) -> None:
         records, clock = self.desk.database.clients, self.desk.moment
         registration = Registration(records, ClientRules(scopes=SCOPES), clock=clock)
-        self.core = Core(Clients(records, clock=clock), registration, self.desk.tokens)
+        self.services = FakeServices(Clients(records, clock=clock), registration, self.desk.tokens)
         self.serve()
 
     def serve(self, *, registers: bool = True) -> None:
@@ -76,10 +76,10 @@ class OAuthApiFixture:
         )
         self.app = guard(Starlette(routes=routes), config)
 
-    async def _opened(self) -> Core:
+    async def _opened(self) -> FakeServices:
         if self.broken is not None:
             raise self.broken
-        return self.core
+        return self.services
 
     def http(self, address: str = "203.0.113.9") -> httpx2.AsyncClient:
         """Give a program at an address."""

@@ -69,7 +69,7 @@ class Network(httpx2.AsyncBaseTransport):
 
 
 @dataclass(frozen=True)
-class Core:
+class FakeServices:
     """The opened parts that looking for changes needs."""
 
     accounts: Accounts
@@ -238,9 +238,9 @@ async def open_stage(
     accounts = OperatorAccounts(nextcloud, login_name="alice", secret=SecretStr("alice"), bound=scopes)
     audit, opened = Recorder(), list[bool]()
 
-    async def core() -> Any:  # noqa: ANN401 - a part of the core stands for it
+    async def services() -> Any:  # noqa: ANN401 - a part of the core stands for it
         opened.append(True)
-        return Core(accounts, audit)
+        return FakeServices(accounts, audit)
 
     def caller(ctx: Ctx) -> Caller:
         headers = cast("Any", ctx.request).headers
@@ -254,7 +254,7 @@ async def open_stage(
     if known:
         await availability.heard(ALICE, Apps(AppList(frozenset({"notes", "deck"})), account="alice"))
     pending = Pending(finished)
-    state = State(core, caller, pending, CompletionNotifier(pending), availability, "text", 0.01)
+    state = State(services, caller, pending, CompletionNotifier(pending), availability, "text", 0.01)
     catalogue = Catalogue(mcp_server.kinds(specs), availability)
     poller = Poller(catalogue, state, seconds=seconds, gap_seconds=0, max_people=max_people)
     async with anyio.create_task_group() as group:

@@ -12,7 +12,7 @@ from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import one_line
-from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import Holding
 
@@ -127,11 +127,11 @@ def _text(text: str) -> str:
 
 
 async def _all(settings: Settings) -> list[Holding]:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         return await database.accounts.all()
 
 
 async def _release(settings: Settings, holding: Holding) -> None:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         if not await database.accounts.release(holding):
             raise ConfigurationError(f"Nobody holds the account {holding.uid!r} any more.")

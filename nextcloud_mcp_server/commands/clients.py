@@ -7,7 +7,7 @@ from nextcloud_mcp_server.auth.builtin.document_source import host_of
 from nextcloud_mcp_server.auth.builtin.redirects import shown
 from nextcloud_mcp_server.commands.console import result, say
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.oauth_records import Client
 
@@ -61,10 +61,10 @@ def _require(settings: Settings) -> None:
 
 
 async def _all(settings: Settings) -> tuple[list[Client], dict[str, int]]:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         return await database.clients.all(), await database.oauth_tokens.people()
 
 
 async def _revoke(settings: Settings, client_id: str) -> bool:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         return await database.clients.delete(client_id)

@@ -6,7 +6,8 @@ from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, result, say
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server import app, services
+from nextcloud_mcp_server.server import app
+from nextcloud_mcp_server.server.services import connect_account, nextcloud_url_of, now, open_database
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 
@@ -28,11 +29,11 @@ def connect(settings: Settings, *, browser: bool) -> None:
 
 
 async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 - anyio.run passes by place
-    url = str(services.nextcloud_url(settings))
+    url = str(nextcloud_url_of(settings))
     progress = Progress()
-    async with app.open_core(settings) as (opened, pending):
+    async with app.running_services(settings) as (opened, pending):
         try:
-            name = await services.connect(
+            name = await connect_account(
                 opened, pending, url, show=open_browser if browser else print_link, progress=progress
             )
         finally:
@@ -61,7 +62,7 @@ def list_grants(settings: Settings) -> None:
 
 
 async def _all(settings: Settings) -> list[Grant]:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         return await database.grants.all()
 
 
@@ -98,7 +99,7 @@ def revoke_grants(settings: Settings, person: str | None) -> None:
 
 
 async def _revoke_person(settings: Settings, person: str) -> None:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         found = {
             grant.account.principal for grant in await database.grants.all() if grant.account.uid == person
         }
@@ -111,7 +112,7 @@ async def _revoke_person(settings: Settings, person: str) -> None:
         if not found and not signed_out:
             raise ConfigurationError(f"Nobody is connected as {person!r}: 'grants list' shows who is.")
         for principal in known:
-            ended = AuditEntry(services.now(), principal, "", "disconnect", "by the operator")
+            ended = AuditEntry(now(), principal, "", "disconnect", "by the operator")
             await database.grants.disconnect(principal, audit=ended)
     result(
         f"{person} is disconnected and signed out. The server ends it at Nextcloud within a minute, or when it runs "
@@ -128,8 +129,8 @@ async def _revoke(settings: Settings) -> None:
         if len(found) > 1:
             raise ConfigurationError(f"There are several: name one with --nextcloud, of {', '.join(found)}.")
         settings = settings.model_copy(update={"nextcloud_host": found[0]})
-    url = str(services.nextcloud_url(settings))
-    async with app.open_core(settings) as (opened, _):
+    url = str(nextcloud_url_of(settings))
+    async with app.running_services(settings) as (opened, _):
         ended = await opened.accounts.disconnect(personal_caller(url, "The command line"))
     if not ended.was_connected:
         say(f"Nothing is connected at {url}.")

@@ -4,8 +4,8 @@ import anyio
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import result
-from nextcloud_mcp_server.server import services
 from nextcloud_mcp_server.server.database_file import schema_of
+from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings
 
 
@@ -17,7 +17,7 @@ def upgrade(settings: Settings) -> None:
 
 
 async def _upgrade(settings: Settings) -> None:
-    async with services.open_database(settings):
+    async with open_database(settings):
         pass
 
 

@@ -12,7 +12,7 @@ from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.accounts import table
 from nextcloud_mcp_server.commands.console import Progress, result, say
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
-from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.key_rotation import Rotated, SealedRows
@@ -121,13 +121,13 @@ def _confirm(source: str) -> None:
 
 
 async def _counts(settings: Settings) -> tuple[list[bytes], list[SealedRows]]:
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         return database.key_rotation.key_ids, await database.key_rotation.counts()
 
 
 async def _rotate(settings: Settings, total: int, pause: Pause) -> None:
     say("This may be stopped at any time, and goes on where it was when it is run again.")
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         done = await _passes(database, settings.key_source, total, pause)
     result(f"Rows that are sealed with the first key now: {done.resealed}.")
     if done.unreadable:

@@ -10,8 +10,14 @@ from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.commands.console import Progress, result, say
 from nextcloud_mcp_server.errors import NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.server import multi_user, services
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server import multi_user
+from nextcloud_mcp_server.server.services import (
+    Overrides,
+    nextcloud_url_of,
+    open_database,
+    open_pool_of,
+    public_url_of,
+)
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import Credential, Grant
 
@@ -34,7 +40,7 @@ def restored(settings: Settings, *, allow_listed: bool, sleep: Sleep = anyio.sle
 
 
 async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> None:  # noqa: FBT001 - anyio.run passes by place
-    async with services.open_database(settings) as database:
+    async with open_database(settings) as database:
         forgotten = await database.restored.forget()
         grants = {grant.credential.id: grant for grant in await database.grants.all()}
     result(
@@ -66,13 +72,11 @@ def _is_renewable(settings: Settings, credential: Credential) -> bool:
 
 async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -> None:
     progress, kept, dead, file_errors = Progress(), 0, 0, 0
-    outside = Outside()
-    async with services.open_database(settings) as database, services.open_pool_of(settings, outside) as pool:
-        nextcloud = Nextcloud(
-            services.nextcloud_url(settings), pool, public_url=services.public_url_of(settings)
-        )
-        provider = multi_user.nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
-        broker = Broker(database, {provider.name: provider}, clock=outside.clock)
+    overrides = Overrides()
+    async with open_database(settings) as database, open_pool_of(settings, overrides) as pool:
+        nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
+        provider = multi_user.nextcloud_oauth2(settings, nextcloud, clock=overrides.clock)
+        broker = Broker(database, {provider.name: provider}, clock=overrides.clock)
         for number, grant in enumerate(grants, 1):
             progress(f"{number} of {len(grants)}; {dead} have to be asked again")
             try:

@@ -169,7 +169,7 @@ class Resources:
 
     async def _usable(self, ctx: Ctx, call: Call) -> list[Kind]:
         """List the kinds that need no one's consent any more."""
-        known = await call.core.accounts.connection(call.caller)
+        known = await call.services.accounts.connection(call.caller)
         if not known.connected or not known.scopes:
             return []
         return [kind for kind in self._catalogue.shown(ctx) if kind.about.scopes <= known.scopes]

@@ -31,7 +31,7 @@ from nextcloud_mcp_server.resources.catalogue import Catalogue
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS, Interest
 from nextcloud_mcp_server.resources.kind import Kind, Marks
 from nextcloud_mcp_server.tools.apps import apps_of
-from nextcloud_mcp_server.tools.state import Core, State
+from nextcloud_mcp_server.tools.state import State, ToolServices
 
 logger = logging.getLogger(__name__)
 
@@ -194,8 +194,8 @@ class Poller:
         if not known and not any(each.wants for each in person.interests):
             # Before the first call of a user there is nothing to look at, and no database is opened for it.
             return inf
-        core = await self._state.core()
-        opened = await self._opened(core, person)
+        services = await self._state.services()
+        opened = await self._opened(services, person)
         caller, first = next(iter(opened.items()), (None, None))
         await self._tell_about_access(owner, person, first.account.uid if first else "")
         if caller is None or first is None:
@@ -203,11 +203,11 @@ class Poller:
         try:
             events = await self._changes(person, first, opened)
         except CredentialRejected:
-            await core.accounts.reject(caller, first)
+            await services.accounts.reject(caller, first)
             # Renewed, or gone: the next look knows.
             return 0.0
         except WrongAccount:
-            await core.audit.record(
+            await services.audit.record(
                 caller, action="look for changes", result="WrongAccount", detail="", request_id="", now=True
             )
             for each in list(person.interests):
@@ -215,17 +215,17 @@ class Poller:
             return inf
         availability = self._state.availability
         await availability.audience.tell(owner, *events)
-        apps = apps_of(core, caller, first, in_menu=availability.in_menu)
+        apps = apps_of(services, caller, first, in_menu=availability.in_menu)
         availability.learn(owner, apps, account=first.account.uid)
         person.idle = not _attended(person)
         return inf if person.idle else self._seconds
 
-    async def _opened(self, core: Core, person: _Person) -> dict[Caller, Opened]:
+    async def _opened(self, services: ToolServices, person: _Person) -> dict[Caller, Opened]:
         """Open what each client may use, and take from it what it may not."""
         opened: dict[Caller, Opened] = {}
         for interest in list(person.interests):
             caller = interest.caller
-            found = opened.get(caller) or await core.accounts.find(caller)
+            found = opened.get(caller) or await services.accounts.find(caller)
             if found is not None:
                 opened[caller] = found
             lost = [uri for uri, (kind, _) in interest.wants.items() if not self._may(caller, kind, found)]

@@ -135,8 +135,8 @@ class Updates:
             self._poller.add(interest)
 
     async def _allowed(self, ctx: Ctx, target: Target) -> bool:
-        core = await self._state.core()
-        opened = await core.accounts.find(self._state.caller(ctx))
+        services = await self._state.services()
+        opened = await services.accounts.find(self._state.caller(ctx))
         return opened is not None and target[0].about.scopes <= opened.scopes
 
     def _interest(self, ctx: Ctx, session: Session) -> Interest:

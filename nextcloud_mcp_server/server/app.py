@@ -12,28 +12,41 @@ from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server import services
-from nextcloud_mcp_server.server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app
+from nextcloud_mcp_server.server.assembly import (
+    MCP_PATH,
+    ModeHooks,
+    PublicUrls,
+    ServerParts,
+    assemble,
+    mcp_app,
+)
 from nextcloud_mcp_server.server.database_file import has_state
-from nextcloud_mcp_server.server.services import Core, Outside
+from nextcloud_mcp_server.server.services import (
+    Overrides,
+    Services,
+    check_server,
+    nextcloud_url_of,
+    open_key_ring,
+    open_services,
+)
 from nextcloud_mcp_server.settings.checks import SHORTEST_SECRET
 from nextcloud_mcp_server.settings.environment import Settings
 
 logger = logging.getLogger(__name__)
 
 
-def build(settings: Settings, *, page_url: Callable[[str], str] | None, outside: Outside) -> Parts:
+def build(settings: Settings, *, page_url: Callable[[str], str] | None, overrides: Overrides) -> ServerParts:
     """Put a server for one user together; nothing is opened yet.
 
     `page_url` makes the URL of our consent page from an elicitation's id; None, over stdio, sends
     users straight to Nextcloud.
     """
-    url = str(services.nextcloud_url(settings))
+    url = str(nextcloud_url_of(settings))
 
-    def open_(pending: Pending) -> AbstractAsyncContextManager[Core]:
-        return services.open_core(settings, page_url=page_url, pending=pending, outside=outside)
+    def open_(pending: Pending) -> AbstractAsyncContextManager[Services]:
+        return open_services(settings, page_url=page_url, pending=pending, overrides=overrides)
 
-    return assemble(settings, Front(lambda ctx: personal_caller(url, wire.client_name(ctx)), open_))
+    return assemble(settings, ModeHooks(lambda ctx: personal_caller(url, wire.client_name(ctx)), open_))
 
 
 def bearer_secret(settings: Settings) -> SecretStr | None:
@@ -60,34 +73,36 @@ def bearer_secret(settings: Settings) -> SecretStr | None:
     return secret
 
 
-def build_http_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
+def build_http_app(
+    settings: Settings, public_urls: PublicUrls, *, overrides: Overrides
+) -> tuple[Any, ServerParts]:
     """Make the ASGI application: MCP, the pages, and the checks around both."""
     if settings.multi_user:
         from nextcloud_mcp_server.server.multi_user_app import build_multi_user_app  # noqa: PLC0415 - these modes only
 
-        return build_multi_user_app(settings, site, outside=outside)
+        return build_multi_user_app(settings, public_urls, overrides=overrides)
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.single_user_consent import NothingToAllow, SingleUserConsent  # noqa: PLC0415 - HTTP only
 
-    parts = build(settings, page_url=site.page_url, outside=outside)
+    parts = build(settings, page_url=public_urls.page_url, overrides=overrides)
 
     async def consent() -> SingleUserConsent:
-        return (await parts.core.get()).provisioning or NothingToAllow()
+        return (await parts.services.get()).provisioning or NothingToAllow()
 
     secret = bearer_secret(settings)
     pages = routes(
         consent,
-        csrf_keys=lambda: services.keys(settings).derive("forms"),
+        csrf_keys=lambda: open_key_ring(settings).derive("forms"),
         sandbox=settings.sandbox,
         secret=secret is not None,
     )
     app = mcp_app(parts, pages, running=lambda: parts.running(resume=has_state(settings)))
     config = WebConfig(
-        allowed_hosts=site.names(),
-        allowed_origins=site.origins(),
+        allowed_hosts=public_urls.names(),
+        allowed_origins=public_urls.origins(),
         bearer_secret=secret,
-        secure_cookies=site.public_url.startswith("https://"),
+        secure_cookies=public_urls.public_url.startswith("https://"),
         mcp_path=MCP_PATH,
     )
     return guard(app, config), parts
@@ -100,7 +115,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
     from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config  # noqa: PLC0415 - HTTP only
 
     async with _with_nextcloud(settings) as own:
-        app, _ = build_http_app(own, Site.of(own, host, port), outside=Outside())
+        app, _ = build_http_app(own, PublicUrls.of(own, host, port), overrides=Overrides())
         config = server_config(app, ConnectionLimits(own.proxies), host=host, port=port)
         serving = uvicorn.Server(config)
 
@@ -114,7 +129,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it leaves."""
     async with _with_nextcloud(settings) as own:
-        parts = build(own, page_url=None, outside=Outside())
+        parts = build(own, page_url=None, overrides=Overrides())
         async with _looking(own), parts.running(resume=has_state(own)):
             await parts.mcp.run_stdio_async()
 
@@ -136,7 +151,7 @@ async def _with_nextcloud(settings: Settings) -> AsyncGenerator[Settings]:
 async def _looking(settings: Settings) -> AsyncGenerator[None]:
     """Have the log say, while we serve, that the Nextcloud cannot be used; that never stops a start."""
     async with anyio.create_task_group() as group:
-        group.start_soon(services.look, settings, Outside())
+        group.start_soon(check_server, settings, Overrides())
         try:
             yield
         finally:
@@ -160,7 +175,7 @@ async def _meeting_issuer(
 
     async def meet() -> None:
         try:
-            await meet_issuer(settings, Outside())
+            await meet_issuer(settings, Overrides())
         except ConfigurationError as error:
             refused.append(error)
             stop()
@@ -174,22 +189,24 @@ async def _meeting_issuer(
 
 
 @asynccontextmanager
-async def open_core(settings: Settings) -> AsyncGenerator[tuple[Core, Pending]]:
-    """Open the core for a command; its background work runs meanwhile."""
+async def running_services(settings: Settings) -> AsyncGenerator[tuple[Services, Pending]]:
+    """Open the services for a command; its background work runs meanwhile."""
 
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
         return (
-            await core.provisioning.finished(elicitation_ids) if core.provisioning else list(elicitation_ids)
+            await services.provisioning.finished(elicitation_ids)
+            if services.provisioning
+            else list(elicitation_ids)
         )
 
     pending = Pending(finished)
     async with (
-        services.open_core(settings, page_url=None, pending=pending, outside=Outside()) as core,
+        open_services(settings, page_url=None, pending=pending, overrides=Overrides()) as services,
         anyio.create_task_group() as group,
     ):
-        group.start_soon(core.run)
+        group.start_soon(services.run)
         group.start_soon(pending.run)
         try:
-            yield core, pending
+            yield services, pending
         finally:
             group.cancel_scope.cancel()

@@ -18,9 +18,9 @@ from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
-from nextcloud_mcp_server.server import mcp_server, services
+from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.server.database_file import has_state
-from nextcloud_mcp_server.server.services import Core, LazyCore
+from nextcloud_mcp_server.server.services import LazyServices, Services, open_key_ring
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
@@ -35,12 +35,12 @@ MCP_PATH = "/mcp"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServerParts:
     """One server and what runs beside it."""
 
     mcp: MCPServer[Any]
     state: State
-    core: LazyCore
+    services: LazyServices
     pending: Pending
     availability: Availability
     poller: Poller
@@ -49,7 +49,7 @@ class Parts:
     async def running(self, *, resume: bool) -> AsyncGenerator[None]:
         """Run the background work around the serving."""
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: self.core.run(resume=resume))
+            group.start_soon(lambda: self.services.run(resume=resume))
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
             group.start_soon(self.poller.run)
@@ -60,14 +60,14 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """What the mode decides: who calls, what their token allows, and how the core is opened.
+class ModeHooks:
+    """What the mode decides: who calls, what their token allows, and how the services is opened.
 
     `at_sign_in` are the scopes that clients ask for when they sign in.
     """
 
     caller: Callable[[ServerRequestContext[Any, Any]], Caller]
-    open_core: Callable[[Pending], AbstractAsyncContextManager[Core]]
+    open_services: Callable[[Pending], AbstractAsyncContextManager[Services]]
     token_scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited
     at_sign_in: frozenset[str] = frozenset(SCOPES)
 
@@ -82,13 +82,13 @@ def select(settings: Settings) -> list[ToolSpec]:
     )
 
 
-def assemble(settings: Settings, front: Front) -> Parts:
+def assemble(settings: Settings, hooks: ModeHooks) -> ServerParts:
     """Put the parts of a server together; nothing is opened yet."""
-    specs, caller = select(settings), front.caller
+    specs, caller = select(settings), hooks.caller
     audience = Audience(lambda ctx: caller(ctx).principal)
 
-    def open_() -> AbstractAsyncContextManager[Core]:
-        return front.open_core(pending)
+    def open_() -> AbstractAsyncContextManager[Services]:
+        return hooks.open_services(pending)
 
     async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
         provisioning = (await lazy.get()).provisioning
@@ -102,18 +102,18 @@ def assemble(settings: Settings, front: Front) -> Parts:
         if settings.operator_credential is None and not has_state(settings):
             # No one is connected, and a client that only lists opens no database.
             return None
-        core, of = await lazy.get(), caller(ctx)
-        opened = await core.accounts.find(of)
-        return opened and (apps_of(core, of, opened, in_menu=availability.in_menu), opened.account.uid)
+        services, of = await lazy.get(), caller(ctx)
+        opened = await services.accounts.find(of)
+        return opened and (apps_of(services, of, opened, in_menu=availability.in_menu), opened.account.uid)
 
-    lazy = LazyCore(open_)
+    lazy = LazyServices(open_)
     pending = Pending(finished)
     availability = Availability(
-        mcp_server.facts(specs), audience, scopes=front.token_scopes, at_sign_in=front.at_sign_in
+        mcp_server.facts(specs), audience, scopes=hooks.token_scopes, at_sign_in=hooks.at_sign_in
     )
     availability.find_access = access
     state = State(
-        core=lazy.get,
+        services=lazy.get,
         caller=caller,
         pending=pending,
         notices=CompletionNotifier(pending),
@@ -128,21 +128,21 @@ def assemble(settings: Settings, front: Front) -> Parts:
         specs,
         state,
         track,
-        state_keys=lambda: services.keys(settings).derive("request-state"),
+        state_keys=lambda: open_key_ring(settings).derive("request-state"),
         update_seconds=settings.update_seconds,
     )
-    return Parts(mcp, state, lazy, pending, availability, poller)
+    return ServerParts(mcp, state, lazy, pending, availability, poller)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PublicUrls:
     """Where an HTTP server is reached: by clients under `url`, by browsers under `public_url`."""
 
     url: str
     public_url: str
 
     @classmethod
-    def of(cls, settings: Settings, host: str, port: int) -> "Site":
+    def of(cls, settings: Settings, host: str, port: int) -> "PublicUrls":
         """Work it out from where the server listens and what the operator says."""
         # A wildcard address is for listening, not for calling.
         name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
@@ -176,7 +176,10 @@ class Site:
 
 
 def mcp_app(
-    parts: Parts, pages: Sequence["BaseRoute"], *, running: Callable[[], AbstractAsyncContextManager[None]]
+    parts: ServerParts,
+    pages: Sequence["BaseRoute"],
+    *,
+    running: Callable[[], AbstractAsyncContextManager[None]],
 ) -> "Starlette":
     """Put the MCP endpoint and the pages into one application, which runs the work in the background."""
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415 - HTTP only

@@ -26,8 +26,16 @@ from nextcloud_mcp_server.auth.multi_user_accounts import MultiUserAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server import services
-from nextcloud_mcp_server.server.services import Core, Outside
+from nextcloud_mcp_server.server.services import (
+    Overrides,
+    Services,
+    listening_jobs,
+    nextcloud_url_of,
+    open_database,
+    open_pool_of,
+    policy_of,
+    public_url_of,
+)
 from nextcloud_mcp_server.settings.environment import Settings
 
 if TYPE_CHECKING:
@@ -43,14 +51,14 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class MultiUserCore(Core):
-    """The core of a server for many users, whose pages know them."""
+class MultiUserServices(Services):
+    """The services of a server for many users, whose pages know them."""
 
     consent_service: ConsentService
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SharedServices:
     """The opened parts that do not depend on how users sign in; `work` runs in the background."""
 
     settings: Settings
@@ -86,15 +94,15 @@ class Ground:
 
 
 @asynccontextmanager
-async def open_ground(
+async def open_shared_services(
     settings: Settings,
     provider_of: Callable[[Nextcloud], RedirectProvider | None],
     *,
     page_url: Callable[[str], str],
     pending: Pending,
-    outside: Outside,
+    overrides: Overrides,
     on_ended: OnEnded,
-) -> AsyncGenerator[Ground]:
+) -> AsyncGenerator[SharedServices]:
     """Open everything that both modes have, and close it again.
 
     `on_ended` is told who lost an account. Without a provider no browser is sent anywhere: users confirm in a login
@@ -104,20 +112,20 @@ async def open_ground(
         ConfigurationError: The settings cannot work.
         StorageError: The database cannot be used.
     """
-    clock, policy = outside.clock, services.policy_of(settings, page_url)
+    clock, policy = overrides.clock, policy_of(settings, page_url)
     async with (
-        services.open_database(settings, clock=clock) as database,
-        services.open_pool_of(settings, outside) as pool,
+        open_database(settings, clock=clock) as database,
+        open_pool_of(settings, overrides) as pool,
     ):
-        nextcloud = Nextcloud(
-            services.nextcloud_url(settings), pool, public_url=services.public_url_of(settings)
-        )
+        nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
         provider, ended = provider_of(nextcloud), EndedAccounts(database, on_ended)
-        ground = _ground(settings, database, nextcloud, provider, policy=policy, pending=pending, clock=clock)
-        yield replace(ground, work=(*ground.work, ended.run))
+        shared = _shared_services(
+            settings, database, nextcloud, provider, policy=policy, pending=pending, clock=clock
+        )
+        yield replace(shared, work=(*shared.work, ended.run))
 
 
-def _ground(
+def _shared_services(
     settings: Settings,
     database: "Database",
     nextcloud: Nextcloud,
@@ -126,7 +134,7 @@ def _ground(
     policy: Policy,
     pending: Pending,
     clock: Callable[[], datetime],
-) -> Ground:
+) -> SharedServices:
     app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
     provisioning = MultiUserProvisioning(
         database, app_passwords, policy, clock=clock, on_finished=pending.finish
@@ -148,7 +156,7 @@ def _ground(
         account_url=url,
         poll_now=poller.poll_now,
     )
-    return Ground(
+    return SharedServices(
         settings=settings,
         clock=clock,
         policy=policy,
@@ -161,7 +169,7 @@ def _ground(
         accounts=accounts,
         broker=broker,
         exchange_limiter=_exchange_limiter(database, nextcloud, provider, clock=clock),
-        work=(poller.run, outbox.run, audit.run, *services.listening(database, pending)),
+        work=(poller.run, outbox.run, audit.run, *listening_jobs(database, pending)),
     )
 
 

@@ -9,10 +9,18 @@ from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, AskedWords
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server import mcp_server, services
-from nextcloud_mcp_server.server.assembly import MCP_PATH, Front, Parts, Site, assemble, mcp_app, select
-from nextcloud_mcp_server.server.multi_user import MultiUserCore
-from nextcloud_mcp_server.server.services import Core, Outside
+from nextcloud_mcp_server.server import mcp_server
+from nextcloud_mcp_server.server.assembly import (
+    MCP_PATH,
+    ModeHooks,
+    PublicUrls,
+    ServerParts,
+    assemble,
+    mcp_app,
+    select,
+)
+from nextcloud_mcp_server.server.multi_user import MultiUserServices
+from nextcloud_mcp_server.server.services import Overrides, Services, open_key_ring, open_pool_of, policy_of
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
@@ -34,14 +42,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class AuthMode:
     """What depends on how users sign in and who gives their clients tokens.
 
     `routes` come before the pages; pages of other origins may ask below `any_origin`. `open` is
     around everything, for connections of its own.
     """
 
-    open_core: Callable[[Pending], AbstractAsyncContextManager[Core]]
+    open_services: Callable[[Pending], AbstractAsyncContextManager[Services]]
     verify: Verify
     resource: Resource
     open: Callable[[], AbstractAsyncContextManager[object]]
@@ -51,117 +59,127 @@ class Way:
     authorizations: Callable[[], Awaitable[Authorizations]] | None = None
 
 
-#: Gives the opened core; opens it at the first call.
-GetCore = Callable[[], Awaitable[MultiUserCore]]
+#: Gives the opened services; opens it at the first call.
+GetServices = Callable[[], Awaitable[MultiUserServices]]
 
 
-def build_multi_user_app(settings: Settings, site: Site, *, outside: Outside) -> tuple[Any, Parts]:
+def build_multi_user_app(
+    settings: Settings, public_urls: PublicUrls, *, overrides: Overrides
+) -> tuple[Any, ServerParts]:
     """Make the ASGI application; see `app.build_http_app`."""
 
-    async def core() -> MultiUserCore:
-        return cast("MultiUserCore", await parts.core.get())
+    async def services() -> MultiUserServices:
+        return cast("MultiUserServices", await parts.services.get())
 
     limits, connections = Limits(), OpenConnections()
-    way = (
-        _builtin(settings, site, core, outside, limits=limits, connections=connections)
+    auth_mode = (
+        _builtin(settings, public_urls, services, overrides, limits=limits, connections=connections)
         if settings.mode == "builtin"
-        else _oidc(settings, site, core, outside, connections)
+        else _oidc(settings, public_urls, services, overrides, connections)
     )
 
     async def consent_service() -> ConsentBackend:
-        return (await core()).consent_service
+        return (await services()).consent_service
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
         # Another replica, or the one before this, may have left something to be done.
-        async with way.open(), parts.running(resume=True):
+        async with auth_mode.open(), parts.running(resume=True):
             yield
 
-    front = Front(
+    hooks = ModeHooks(
         caller=caller_of,
-        open_core=way.open_core,
+        open_services=auth_mode.open_services,
         token_scopes=scopes_of,
-        at_sign_in=way.words.scopes_at_sign_in,
+        at_sign_in=auth_mode.words.scopes_at_sign_in,
     )
-    parts = assemble(settings, front)
+    parts = assemble(settings, hooks)
     pages = multi_user_routes(
         consent_service,
-        keys=lambda: services.keys(settings).derive("forms"),
-        nextcloud_host=services.policy_of(settings, site.page_url).nextcloud_host,
-        mcp_url=way.resource.url,
-        clock=outside.clock,
+        keys=lambda: open_key_ring(settings).derive("forms"),
+        nextcloud_host=policy_of(settings, public_urls.page_url).nextcloud_host,
+        mcp_url=auth_mode.resource.url,
+        clock=overrides.clock,
         on_person=limits.person,
-        authorizations=way.authorizations,
+        authorizations=auth_mode.authorizations,
     )
-    app = mcp_app(parts, [*metadata_routes(way.resource), *way.routes, *pages], running=running)
-    layer = _bearer(app, settings, way, outside, connections)
-    known = KnownBrowsers(layer, keys=lambda: services.keys(settings).derive("known-browsers"))
+    app = mcp_app(parts, [*metadata_routes(auth_mode.resource), *auth_mode.routes, *pages], running=running)
+    layer = _bearer(app, settings, auth_mode, overrides, connections)
+    known = KnownBrowsers(layer, keys=lambda: open_key_ring(settings).derive("known-browsers"))
 
     async def spend(params: Params) -> None:
         await (await consent_service()).spend_if_known(params)
 
     limited = AddressLimits(known, limits, mcp_path=MCP_PATH, spend=spend)
-    return guard(limited, _config(settings, site, way)), parts
+    return guard(limited, _config(settings, public_urls, auth_mode)), parts
 
 
 def _bearer(
-    app: "ASGIApp", settings: Settings, way: Way, outside: Outside, connections: OpenConnections
+    app: "ASGIApp",
+    settings: Settings,
+    auth_mode: AuthMode,
+    overrides: Overrides,
+    connections: OpenConnections,
 ) -> BearerLayer:
     return BearerLayer(
         connections.limit_sessions(app),
-        resource=way.resource,
-        verify=way.verify,
+        resource=auth_mode.resource,
+        verify=auth_mode.verify,
         needs=mcp_server.needs(select(settings)),
-        clock=outside.clock,
-        words=way.words.for_call,
+        clock=overrides.clock,
+        words=auth_mode.words.for_call,
         mcp_path=MCP_PATH,
         streams=connections.streams,
         limiter=RequestLimiter(RequestRates(per_minute=settings.requests_per_minute)),
     )
 
 
-def _config(settings: Settings, site: Site, way: Way) -> WebConfig:
+def _config(settings: Settings, public_urls: PublicUrls, auth_mode: AuthMode) -> WebConfig:
     return WebConfig(
-        allowed_hosts=site.names(),
-        allowed_origins=site.origins(),
+        allowed_hosts=public_urls.names(),
+        allowed_origins=public_urls.origins(),
         bearer_secret=None,
-        secure_cookies=site.public_url.startswith("https://"),
+        secure_cookies=public_urls.public_url.startswith("https://"),
         mcp_path=MCP_PATH,
-        any_origin=(MCP_PATH, WELL_KNOWN, *way.any_origin),
+        any_origin=(MCP_PATH, WELL_KNOWN, *auth_mode.any_origin),
         refuse_forwarded=False,
         proxies=settings.proxies,
     )
 
 
 def _oidc(
-    settings: Settings, site: Site, core: GetCore, outside: Outside, connections: OpenConnections
-) -> Way:
+    settings: Settings,
+    public_urls: PublicUrls,
+    services: GetServices,
+    overrides: Overrides,
+    connections: OpenConnections,
+) -> AuthMode:
     """Leave signing in, and tokens, to the operator's identity provider."""
     from nextcloud_mcp_server.auth.outgoing import Outgoing  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.server.modes import oidc  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web.backchannel import logout_route  # noqa: PLC0415 - this mode only
 
-    pool = services.open_pool_of(settings, outside)
+    pool = open_pool_of(settings, overrides)
     issuer = oidc.Issuer.of(settings, Outgoing(pool))
-    verifier = issuer.verifier(settings, clock=outside.clock)
+    verifier = issuer.verifier(settings, clock=overrides.clock)
 
     async def on_logout(ends: Callable[[Mapping[str, object]], bool]) -> None:
         verifier.forget()
         await connections.end(lambda bearer: ends(bearer.claims))
 
-    def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
-        return oidc.open_core(
+    def open_services(pending: Pending) -> AbstractAsyncContextManager[Services]:
+        return oidc.open_services(
             settings,
             issuer,
-            page_url=site.page_url,
+            page_url=public_urls.page_url,
             pending=pending,
-            outside=outside,
+            overrides=overrides,
             on_logout=on_logout,
             on_ended=connections.end_of,
         )
 
     async def logout() -> oidc.BackChannelLogout:
-        return cast("oidc.OidcCore", await core()).logout
+        return cast("oidc.OidcServices", await services()).logout
 
     async def verify(token: str) -> Bearer:
         bearer = await verifier.verify(token)
@@ -171,8 +189,8 @@ def _oidc(
             raise IssuerUnavailable(str(error)) from None
         return bearer
 
-    return Way(
-        open_core=open_core,
+    return AuthMode(
+        open_services=open_services,
         verify=verify,
         resource=Resource(settings.resource_url, (settings.oidc_issuer or "",), _first_words(settings)),
         open=lambda: pool,
@@ -189,31 +207,31 @@ def _first_words(settings: Settings) -> tuple[str, ...]:
 
 def _builtin(
     settings: Settings,
-    site: Site,
-    core: GetCore,
-    outside: Outside,
+    public_urls: PublicUrls,
+    services: GetServices,
+    overrides: Overrides,
     *,
     limits: Limits,
     connections: OpenConnections,
-) -> Way:
+) -> AuthMode:
     """Sign users in with Nextcloud, and give their clients tokens ourselves."""
     from nextcloud_mcp_server.server.modes import builtin  # noqa: PLC0415 - this mode only
     from nextcloud_mcp_server.web import oauth_api  # noqa: PLC0415 - this mode only
 
-    documents = builtin.open_documents(settings, outside)
+    documents = builtin.open_documents(settings, overrides)
 
-    def open_core(pending: Pending) -> AbstractAsyncContextManager[Core]:
-        return builtin.open_core(
+    def open_services(pending: Pending) -> AbstractAsyncContextManager[Services]:
+        return builtin.open_services(
             settings,
             documents,
-            page_url=site.page_url,
+            page_url=public_urls.page_url,
             pending=pending,
-            outside=outside,
+            overrides=overrides,
             on_ended=connections.end_of,
         )
 
-    async def opened() -> builtin.BuiltinCore:
-        return cast("builtin.BuiltinCore", await core())
+    async def opened() -> builtin.BuiltinServices:
+        return cast("builtin.BuiltinServices", await services())
 
     async def verify(token: str) -> Bearer:
         try:
@@ -226,8 +244,8 @@ def _builtin(
         return (await opened()).authorization
 
     words = settings.asked_words
-    return Way(
-        open_core=open_core,
+    return AuthMode(
+        open_services=open_services,
         verify=verify,
         resource=Resource(settings.resource_url, (settings.server_url,), words.first),
         open=lambda: documents,

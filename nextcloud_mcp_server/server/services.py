@@ -49,7 +49,7 @@ RESUME_SECONDS = 5.0
 CONNECT_POLL_SECONDS = 1.0
 
 #: The look at Nextcloud comes when a client that has just started us has long had its list of tools.
-LOOK_SECONDS = 3.0
+CHECK_SERVER_SECONDS = 3.0
 
 
 def now() -> datetime:
@@ -58,7 +58,7 @@ def now() -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Overrides:
     """What a test puts in the place of the world: the way to Nextcloud, and the clock.
 
     `documents` and `resolve` are the way to the documents of chat clients, and to the addresses of
@@ -72,7 +72,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class Services:
     """The opened parts, and the background work that belongs to them."""
 
     database: "Database"
@@ -90,7 +90,7 @@ class Core:
                 group.start_soon(job)
 
 
-def keys(settings: Settings) -> "KeyRing":
+def open_key_ring(settings: Settings) -> "KeyRing":
     """Read the sealing keys; personal mode makes its own at the first use and says where.
 
     Raises:
@@ -109,7 +109,7 @@ def keys(settings: Settings) -> "KeyRing":
     return KeyRing.parse(texts)
 
 
-def nextcloud_url(settings: Settings) -> NextcloudUrl:
+def nextcloud_url_of(settings: Settings) -> NextcloudUrl:
     """Read the address of the Nextcloud in its one normal form, which also names the user."""
     return NextcloudUrl.parse(settings.require_nextcloud())
 
@@ -121,19 +121,19 @@ def public_url_of(settings: Settings) -> NextcloudUrl | None:
 
 def policy_of(settings: Settings, page_url: Callable[[str], str] | None) -> Policy:
     """Put together what the settings say about consent."""
-    url = nextcloud_url(settings)
+    url = nextcloud_url_of(settings)
     bound = settings.offered_scopes
     return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url)
 
 
-def open_pool_of(settings: Settings, outside: "Outside") -> httpx2.AsyncClient:
+def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClient:
     """Open connections to Nextcloud, or to the identity provider, with the settings' certificates.
 
     Raises:
         ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
     """
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
-    return open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=outside.transport)
+    return open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=overrides.transport)
 
 
 @asynccontextmanager
@@ -149,7 +149,7 @@ async def open_database(
     from nextcloud_mcp_server.storage.engine import Database  # noqa: PLC0415 - see above
 
     settings.open_data_dir()
-    database = await Database.open(settings.database_address, keys=keys(settings), clock=clock)
+    database = await Database.open(settings.database_address, keys=open_key_ring(settings), clock=clock)
     try:
         yield database
     finally:
@@ -158,32 +158,34 @@ async def open_database(
             await database.aclose()
 
 
-def listening(database: "Database", pending: Pending) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:
+def listening_jobs(
+    database: "Database", pending: Pending
+) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:
     """List the work of hearing what other processes finish, where the database can announce it."""
     return () if database.listen is None else (partial(pending.listen, database.listen),)
 
 
 @asynccontextmanager
-async def open_core(
+async def open_services(
     settings: Settings,
     *,
     page_url: Callable[[str], str] | None,
     pending: Pending,
-    outside: Outside,
-) -> AsyncGenerator[Core]:
+    overrides: Overrides,
+) -> AsyncGenerator[Services]:
     """Open everything, and close it again.
 
     Raises:
         ConfigurationError: The settings cannot work.
         StorageError: The database cannot be used.
     """
-    clock = outside.clock
+    clock = overrides.clock
     policy = policy_of(settings, page_url)
     async with (
         open_database(settings, clock=clock) as database,
-        open_pool_of(settings, outside) as pool,
+        open_pool_of(settings, overrides) as pool,
     ):
-        nextcloud = Nextcloud(nextcloud_url(settings), pool, public_url=public_url_of(settings))
+        nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
         provider = LoginFlowProvider(nextcloud, database, clock=clock)
         person = personal(policy.nextcloud_url)
         provisioning = Provisioning(
@@ -200,27 +202,27 @@ async def open_core(
             outbox=outbox,
             within=person,
         )
-        work = (poller.run, outbox.run, audit.run, *listening(database, pending))
+        work = (poller.run, outbox.run, audit.run, *listening_jobs(database, pending))
         if settings.operator_credential is None:
             accounts = GrantedAccounts(
                 database, nextcloud, provisioning, outbox, audit, poll_now=poller.poll_now
             )
-            yield Core(database, nextcloud, accounts, provisioning, audit, policy.bound, work)
+            yield Services(database, nextcloud, accounts, provisioning, audit, policy.bound, work)
         else:
             login_name, secret = settings.operator_credential
             logger.warning(
                 "acting as %s with the app password from the settings, for every client", login_name
             )
             operator = OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=policy.bound)
-            yield Core(database, nextcloud, operator, None, audit, policy.bound, work)
+            yield Services(database, nextcloud, operator, None, audit, policy.bound, work)
 
 
-class LazyCore:
-    """Opens the core when a user asks for it, in a task of its own that no caller can cancel."""
+class LazyServices:
+    """Opens the services when a user asks for it, in a task of its own that no caller can cancel."""
 
     def __init__(
         self,
-        open_: Callable[[], AbstractAsyncContextManager[Core]],
+        open_: Callable[[], AbstractAsyncContextManager[Services]],
         *,
         resume_seconds: float = RESUME_SECONDS,
     ) -> None:
@@ -228,25 +230,25 @@ class LazyCore:
         self._resume_seconds = resume_seconds
         self._wanted = anyio.Event()
         self._answered = anyio.Event()
-        self._core: Core | None = None
+        self._services: Services | None = None
         self._failure: NextcloudMcpError | None = None
 
-    async def get(self) -> Core:
-        """Open the core, or return it.
+    async def get(self) -> Services:
+        """Open the services, or return it.
 
         Raises:
             NextcloudMcpError: It could not be opened; asking again tries again.
         """
-        if self._core is None:
+        if self._services is None:
             answered = self._answered
             self._wanted.set()
             await answered.wait()
-        if self._core is None:
+        if self._services is None:
             raise self._failure or StorageError("The server is shutting down; call again in a moment.")
-        return self._core
+        return self._services
 
     async def run(self, *, resume: bool) -> None:
-        """Wait until the core is wanted, then keep it open; runs as long as the server.
+        """Wait until the services is wanted, then keep it open; runs as long as the server.
 
         `resume` opens it soon in any case, because an earlier process left work behind.
         """
@@ -254,10 +256,10 @@ class LazyCore:
             with anyio.move_on_after(self._resume_seconds if resume else None):
                 await self._wanted.wait()
             try:
-                async with self._open() as core:
-                    self._core = core
+                async with self._open() as services:
+                    self._services = services
                     self._answered.set()
-                    await core.run()
+                    await services.run()
             except NextcloudMcpError as error:
                 logger.error("%s", error)  # noqa: TRY400 - a sentence for the operator, not a trace
                 self._failure = error
@@ -265,17 +267,19 @@ class LazyCore:
                 logger.exception("the server's parts could not be opened, or ended")
                 self._failure = StorageError("Something went wrong at the start; the log says what.")
             finally:
-                self._core = None
+                self._services = None
                 self._answered.set()
                 self._wanted, self._answered, resume = anyio.Event(), anyio.Event(), False
 
 
-async def look(settings: Settings, outside: Outside, *, after_seconds: float = LOOK_SECONDS) -> None:
-    """Look once, later, whether the Nextcloud can be used; the log says what is wrong with it."""
+async def check_server(
+    settings: Settings, overrides: Overrides, *, after_seconds: float = CHECK_SERVER_SECONDS
+) -> None:
+    """Check once, some time after the start, whether the Nextcloud can be used; log what is wrong with it."""
     await anyio.sleep(after_seconds)
-    url = nextcloud_url(settings)
+    url = nextcloud_url_of(settings)
     try:
-        async with open_pool_of(settings, outside) as pool:
+        async with open_pool_of(settings, overrides) as pool:
             info = await Nextcloud(url, pool).server_info()
     except NextcloudMcpError as error:
         logger.warning("%s To check the set-up: nextcloud-mcp-server doctor --nextcloud %s", error, url)
@@ -284,8 +288,8 @@ async def look(settings: Settings, outside: Outside, *, after_seconds: float = L
         logger.warning("This Nextcloud is in maintenance mode; calls will fail until that ends.")
 
 
-async def connect(
-    core: Core,
+async def connect_account(
+    services: Services,
     pending: Pending,
     url: str,
     *,
@@ -301,23 +305,23 @@ async def connect(
     """
     caller = personal_caller(url, "The command line")
     try:
-        await core.accounts.open(caller, core.bound)
+        await services.accounts.open(caller, services.bound)
     except ElicitationRequired as need:
         show(need.url)
         for waited in range(seconds):
             progress(f"Waiting for you to confirm in the browser… {waited} s")
             if await pending.wait(need.elicitation_id, seconds=CONNECT_POLL_SECONDS):
                 break
-        await _check_consent_request(core, need.elicitation_id, caller)
-        await core.accounts.open(caller, core.bound)
-    known = await core.accounts.connection(caller)
+        await _check_consent_request(services, need.elicitation_id, caller)
+        await services.accounts.open(caller, services.bound)
+    known = await services.accounts.connection(caller)
     return known.display_name or known.account_name
 
 
-async def _check_consent_request(core: Core, elicitation_id: str, caller: Caller) -> None:
+async def _check_consent_request(services: Services, elicitation_id: str, caller: Caller) -> None:
     """Refuse to go on after a consent request that gave nothing: that would start another one no one asked for."""
     consent_request = (
-        await core.provisioning.find(elicitation_id, caller.principal) if core.provisioning else None
+        await services.provisioning.find(elicitation_id, caller.principal) if services.provisioning else None
     )
     if consent_request is None or consent_request.state is ElicitationState.COMPLETE:
         return

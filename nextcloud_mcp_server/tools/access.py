@@ -22,7 +22,7 @@ from nextcloud_mcp_server.protocol.client_request import Reply, show_page
 from nextcloud_mcp_server.protocol.hold import hold
 from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.guard import DISMISSED, NOT_ASKED, declined, refuse_ended
-from nextcloud_mcp_server.tools.state import Core, State
+from nextcloud_mcp_server.tools.state import State, ToolServices
 
 #: How long a client may take to answer a question, where calls are held for less.
 LEAST_SECONDS = 2.0
@@ -40,7 +40,7 @@ _UNFINISHED = "The user has not finished in the browser yet, and the link still 
 class Access:
     """The caller's connection to their Nextcloud, whether or not there is one."""
 
-    core: Core
+    services: ToolServices
     caller: Caller
     form: wire.Form
     state: State
@@ -51,12 +51,12 @@ class Access:
     @property
     def bound(self) -> frozenset[str]:
         """What can be permitted: the operator's settings and the caller's access token allow it."""
-        return effective(self.core.bound, token=self.caller.token_scopes, bound=self.core.bound)
+        return effective(self.services.bound, token=self.caller.token_scopes, bound=self.services.bound)
 
     @property
     def beyond_token(self) -> frozenset[str]:
         """What this server offers, and the caller's access token does not cover."""
-        return self.core.bound - self.bound
+        return self.services.bound - self.bound
 
     async def server(self) -> ServerCapabilities | None:
         """Ask the person's Nextcloud what it has; None when it cannot be asked right now, or not any more.
@@ -77,7 +77,7 @@ class Access:
             same = known if known.account == account.uid else NOTHING
             menu = await menu_of(account, same) if availability.in_menu else None
         except (CredentialRejected, WrongAccount) as error:
-            await stop(self.core, self.caller, opened, error)
+            await stop(self.services, self.caller, opened, error)
             if isinstance(error, WrongAccount):
                 raise
             return None
@@ -88,15 +88,15 @@ class Access:
 
     async def connection(self) -> Connection:
         """Tell where the caller stands."""
-        return await self.core.accounts.connection(self.caller)
+        return await self.services.accounts.connection(self.caller)
 
     async def disconnect(self) -> Disconnected:
         """End the connection."""
-        return await self.core.accounts.disconnect(self.caller)
+        return await self.services.accounts.disconnect(self.caller)
 
     async def open(self, scopes: frozenset[str]) -> Opened:
         """Open the account, or raise what asks for it."""
-        return await self.core.accounts.open(self.caller, scopes)
+        return await self.services.accounts.open(self.caller, scopes)
 
     async def request(self, scopes: frozenset[str]) -> Opened:
         """Open the account; where the client can show a page during the call, ask and wait for it.
@@ -112,7 +112,7 @@ class Access:
         try:
             return await self.open(scopes)
         except ElicitationRequired as need:
-            provisioning, ctx = self.core.provisioning, self.context.request_context
+            provisioning, ctx = self.services.provisioning, self.context.request_context
             noted = self.state.notices.told(ctx)
             in_text = noted is not None and noted.in_text and noted.elicitation_id == need.elicitation_id
             if self.form is not wire.Form.URL_ERROR or in_text or provisioning is None:
@@ -120,8 +120,8 @@ class Access:
             asked_at = provisioning.now()
             reply = await show_page(ctx, need, until=self.until)
             if reply is Reply.DECLINE and not wire.is_instant(asked_at, provisioning.now()):
-                await self.core.accounts.decline(need.elicitation_id)
-                raise declined(self.core) from None
+                await self.services.accounts.decline(need.elicitation_id)
+                raise declined(self.services) from None
             if reply is not Reply.ACCEPT:
                 need.unanswered = _UNANSWERED[reply]
                 raise
@@ -135,7 +135,7 @@ class Access:
         # A client that shows "waiting for the browser" takes that down when the notice comes.
         self.state.notices.tell(ctx, elicitation_id, seconds=wire.TOLD_SECONDS)
         if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
-            refuse_ended(self.core, await provisioning.find(elicitation_id, self.caller.principal))
+            refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller.principal))
             return await self.open(scopes)
         need.unanswered = _UNFINISHED
         raise need

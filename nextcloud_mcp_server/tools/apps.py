@@ -9,12 +9,12 @@ from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, Wron
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps, FetchApps
-from nextcloud_mcp_server.tools.state import Core
+from nextcloud_mcp_server.tools.state import ToolServices
 
 logger = logging.getLogger(__name__)
 
 
-def apps_of(core: Core, caller: Caller, opened: Opened, *, in_menu: Collection[str]) -> FetchApps:
+def apps_of(services: ToolServices, caller: Caller, opened: Opened, *, in_menu: Collection[str]) -> FetchApps:
     """Make what asks a person's Nextcloud for its apps; a refused credential is not used again.
 
     The menu is asked for when there are apps to look for `in_menu`.
@@ -30,19 +30,21 @@ def apps_of(core: Core, caller: Caller, opened: Opened, *, in_menu: Collection[s
             found = await account.capabilities.changed(told.etag)
             menu = await menu_of(account, known) if in_menu else None
         except (CredentialRejected, WrongAccount) as error:
-            await stop(core, caller, opened, error)
+            await stop(services, caller, opened, error)
             raise
         return Apps(AppList(found.apps, found.etag) if found else told, menu, account.uid)
 
     return fetch
 
 
-async def stop(core: Core, caller: Caller, opened: Opened, error: CredentialRejected | WrongAccount) -> None:
+async def stop(
+    services: ToolServices, caller: Caller, opened: Opened, error: CredentialRejected | WrongAccount
+) -> None:
     """Stop what Nextcloud refused; write down an answer for another person."""
     if isinstance(error, CredentialRejected):
-        await core.accounts.reject(caller, opened)
+        await services.accounts.reject(caller, opened)
     else:
-        await core.audit.record(
+        await services.audit.record(
             caller, action="look for apps", result="WrongAccount", detail="", request_id="", now=True
         )
 

@@ -143,7 +143,7 @@ class GuardedTool(Tool):
         spec = self._spec
         if spec.guarded.scopes is None:
             until = call.started_at + max(self._state.hold_seconds, LEAST_SECONDS)
-            access = Access(call.core, call.caller, call.form, self._state, call.context, until)
+            access = Access(call.services, call.caller, call.form, self._state, call.context, until)
             with remarks.collected() as said:
                 return answer.result(await spec.guarded.body(access, **arguments), remarks=said)
         ours = {name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours}

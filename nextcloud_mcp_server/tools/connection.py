@@ -47,7 +47,7 @@ async def request_nextcloud_access(
     """
     # A change that no one asked for must not be ticked on the page, which offers the rest all the same.
     words = frozenset(permissions or expand(["read"]) & access.bound or access.bound)
-    named, offered = words.intersection(SCOPES), access.core.bound
+    named, offered = words.intersection(SCOPES), access.services.bound
     # A bundle means what there is of it here; a scope that is named itself must be there.
     if unknown := sorted(word for word in words - named if not expand([word]) & offered):
         offers = ", ".join(sorted(access.bound)) or "none"

@@ -33,7 +33,7 @@ from nextcloud_mcp_server.protocol.hold import hold, wants_progress
 from nextcloud_mcp_server.storage.records import Elicitation
 from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.progress import Progress
-from nextcloud_mcp_server.tools.state import Core, State
+from nextcloud_mcp_server.tools.state import State, ToolServices
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ Asked = CallToolResult | InputRequiredResult
 class Call:
     """One request on its way through the guard."""
 
-    core: Core
+    services: ToolServices
     caller: Caller
     form: wire.Form
     retry: wire.Retry | None
@@ -107,7 +107,7 @@ class Guard:
         """Take up a request."""
         ctx = context.request_context
         return Call(
-            core=await self._state.core(),
+            services=await self._state.services(),
             caller=self._state.caller(ctx),
             form=wire.form(ctx, self._state.dialect),
             retry=wire.retry(context.input_responses, context.request_state),
@@ -152,7 +152,7 @@ class Guard:
         Raises:
             ElicitationRequired: The person has to allow it first.
         """
-        opened = await call.core.accounts.open(call.caller, job.scopes)
+        opened = await call.services.accounts.open(call.caller, job.scopes)
         if self._state.availability.lacks(call.caller.principal, job.app):
             await self._refuse_missing_app(call, opened, job.app)
         try:
@@ -180,7 +180,7 @@ class Guard:
         self, call: Call, opened: Opened, job: Job[T], *, again: bool = False
     ) -> tuple[T, Opened]:
         """Run the body; once more with another credential, where nothing has happened yet."""
-        accounts, changes = call.core.accounts, opened.account.changes
+        accounts, changes = call.services.accounts, opened.account.changes
         try:
             return await self._body(call, opened, job), opened
         except CredentialRejected:
@@ -209,7 +209,7 @@ class Guard:
             result = type(error).__name__
             raise
         finally:
-            await call.core.audit.record(
+            await call.services.audit.record(
                 call.caller,
                 action=job.name,
                 result=result,
@@ -234,11 +234,11 @@ class Guard:
             )
 
     def _apps_of(self, call: Call, opened: Opened) -> FetchApps:
-        return apps_of(call.core, call.caller, opened, in_menu=self._state.availability.in_menu)
+        return apps_of(call.services, call.caller, opened, in_menu=self._state.availability.in_menu)
 
     def _tell(self, need: ElicitationRequired, call: Call) -> Asked:
         """Give a client a link that it was not given yet, or did not show to the user."""
-        provisioning = call.core.provisioning
+        provisioning = call.services.provisioning
         if need.unanswered or provisioning is None:
             self._note(need, call, in_text=True)
             return wire.text(need)
@@ -265,20 +265,20 @@ class Guard:
             ConsentDeclined: The user declined.
             NotConnected: It ended in another way.
         """
-        provisioning, retry = call.core.provisioning, call.retry
+        provisioning, retry = call.services.provisioning, call.retry
         if told is None or provisioning is None:
             return ""
         request = await provisioning.find(told, call.caller.principal)
         if request is None or request.state.final:
             self._state.notices.forget(call.context.request_context, stand_in=call.stand_in)
-            refuse_ended(call.core, request)
+            refuse_ended(call.services, request)
             return ""
         if retry is None or retry.action not in ("decline", "cancel"):
             return ""
         if not retry.declined(provisioning.now()):
             return DISMISSED if retry.action == "cancel" else NOT_ASKED
         await provisioning.decline(told)
-        raise declined(call.core)
+        raise declined(call.services)
 
     def _hold(self, call: Call, form: wire.Form) -> float:
         seconds = self._state.hold_seconds
@@ -287,7 +287,7 @@ class Guard:
         return seconds
 
 
-def refuse_ended(core: Core, request: Elicitation | None) -> None:
+def refuse_ended(services: ToolServices, request: Elicitation | None) -> None:
     """Refuse to go on after a consent request that has ended without access: that would start another one.
 
     Raises:
@@ -297,19 +297,20 @@ def refuse_ended(core: Core, request: Elicitation | None) -> None:
     if request is None or not request.state.final or request.state == "complete":
         return
     if request.state == "declined":
-        raise declined(core)
+        raise declined(services)
     reason = request.error or "The link expired before it was used."
-    raise NotConnected(f"Not connected: {reason} {NEW_LINK}", link=account_link(core))
+    raise NotConnected(f"Not connected: {reason} {NEW_LINK}", link=account_link(services))
 
 
-def declined(core: Core) -> ConsentDeclined:
+def declined(services: ToolServices) -> ConsentDeclined:
     """Say that the user declined, and where they can still allow it."""
     return ConsentDeclined(
-        f"Not connected: the user declined, and the link no longer works. {NEW_LINK}", link=account_link(core)
+        f"Not connected: the user declined, and the link no longer works. {NEW_LINK}",
+        link=account_link(services),
     )
 
 
-def account_link(core: Core) -> Link | None:
+def account_link(services: ToolServices) -> Link | None:
     """Lead to the page on which users change what their clients may do; None where there is none."""
-    url = core.accounts.account_url
+    url = services.accounts.account_url
     return Link(url, "There the user sees and changes what is allowed already.") if url else None

@@ -18,7 +18,7 @@ from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
 
 
-class Core(Protocol):
+class ToolServices(Protocol):
     """Everything that needs the database or the network. Opened when first needed, not at start."""
 
     @property
@@ -46,7 +46,7 @@ class Core(Protocol):
 class State:
     """The parts of a server that a call passes through."""
 
-    core: Callable[[], Awaitable[Core]]
+    services: Callable[[], Awaitable[ToolServices]]
     caller: Callable[[ServerRequestContext[Any, Any]], Caller]
     pending: Pending
     notices: CompletionNotifier

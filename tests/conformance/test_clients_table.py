@@ -36,7 +36,7 @@ async def known(stage: ClientsFixture, row: Row) -> Client:
     """Go the way the client goes, up to where `/authorize` has it."""
     if row.document is not None:
         url = row.document["client_id"]
-        stage.outside.put(url, row.document)
+        stage.internet.put(url, row.document)
         return await stage.documents.get(url)
     answer: dict[str, Any] = {}
     for _ in range(row.registers):
@@ -104,7 +104,7 @@ async def test_only_the_document_is_read(row: Row) -> None:
 
     await known(stage, row)
 
-    assert len(stage.outside.asked) == 1
+    assert len(stage.internet.asked) == 1
 
 
 @every_client

@@ -14,7 +14,7 @@ class Foreign:
     """One client.
 
     `requirements` names its environment of Python, `script` what plays it (in `foreign`); commands have neither.
-    `lacks` is what it cannot do of the journey. `core`: so cheap that every run of the tests plays it.
+    `lacks` is what it cannot do of the journey. `services`: so cheap that every run of the tests plays it.
     """
 
     name: str
@@ -25,15 +25,15 @@ class Foreign:
     requirements: str | None = None
     script: str | None = None
     lacks: frozenset[str] = frozenset()
-    core: bool = False
+    services: bool = False
 
 
 CLIENTS = (
     Foreign(
-        "Python SDK 1", "mcp", "1.30.0", "error", requirements="sdk_1", script="play_sdk_1.py", core=True
+        "Python SDK 1", "mcp", "1.30.0", "error", requirements="sdk_1", script="play_sdk_1.py", services=True
     ),
     Foreign(
-        "fastmcp", "fastmcp", "4.2.3", "held", requirements="fastmcp", script="play_fastmcp.py", core=True
+        "fastmcp", "fastmcp", "4.2.3", "held", requirements="fastmcp", script="play_fastmcp.py", services=True
     ),
     Foreign(
         "TypeScript SDK 2",
@@ -41,7 +41,7 @@ CLIENTS = (
         "2.4.0",
         "held",
         script="play_ts_sdk_2.mjs",
-        core=True,
+        services=True,
     ),
     Foreign("TypeScript SDK 1", "@modelcontextprotocol/sdk", "1.32.2", "error", script="play_ts_sdk_1.mjs"),
     Foreign(

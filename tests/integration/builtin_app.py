@@ -18,7 +18,7 @@ from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides
 from tests.integration.oidc_app import OidcApp
 from tests.integration.personal_app import Clock
 from tests.tokens_fixtures import VERIFIER, challenge_of
@@ -45,9 +45,9 @@ class BuiltinApp(OidcApp):
             "hold_seconds": 20,
         }
 
-    def outside(self) -> Outside:
+    def replacements(self) -> Overrides:
         """Give the clock, and an internet in which there are these documents and nothing else."""
-        return Outside(clock=self.clock, documents=httpx2.MockTransport(self._document), resolve=_resolve)
+        return Overrides(clock=self.clock, documents=httpx2.MockTransport(self._document), resolve=_resolve)
 
     async def _document(self, request: httpx2.Request) -> httpx2.Response:
         url = f"https://{request.headers['Host']}{request.url.raw_path.decode()}"

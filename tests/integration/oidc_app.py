@@ -20,8 +20,8 @@ from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.sandbox.state import OAuthClient
 from nextcloud_mcp_server.server import app
-from nextcloud_mcp_server.server.multi_user import MultiUserCore
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.multi_user import MultiUserServices
+from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.records import Principal, SignedIn
@@ -39,7 +39,7 @@ class OidcApp(People):
     clock: Clock
     listener: socket.socket
     known: OAuthClient
-    parts: app.Parts | None = None
+    parts: app.ServerParts | None = None
     config: environment.Settings | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
     key: str = field(default_factory=new_key)
@@ -100,9 +100,9 @@ class OidcApp(People):
             "hold_seconds": 20,
         }
 
-    def outside(self) -> Outside:
+    def replacements(self) -> Overrides:
         """Give the world that our server lives in."""
-        return Outside(clock=self.clock)
+        return Overrides(clock=self.clock)
 
     @asynccontextmanager
     async def replica(self) -> AsyncGenerator[int]:
@@ -114,8 +114,8 @@ class OidcApp(People):
 
     @asynccontextmanager
     async def _served(self, config: environment.Settings, listener: socket.socket) -> AsyncGenerator[None]:
-        site = app.Site.of(config, "127.0.0.1", listener.getsockname()[1])
-        asgi, self.parts = app.build_http_app(config, site, outside=self.outside())
+        site = app.PublicUrls.of(config, "127.0.0.1", listener.getsockname()[1])
+        asgi, self.parts = app.build_http_app(config, site, overrides=self.replacements())
         async with served(asgi, listener):
             yield
 
@@ -175,7 +175,7 @@ async def open_oidc_app(folder: Path, **overrides: object) -> AsyncGenerator[Oid
 async def disconnect(oidc_app: OidcApp, name: str) -> bool:
     """End everything of a user, as their account page does; tell whether Nextcloud has confirmed it."""
     assert oidc_app.parts is not None
-    core = cast("MultiUserCore", await oidc_app.parts.core.get())
+    services = cast("MultiUserServices", await oidc_app.parts.services.get())
     person = Principal(oidc_app.issuer.url, oidc_app.issuer.state.accounts[name].subject)
     now = oidc_app.clock()
-    return await core.consent_service.disconnect(SignedIn(person, name, None, now, now))
+    return await services.consent_service.disconnect(SignedIn(person, name, None, now, now))

@@ -26,7 +26,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.server import app
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.web.connections import KEEP_ALIVE_SECONDS
 
@@ -153,7 +153,7 @@ class PersonalApp(People):
     lifetime: timedelta = LIFETIME
     url: str = ""
     secret: str = "a-secret-of-the-tests-0123456789"
-    parts: app.Parts | None = None
+    parts: app.ServerParts | None = None
     _stop: Callable[[], Any] | None = None
     _port: int = 0
     overrides: dict[str, object] = field(default_factory=dict[str, object])
@@ -174,8 +174,8 @@ class PersonalApp(People):
             "hold_seconds": 50,
         }
         config = environment.load(**(given | self.overrides))
-        site = app.Site.of(config, "127.0.0.1", self._port)
-        asgi, self.parts = app.build_http_app(config, site, outside=Outside(clock=self.clock))
+        site = app.PublicUrls.of(config, "127.0.0.1", self._port)
+        asgi, self.parts = app.build_http_app(config, site, overrides=Overrides(clock=self.clock))
         server = uvicorn_server(asgi)
         finished = anyio.Event()
 

@@ -33,7 +33,7 @@ async def people(oidc_app: OidcApp) -> None:
         move_in(oidc_app.sandbox, oidc_app.issuer, name)
     oidc_app.sandbox.state.users["dave"].denied_apps = frozenset({"notes"})
     assert oidc_app.parts is not None
-    database = (await oidc_app.parts.core.get()).database
+    database = (await oidc_app.parts.services.get()).database
     await connect(NAMES, database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url)
 
 

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from nextcloud_mcp_server.commands import accounts, clients, connection, post_restore
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.services import now, open_database
 from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 from tests.integration.builtin_app import CALLBACK, BuiltinApp, open_builtin_app
@@ -45,7 +45,7 @@ async def run(command: Callable[..., object], *arguments: Any, **options: Any) -
 
 
 async def grants_of(builtin_app: BuiltinApp) -> list[Grant]:
-    async with services.open_database(settings_of(builtin_app)) as database:
+    async with open_database(settings_of(builtin_app)) as database:
         return await database.grants.all()
 
 
@@ -143,8 +143,8 @@ async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_to
 ) -> None:
     async with builtin_app.person("alice") as alice:
         tokens = await builtin_app.sign_in(alice, http)
-    async with services.open_database(settings_of(builtin_app)) as database:
-        ended = AuditEntry(services.now(), Principal(builtin_app.url, "alice"), "", "disconnect", "done")
+    async with open_database(settings_of(builtin_app)) as database:
+        ended = AuditEntry(now(), Principal(builtin_app.url, "alice"), "", "disconnect", "done")
         await database.grants.disconnect(ended.principal, audit=ended)
     assert await works(builtin_app, http, tokens)
 
@@ -265,8 +265,8 @@ async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
     async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
         await builtin_app.sign_in(alice, http)
         await builtin_app.sign_in(bob, http)
-    async with services.open_database(settings_of(builtin_app)) as database:
-        ended = AuditEntry(services.now(), Principal(builtin_app.url, "bob"), "", "disconnect", "done")
+    async with open_database(settings_of(builtin_app)) as database:
+        ended = AuditEntry(now(), Principal(builtin_app.url, "bob"), "", "disconnect", "done")
         await database.grants.disconnect(Principal(builtin_app.url, "bob"), audit=ended)
 
     await run(accounts.list_accounts, settings_of(builtin_app), as_json=False)

@@ -154,7 +154,7 @@ async def test_an_answer_for_another_person_is_refused_and_written_down_before_t
             kept = oidc_app.sandbox.state.app_passwords
             kept.update({secret: replace(one, uid="bob") for secret, one in kept.items()})
             refused = await client.call_tool(LIST, {})
-            written = (await oidc_app.parts.core.get()).database.audit
+            written = (await oidc_app.parts.services.get()).database.audit
             [newest] = await written.recent(Principal(oidc_app.issuer.url, SUBJECT), 1)
 
     assert refused.is_error

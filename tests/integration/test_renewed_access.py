@@ -61,7 +61,7 @@ def specs() -> list[ToolSpec]:
 def state_of(office: Office, replica: Replica) -> State:
     parts = Parts(replica.accounts, None, AuditLog(replica.database, clock=office.stage.clock))
 
-    async def core() -> Parts:
+    async def services() -> Parts:
         return parts
 
     async def finished(elicitation_ids: object) -> list[str]:
@@ -71,7 +71,7 @@ def state_of(office: Office, replica: Replica) -> State:
     facts = mcp_server.facts(specs())
     availability = Availability(facts, Audience(lambda _: caller().principal))
     return State(
-        core=core,
+        services=services,
         caller=lambda _: caller(),
         pending=pending,
         notices=CompletionNotifier(pending),

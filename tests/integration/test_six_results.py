@@ -21,7 +21,7 @@ from mcp_types.methods import validate_server_result
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, Message, StatelessClient, WireClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.server import app
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.tools.registry import CONNECTION, load
 from tests.every_tool import SPECS, Change, Tampered, account_over, usual, working
@@ -85,7 +85,7 @@ class Stage:
     """Our server with the operator's access to a demo, with access to an account without anything, and without any."""
 
     network: Tampered
-    parts: app.Parts
+    parts: app.ServerParts
     folder: Path
     clients: dict[tuple[str, str], Client]
 
@@ -124,7 +124,7 @@ async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator
     parts = app.build(
         config,
         page_url=lambda id_: f"http://127.0.0.1/oauth/provision?elicitationId={id_}",
-        outside=Outside(transport=network),
+        overrides=Overrides(transport=network),
     )
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     asgi = parts.mcp.streamable_http_app(transport_security=security)
@@ -216,14 +216,14 @@ async def assert_asks_and_takes_a_no(
     tool: str, arguments: dict[str, Any], stranger: Stage, version: str
 ) -> None:
     """Call while nothing is connected: the link comes in the client's own form, and a refusal is told in words."""
-    core = await stranger.parts.core.get()
-    assert core.provisioning is not None
+    services = await stranger.parts.services.get()
+    assert services.provisioning is not None
     client = stranger.client(version)
     asked = await client.call(tool, arguments)
     if version == "2026-07-28":
         [question] = asked["inputRequests"].values()
         url = question["params"]["url"]
-        await core.provisioning.decline(url.rpartition("=")[2])
+        await services.provisioning.decline(url.rpartition("=")[2])
         accepted = {key: {"action": "accept"} for key in asked["inputRequests"]}
         declined = await client.call(
             tool, arguments, inputResponses=accepted, requestState=asked["requestState"]
@@ -231,11 +231,11 @@ async def assert_asks_and_takes_a_no(
     else:
         [wanted] = UrlElicitationRequiredError.from_error(cast("ErrorData", asked["error"])).elicitations
         url = wanted.url
-        await core.provisioning.decline(str(wanted.elicitation_id))
+        await services.provisioning.decline(str(wanted.elicitation_id))
         declined = await client.call(tool, arguments)
     told = await stranger.client(version, "text").call(tool, arguments)
     [link] = [line for line in text(told).splitlines() if "://" in line]
-    await core.provisioning.decline(link.rpartition("=")[2])
+    await services.provisioning.decline(link.rpartition("=")[2])
     declined_in_words = await stranger.client(version, "text").call(tool, arguments)
 
     assert url.startswith("http://127.0.0.1/oauth/provision?elicitationId=")

@@ -38,7 +38,7 @@ async def first_note(client: Client) -> int:
 async def connected(personal_app: PersonalApp) -> bool:
     """Tell whether every stored credential may still be used."""
     assert personal_app.parts is not None
-    grants = (await personal_app.parts.core.get()).database.grants
+    grants = (await personal_app.parts.services.get()).database.grants
     return not any(grant.credential.needs_reauth for grant in await grants.all())
 
 

@@ -85,12 +85,12 @@ async def refusal_of(made: ClientsFixture, url: str = APP) -> OAuthRefusal:
 )
 async def test_a_name_that_leads_into_a_network_of_ours_makes_no_connection(addresses: Sequence[str]) -> None:
     made = ClientsFixture()
-    made.outside.names["app.example.org"] = addresses
-    made.outside.put(APP, DOCUMENT)
+    made.internet.names["app.example.org"] = addresses
+    made.internet.put(APP, DOCUMENT)
 
     refusal = await refusal_of(made)
 
-    assert made.outside.asked == []
+    assert made.internet.asked == []
     assert made.records.rows == {}
     assert not any(address in str(refusal) for address in addresses)
 
@@ -124,10 +124,10 @@ async def test_an_id_that_is_no_plain_address_of_a_name_is_not_even_looked_up(ur
         return [PUBLIC]
 
     made = ClientsFixture()
-    outside = open_outside(
-        user_agent="test", inner=httpx2.MockTransport(made.outside.answer), resolve=resolve
+    overrides = open_outside(
+        user_agent="test", inner=httpx2.MockTransport(made.internet.answer), resolve=resolve
     )
-    documents = ClientDocuments(made.records, RULES, outside, clock=Clock().now)
+    documents = ClientDocuments(made.records, RULES, overrides, clock=Clock().now)
 
     with pytest.raises(OAuthRefusal):
         await documents.get(url)
@@ -139,34 +139,34 @@ async def test_a_name_that_changes_its_address_after_the_check_is_asked_where_it
     answers = iter([[PUBLIC], ["169.254.169.254"], ["169.254.169.254"]])
     clock, records = Clock(), MemoryClients()
     made = ClientsFixture()
-    made.outside.put(APP, DOCUMENT)
+    made.internet.put(APP, DOCUMENT)
 
     async def rebinding(_: str) -> list[str]:
         return next(answers)
 
-    outside = open_outside(
-        user_agent="test", inner=httpx2.MockTransport(made.outside.answer), resolve=rebinding
+    overrides = open_outside(
+        user_agent="test", inner=httpx2.MockTransport(made.internet.answer), resolve=rebinding
     )
-    documents = ClientDocuments(records, RULES, outside, clock=clock.now, monotonic=clock.monotonic)
+    documents = ClientDocuments(records, RULES, overrides, clock=clock.now, monotonic=clock.monotonic)
     await documents.get(APP)
-    assert [request.url.host for request in made.outside.asked] == [PUBLIC]
+    assert [request.url.host for request in made.internet.asked] == [PUBLIC]
     clock.go(hours=2)
 
     with pytest.raises(OAuthRefusal):
         await documents.get(APP)
 
-    assert len(made.outside.asked) == 1
+    assert len(made.internet.asked) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("target", ["https://169.254.169.254/", "http://localhost/", "/other.json", APP])
 async def test_a_redirect_is_followed_nowhere(status: int, target: str) -> None:
     made = ClientsFixture()
-    made.outside.answers[APP] = Said(status, headers={"Location": target})
+    made.internet.answers[APP] = Said(status, headers={"Location": target})
 
     await refusal_of(made)
 
-    assert len(made.outside.asked) == 1
+    assert len(made.internet.asked) == 1
     assert made.records.rows == {}
 
 
@@ -175,21 +175,21 @@ async def test_nothing_a_document_names_is_loaded() -> None:
     links = dict.fromkeys(
         ("logo_uri", "client_uri", "jwks_uri", "tos_uri", "policy_uri"), "https://evil.test/a.svg"
     )
-    made.outside.put(APP, DOCUMENT | links | {"sector_identifier_uri": "https://evil.test/"})
+    made.internet.put(APP, DOCUMENT | links | {"sector_identifier_uri": "https://evil.test/"})
 
     await made.documents.get(APP)
 
-    assert [request.headers["Host"] for request in made.outside.asked] == ["app.example.org"]
+    assert [request.headers["Host"] for request in made.internet.asked] == ["app.example.org"]
 
 
 async def test_the_request_carries_nothing_of_ours() -> None:
     made = ClientsFixture()
-    made.outside.put(APP, DOCUMENT, {"Set-Cookie": "a=b; Secure"})
+    made.internet.put(APP, DOCUMENT, {"Set-Cookie": "a=b; Secure"})
     await made.documents.get(APP)
     made.clock.go(hours=2)
     await made.documents.get(APP)
 
-    for request in made.outside.asked:
+    for request in made.internet.asked:
         assert {"authorization", "cookie", "referer", "origin"}.isdisjoint(request.headers)
         assert request.method == "GET"
         assert request.content == b""
@@ -237,7 +237,7 @@ def twice(key: str, value: object) -> bytes:
 )
 async def test_an_answer_that_is_no_small_plain_json_object_makes_no_client(answer: Said) -> None:
     made = ClientsFixture(seconds=0.05)
-    made.outside.answers[APP] = answer
+    made.internet.answers[APP] = answer
 
     refusal = await refusal_of(made)
 
@@ -261,7 +261,7 @@ async def test_an_answer_that_is_no_small_plain_json_object_makes_no_client(answ
 )
 async def test_a_document_speaks_for_its_own_address_alone(client_id: object) -> None:
     made = ClientsFixture()
-    made.outside.put(APP, DOCUMENT | {"client_id": client_id})
+    made.internet.put(APP, DOCUMENT | {"client_id": client_id})
 
     assert "another client_id" in str(await refusal_of(made))
     assert made.records.rows == {}
@@ -270,7 +270,7 @@ async def test_a_document_speaks_for_its_own_address_alone(client_id: object) ->
 @pytest.mark.parametrize("uri", DANGEROUS)
 async def test_a_dangerous_redirect_uri_is_kept_of_no_client(uri: str) -> None:
     made = ClientsFixture()
-    made.outside.put(APP, DOCUMENT | {"redirect_uris": [uri, "https://app.example.org/callback"]})
+    made.internet.put(APP, DOCUMENT | {"redirect_uris": [uri, "https://app.example.org/callback"]})
 
     client = await made.documents.get(APP)
     answer = await made.register(redirect_uris=[uri, "http://localhost/callback"])
@@ -285,12 +285,12 @@ async def test_a_dangerous_redirect_uri_is_kept_of_no_client(uri: str) -> None:
 async def test_what_a_document_took_back_is_taken_back_and_what_it_adds_counts_for_it_alone() -> None:
     made = ClientsFixture()
     other = "https://other.example.org/client.json"
-    made.outside.put(APP, DOCUMENT)
-    made.outside.put(
+    made.internet.put(APP, DOCUMENT)
+    made.internet.put(
         other, DOCUMENT | {"client_id": other, "redirect_uris": ["https://other.example.org/cb"]}
     )
     before, neighbour = await made.documents.get(APP), await made.documents.get(other)
-    made.outside.put(APP, DOCUMENT | {"client_name": "Other", "redirect_uris": ["https://evil.test/cb"]})
+    made.internet.put(APP, DOCUMENT | {"client_name": "Other", "redirect_uris": ["https://evil.test/cb"]})
     made.clock.go(hours=2)
 
     after = await made.documents.get(APP)
@@ -302,9 +302,9 @@ async def test_what_a_document_took_back_is_taken_back_and_what_it_adds_counts_f
 
 async def test_a_document_that_turned_into_a_client_with_a_secret_is_refused() -> None:
     made = ClientsFixture()
-    made.outside.put(APP, DOCUMENT)
+    made.internet.put(APP, DOCUMENT)
     await made.documents.get(APP)
-    made.outside.put(
+    made.internet.put(
         APP, DOCUMENT | {"token_endpoint_auth_method": "client_secret_post", "client_secret": "x"}
     )
     made.clock.go(hours=2)
@@ -398,7 +398,7 @@ async def test_a_refusal_and_the_log_repeat_nothing_of_what_was_sent(
     caplog.set_level(logging.DEBUG)
     made = ClientsFixture()
     canary = "c4n4ry"
-    made.outside.put(APP, DOCUMENT | {"client_id": canary})
+    made.internet.put(APP, DOCUMENT | {"client_id": canary})
     refusals = [await refusal_of(made), await refusal_of(made, f"https://{canary}")]
     for fields in (
         {"redirect_uris": [f"http://{canary}.test/"]},

@@ -47,7 +47,7 @@ async def test_who_asks_for_document_after_document_uses_up_what_nobody_else_has
 
     async def ask(number: int, sender: str) -> None:
         url = f"https://host{number}.example.org/client"
-        made.outside.answers[url] = Said(404)
+        made.internet.answers[url] = Said(404)
         await made.documents.get(url, sender=sender)
 
     for number in range(MOST_PER_ADDRESS):

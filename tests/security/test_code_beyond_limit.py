@@ -165,6 +165,6 @@ async def test_the_server_spends_the_code_when_sixty_junk_callbacks_came_before(
         answer = await http.get(callback, params={"state": state, "code": "code-of-the-victim"})
 
         assert builtin_app.parts is not None
-        core = await builtin_app.parts.core.get()
+        services = await builtin_app.parts.services.get()
         assert answer.headers["location"] == TOO_MANY_RESULT
-        assert await core.database.spent_codes.is_spent("code-of-the-victim")
+        assert await services.database.spent_codes.is_spent("code-of-the-victim")

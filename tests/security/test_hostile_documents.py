@@ -92,10 +92,10 @@ def test_an_entity_bomb_does_not_go_off() -> None:
 
 def test_a_file_of_this_computer_is_not_read() -> None:
     attack = declares('<!ENTITY x SYSTEM "file:///etc/passwd">', paragraph("&x;"))
-    outside = '<!DOCTYPE d SYSTEM "file:///etc/passwd"><d>&x;</d>'
+    overrides = '<!DOCTYPE d SYSTEM "file:///etc/passwd"><d>&x;</d>'
 
     assert read("word", attack) == ("", "broken")
-    assert read("opendocument", zipped({"content.xml": outside})) == ("", "empty")
+    assert read("opendocument", zipped({"content.xml": overrides})) == ("", "empty")
 
 
 @pytest.mark.parametrize(

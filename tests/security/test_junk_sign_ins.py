@@ -59,8 +59,8 @@ async def sign_in(builtin_app: BuiltinApp, http: httpx2.AsyncClient, name: str =
 
 async def failures(builtin_app: BuiltinApp) -> int:
     assert builtin_app.parts is not None
-    core = await builtin_app.parts.core.get()
-    return await core.database.failed_exchanges.count(since=builtin_app.clock() - WINDOW)
+    services = await builtin_app.parts.services.get()
+    return await services.database.failed_exchanges.count(since=builtin_app.clock() - WINDOW)
 
 
 async def test_junk_from_one_network_leaves_the_sign_ins_of_another_alone(builtin_app: BuiltinApp) -> None:

@@ -157,13 +157,13 @@ async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: Sta
         asked = request.url.path.endswith("/navigation/apps")
         return httpx2.Response(200, headers=named, json=body) if asked else None
 
-    access = Access(await stage.state.core(), CALLER, wire.Form.TEXT, stage.state, Context(), 0.0)
+    access = Access(await stage.state.services(), CALLER, wire.Form.TEXT, stage.state, Context(), 0.0)
     stage.network.instead = menu
 
     with pytest.raises(WrongAccount):
         await access.server()
     with pytest.raises(WrongAccount):
-        await apps_of(access.core, CALLER, await opened(stage), in_menu={"news"})(NOTHING)
+        await apps_of(access.services, CALLER, await opened(stage), in_menu={"news"})(NOTHING)
 
     assert stage.audit.results == ["WrongAccount"] * 2
     assert stage.state.availability.known(ALICE).menu is None
@@ -172,17 +172,17 @@ async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: Sta
 async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_is_forgotten(
     stage: Stage,
 ) -> None:
-    availability, core = stage.state.availability, await stage.state.core()
+    availability, services = stage.state.availability, await stage.state.services()
     etag = (await (await opened(stage)).account.capabilities.get()).etag
     await availability.heard(ALICE, Apps(AppList(frozenset(), etag), account="alice"))
     lacked = availability.lacks(ALICE, "notes")
 
     stage.connect("bob")
     now = await opened(stage)
-    availability.learn(ALICE, apps_of(core, CALLER, now, in_menu=()), account=now.account.uid)
+    availability.learn(ALICE, apps_of(services, CALLER, now, in_menu=()), account=now.account.uid)
     await settled()
     known = availability.known(ALICE)
-    again = await apps_of(core, CALLER, now, in_menu=())(known)
+    again = await apps_of(services, CALLER, now, in_menu=())(known)
 
     assert lacked
     assert again == known

@@ -45,7 +45,7 @@ class Heard:
 async def release(server: OidcApp, uid: str) -> None:
     """Do as `accounts release` does, in another process."""
     assert server.parts is not None
-    database = (await server.parts.core.get()).database
+    database = (await server.parts.services.get()).database
     (holding,) = [each for each in await database.accounts.all() if each.uid == uid]
     assert await database.accounts.release(holding)
 

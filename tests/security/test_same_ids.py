@@ -71,7 +71,7 @@ def titles(answer: dict[str, Any]) -> Sequence[str]:
 @pytest.mark.parametrize("era", ERAS)
 async def test_answers_to_the_same_ids_do_not_cross(oidc_app: OidcApp, era: str) -> None:
     assert oidc_app.parts is not None
-    database = (await oidc_app.parts.core.get()).database
+    database = (await oidc_app.parts.services.get()).database
     await connect(NAMES, database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url)
     async with AsyncExitStack() as stack:
         made = await clients(oidc_app, stack, ERAS[era], URL_MODE)
@@ -87,8 +87,8 @@ async def test_consent_requests_and_how_they_end_do_not_cross(oidc_app: OidcApp)
     """All wait under the same id and the same progress token; half decline, then half connect."""
     declining, connecting = NAMES[::2], NAMES[1::2]
     assert oidc_app.parts is not None
-    core = await oidc_app.parts.core.get()
-    provisioning = core.provisioning
+    services = await oidc_app.parts.services.get()
+    provisioning = services.provisioning
     assert provisioning is not None
     async with AsyncExitStack() as stack:
         made = await clients(oidc_app, stack, HandshakeClient, DRAFT)
@@ -104,7 +104,7 @@ async def test_consent_requests_and_how_they_end_do_not_cross(oidc_app: OidcApp)
             for name in declining:
                 await provisioning.decline(ids[name])
             await connect(
-                connecting, core.database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url
+                connecting, services.database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url
             )
 
         answers: dict[str, Any] = {}

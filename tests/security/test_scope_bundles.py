@@ -186,7 +186,7 @@ async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
     async with open_oidc_app(tmp_path / "data", sign_in_scopes="read,write") as opened:
         move_in(opened.sandbox, opened.issuer, "carol")
         assert opened.parts is not None
-        database = (await opened.parts.core.get()).database
+        database = (await opened.parts.services.get()).database
         await connect(("carol",), database, opened.sandbox, opened.issuer, opened.nextcloud_url)
         yield opened
 
@@ -217,11 +217,11 @@ async def test_an_assistant_may_ask_for_a_bundle_and_its_person_is_asked_for_its
     async with oidc_app.raw(oidc_app.token("carol", client_id="other", scope="read write")) as client:
         unknown = await asked(client, "notes", "everything")
         missing = await asked(client, "mail")
-        outside = await asked(client, "mail:read")
+        overrides = await asked(client, "mail:read")
         notes = await asked(client, "notes")
 
     assert oidc_app.parts is not None
-    provisioning = (await oidc_app.parts.core.get()).provisioning
+    provisioning = (await oidc_app.parts.services.get()).provisioning
     link = re.search(r"elicitationId=([\w-]+)", notes)
     assert link is not None
     assert provisioning is not None
@@ -229,7 +229,7 @@ async def test_an_assistant_may_ask_for_a_bundle_and_its_person_is_asked_for_its
     assert "There is no permission 'everything'" in unknown
     # A bundle is what there is of it here.
     assert "There is no permission 'mail'. This server offers: files:read, files:write, notes" in missing
-    assert "settings do not allow mail:read" in outside
+    assert "settings do not allow mail:read" in overrides
     assert consent_request is not None
     assert consent_request.needed == {"notes:read", "notes:write"}
 

@@ -33,7 +33,7 @@ async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
             move_in(made.sandbox, made.issuer, name)
             write(made, name, "1")
         assert made.parts is not None
-        database = (await made.parts.core.get()).database
+        database = (await made.parts.services.get()).database
         await connect(("carol", "dave"), database, made.sandbox, made.issuer, made.nextcloud_url)
         made.sandbox.requests.clear()
         yield made

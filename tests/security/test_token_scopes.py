@@ -32,7 +32,7 @@ async def oidc(folder: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
     async with open_oidc_app(folder) as oidc_app:
         move_in(oidc_app.sandbox, oidc_app.issuer, "carol")
         assert oidc_app.parts is not None
-        database = (await oidc_app.parts.core.get()).database
+        database = (await oidc_app.parts.services.get()).database
         await connect(("carol",), database, oidc_app.sandbox, oidc_app.issuer, oidc_app.nextcloud_url)
         yield oidc_app, oidc_app.token("carol", scope=f"openid {NARROW}")
 

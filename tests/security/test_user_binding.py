@@ -33,8 +33,8 @@ async def unused(context: object, params: ElicitRequestParams) -> ElicitResult:
 async def other_users_consent_request(personal_app: PersonalApp) -> str:
     """A consent request of another user in the same database."""
     assert personal_app.parts is not None
-    core = await personal_app.parts.core.get()
-    consent_request, _ = await core.database.elicitations.open(
+    services = await personal_app.parts.services.get()
+    consent_request, _ = await services.database.elicitations.open(
         principal=personal("https://elsewhere.example.org"),
         client_id="local",
         client_name="Claude Code",
@@ -133,8 +133,8 @@ async def retry(client: Client, name: str, arguments: dict[str, Any], state: str
 
 async def consent_state(personal_app: PersonalApp, url: str) -> ElicitationState:
     assert personal_app.parts is not None
-    core = await personal_app.parts.core.get()
-    consent_request = await core.database.elicitations.find(url.partition("elicitationId=")[2])
+    services = await personal_app.parts.services.get()
+    consent_request = await services.database.elicitations.find(url.partition("elicitationId=")[2])
     assert consent_request is not None
     return consent_request.state
 

@@ -23,21 +23,20 @@ from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
 from nextcloud_mcp_server.auth.ended_accounts import OnEnded
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server import services
 from nextcloud_mcp_server.server.multi_user import (
-    Ground,
-    MultiUserCore,
+    MultiUserServices,
+    SharedServices,
     nextcloud_oauth2,
-    open_ground,
+    open_shared_services,
     run_periodically,
 )
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides, open_key_ring
 from nextcloud_mcp_server.settings.environment import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltinCore(MultiUserCore):
-    """The core of a server that gives clients their tokens; `registration` is None where it is off."""
+class BuiltinServices(MultiUserServices):
+    """The services of a server that gives clients their tokens; `registration` is None where it is off."""
 
     authorization: Authorization
     clients: Clients
@@ -45,26 +44,26 @@ class BuiltinCore(MultiUserCore):
     tokens: Tokens
 
 
-def open_documents(settings: Settings, outside: Outside) -> httpx2.AsyncClient:
+def open_documents(settings: Settings, overrides: Overrides) -> httpx2.AsyncClient:
     """Open the way to what clients say of themselves, at addresses that strangers name."""
     return open_outside(
         user_agent="nextcloud-mcp-server",
-        inner=outside.documents,
-        resolve=outside.resolve or resolve,
+        inner=overrides.documents,
+        resolve=overrides.resolve or resolve,
         proxy=settings.client_metadata_proxy,
     )
 
 
 @asynccontextmanager
-async def open_core(
+async def open_services(
     settings: Settings,
     documents: httpx2.AsyncClient,
     *,
     page_url: Callable[[str], str],
     pending: Pending,
-    outside: Outside,
+    overrides: Overrides,
     on_ended: OnEnded,
-) -> AsyncGenerator[BuiltinCore]:
+) -> AsyncGenerator[BuiltinServices]:
     """Open everything, and close it again; `documents` asks for what clients say of themselves.
 
     Raises:
@@ -73,24 +72,26 @@ async def open_core(
     """
 
     def provider_of(nextcloud: Nextcloud) -> RedirectProvider:
-        return nextcloud_oauth2(settings, nextcloud, clock=outside.clock)
+        return nextcloud_oauth2(settings, nextcloud, clock=overrides.clock)
 
-    async with open_ground(
-        settings, provider_of, page_url=page_url, pending=pending, outside=outside, on_ended=on_ended
-    ) as ground:
-        yield _core(ground, provider_of(ground.nextcloud), documents)
+    async with open_shared_services(
+        settings, provider_of, page_url=page_url, pending=pending, overrides=overrides, on_ended=on_ended
+    ) as shared:
+        yield _services(shared, provider_of(shared.nextcloud), documents)
 
 
-def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClient) -> BuiltinCore:
-    settings, database, clock = ground.settings, ground.database, ground.clock
-    tokens = _tokens(ground)
+def _services(
+    shared: SharedServices, provider: RedirectProvider, overrides: httpx2.AsyncClient
+) -> BuiltinServices:
+    settings, database, clock = shared.settings, shared.database, shared.clock
+    tokens = _tokens(shared)
     sign_in = NextcloudSignIn(
         database,
         provider,
-        outbox=ground.outbox,
-        exchange_limiter=ground.exchange_limiter,
+        outbox=shared.outbox,
+        exchange_limiter=shared.exchange_limiter,
         issuer=settings.server_url,
-        nextcloud_url=ground.policy.nextcloud_url,
+        nextcloud_url=shared.policy.nextcloud_url,
         groups=frozenset(settings.allowed_groups),
         clock=clock,
     )
@@ -98,19 +99,19 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
     clients = Clients(database.clients, clock=clock, allowed=allowed)
     documents = None
     if settings.client_metadata_documents:
-        documents = ClientDocuments(database.clients, _rules(ground), outside, clock=clock, hosts=allowed)
-    authorization = _authorization(ground, _requests(ground, clients, documents), sign_in, tokens)
-    consent_service = ground.consent_service(PageSignIn(database, sign_in), tokens=tokens)
+        documents = ClientDocuments(database.clients, _rules(shared), overrides, clock=clock, hosts=allowed)
+    authorization = _authorization(shared, _requests(shared, clients, documents), sign_in, tokens)
+    consent_service = shared.consent_service(PageSignIn(database, sign_in), tokens=tokens)
     tidying = (consent_service.tidy, authorization.tidy, tokens.purge, clients.purge)
-    registration = Registration(database.clients, _rules(ground), clock=clock)
-    return BuiltinCore(
+    registration = Registration(database.clients, _rules(shared), clock=clock)
+    return BuiltinServices(
         database,
-        ground.nextcloud,
-        ground.accounts,
-        ground.provisioning,
-        ground.audit,
-        ground.policy.bound,
-        (*ground.work, lambda: run_periodically(*tidying)),
+        shared.nextcloud,
+        shared.accounts,
+        shared.provisioning,
+        shared.audit,
+        shared.policy.bound,
+        (*shared.work, lambda: run_periodically(*tidying)),
         consent_service,
         authorization,
         clients,
@@ -119,16 +120,16 @@ def _core(ground: Ground, provider: RedirectProvider, outside: httpx2.AsyncClien
     )
 
 
-def _tokens(ground: Ground) -> Tokens:
-    settings, database = ground.settings, ground.database
+def _tokens(shared: SharedServices) -> Tokens:
+    settings, database = shared.settings, shared.database
     groups = frozenset(settings.allowed_groups)
-    check = UpstreamCheck(database, ground.nextcloud, ground.broker, groups=groups)
+    check = UpstreamCheck(database, shared.nextcloud, shared.broker, groups=groups)
     return Tokens(
         database,
         issuer=settings.server_url,
         resource=settings.resource_url,
-        keys=services.keys(settings),
-        clock=ground.clock,
+        keys=open_key_ring(settings),
+        clock=shared.clock,
         grace=timedelta(seconds=settings.refresh_grace_seconds),
         lifetime=timedelta(days=settings.refresh_lifetime_days),
         still_allowed=check.still_allowed,
@@ -136,39 +137,39 @@ def _tokens(ground: Ground) -> Tokens:
 
 
 def _authorization(
-    ground: Ground, requests: Requests, sign_in: NextcloudSignIn, tokens: Tokens
+    shared: SharedServices, requests: Requests, sign_in: NextcloudSignIn, tokens: Tokens
 ) -> Authorization:
     return Authorization(
-        ground.database,
+        shared.database,
         requests,
         sign_in,
         tokens,
-        outbox=ground.outbox,
-        keys=services.keys(ground.settings),
-        issuer=ground.settings.server_url,
-        nextcloud_url=ground.policy.nextcloud_url,
-        clock=ground.clock,
-        on_changed=ground.accounts.forget,
+        outbox=shared.outbox,
+        keys=open_key_ring(shared.settings),
+        issuer=shared.settings.server_url,
+        nextcloud_url=shared.policy.nextcloud_url,
+        clock=shared.clock,
+        on_changed=shared.accounts.forget,
     )
 
 
-def _rules(ground: Ground) -> ClientRules:
-    settings = ground.settings
+def _rules(shared: SharedServices) -> ClientRules:
+    settings = shared.settings
     return ClientRules(
-        scopes=ground.policy.bound,
+        scopes=shared.policy.bound,
         private_schemes=frozenset(settings.private_schemes),
         plain_hosts=frozenset(settings.plain_hosts),
         at_sign_in=settings.asked_words.scopes_at_sign_in,
     )
 
 
-def _requests(ground: Ground, clients: Clients, documents: ClientDocuments | None) -> Requests:
-    settings = ground.settings
+def _requests(shared: SharedServices, clients: Clients, documents: ClientDocuments | None) -> Requests:
+    settings = shared.settings
     return Requests(
         clients,
         documents,
         issuer=settings.server_url,
         resource=settings.resource_url,
-        bound=ground.policy.bound,
+        bound=shared.policy.bound,
         at_sign_in=settings.asked_words.scopes_at_sign_in,
     )

@@ -21,14 +21,13 @@ from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.errors import IssuerUnavailable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server import services
 from nextcloud_mcp_server.server.multi_user import (
-    MultiUserCore,
+    MultiUserServices,
     nextcloud_oauth2,
-    open_ground,
+    open_shared_services,
     run_periodically,
 )
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides, open_key_ring, open_pool_of
 from nextcloud_mcp_server.settings.environment import Settings
 
 if TYPE_CHECKING:
@@ -71,13 +70,13 @@ class Issuer:
         return Verifier(config, issuers, introspection=introspection, clock=clock)
 
 
-async def meet_issuer(settings: Settings, outside: Outside) -> None:
+async def meet_issuer(settings: Settings, overrides: Overrides) -> None:
     """Look at start whether the identity provider can be used; one that is starting too is waited for.
 
     Raises:
         ConfigurationError: It answers, and can never be used with these settings.
     """
-    async with services.open_pool_of(settings, outside) as pool:
+    async with open_pool_of(settings, overrides) as pool:
         try:
             metadata = await Issuer.of(settings, Outgoing(pool)).discovery.ready()
         except IssuerUnavailable as error:
@@ -87,23 +86,23 @@ async def meet_issuer(settings: Settings, outside: Outside) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class OidcCore(MultiUserCore):
-    """The core of a server whose identity provider may tell it of logouts."""
+class OidcServices(MultiUserServices):
+    """The services of a server whose identity provider may tell it of logouts."""
 
     logout: BackChannelLogout
 
 
 @asynccontextmanager
-async def open_core(
+async def open_services(
     settings: Settings,
     issuer: Issuer,
     *,
     page_url: Callable[[str], str],
     pending: Pending,
-    outside: Outside,
+    overrides: Overrides,
     on_logout: OnLogout,
     on_ended: OnEnded,
-) -> AsyncGenerator[OidcCore]:
+) -> AsyncGenerator[OidcServices]:
     """Open everything, and close it again.
 
     Raises:
@@ -112,33 +111,33 @@ async def open_core(
     """
 
     def provider_of(nextcloud: Nextcloud) -> RedirectProvider | None:
-        return _provider(settings, nextcloud, issuer, clock=outside.clock)
+        return _provider(settings, nextcloud, issuer, clock=overrides.clock)
 
-    async with open_ground(
-        settings, provider_of, page_url=page_url, pending=pending, outside=outside, on_ended=on_ended
-    ) as ground:
-        consent_service = ground.consent_service(
-            _sign_in(settings, issuer, ground.database, clock=ground.clock)
+    async with open_shared_services(
+        settings, provider_of, page_url=page_url, pending=pending, overrides=overrides, on_ended=on_ended
+    ) as shared:
+        consent_service = shared.consent_service(
+            _sign_in(settings, issuer, shared.database, clock=shared.clock)
         )
         logout = BackChannelLogout(
-            ground.database,
+            shared.database,
             issuer.keyset,
             issuer=issuer.discovery.issuer,
             client_id=settings.oidc_client_id or "",
-            clock=ground.clock,
+            clock=shared.clock,
             on_logout=on_logout,
         )
-        yield OidcCore(
-            ground.database,
-            ground.nextcloud,
-            ground.accounts,
-            ground.provisioning,
-            ground.audit,
-            ground.policy.bound,
+        yield OidcServices(
+            shared.database,
+            shared.nextcloud,
+            shared.accounts,
+            shared.provisioning,
+            shared.audit,
+            shared.policy.bound,
             (
-                *ground.work,
+                *shared.work,
                 logout.run,
-                lambda: run_periodically(consent_service.tidy, ground.database.logouts.purge),
+                lambda: run_periodically(consent_service.tidy, shared.database.logouts.purge),
             ),
             consent_service,
             logout,
@@ -177,7 +176,7 @@ def _sign_in(
         outgoing=issuer.outgoing,
         client=issuer.client(settings),
         redirect_uri=settings.sign_in_callback_url,
-        keys=services.keys(settings),
+        keys=open_key_ring(settings),
         clock=clock,
         spent_codes=database.spent_codes,
         identity_claim=settings.oidc_identity_claim,

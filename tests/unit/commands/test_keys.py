@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.commands import keys
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
-from nextcloud_mcp_server.server import services
+from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
@@ -60,7 +60,7 @@ def filled(configure: Configure) -> None:
     """Store rows that the old key seals."""
 
     async def fill() -> None:
-        async with services.open_database(configure(OLD)) as database:
+        async with open_database(configure(OLD)) as database:
             await Rows(database, lambda: datetime.now(UTC)).fill()
 
     anyio.run(fill)

@@ -28,20 +28,20 @@ ACCOUNT = "https://mcp.test/account"
 SPEAKING = ("tools", "protocol", "auth", "resources")
 
 
-class Core:
+class FakeServices:
     """As much of a server's core as a message needs."""
 
     account_url = ACCOUNT
 
     @property
-    def accounts(self) -> "Core":
+    def accounts(self) -> "FakeServices":
         return self
 
     async def disconnect(self) -> Disconnected:
         return Disconnected(was_connected=True, at_nextcloud=False, account_url=ACCOUNT)
 
 
-CORE = cast("Any", Core())
+CORE = cast("Any", FakeServices())
 
 
 def error_text(form: wire.Form) -> str:
@@ -93,7 +93,7 @@ def test_names_that_an_error_repeats_open_no_line_before_our_link(name: str) -> 
 
 
 def test_without_such_a_page_an_ending_has_no_link() -> None:
-    class Personal(Core):
+    class Personal(FakeServices):
         account_url = ""
 
     assert account_link(cast("Any", Personal())) is None

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import app
 from nextcloud_mcp_server.server.app import Site
 from nextcloud_mcp_server.server.database_file import has_state
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
 from tests.auth_fixtures import NEXTCLOUD, Stage
@@ -116,8 +116,8 @@ def test_servers_that_start_together_share_one_secret(tmp_path: Path) -> None:
 async def served(stage: Stage, **overrides: object) -> AsyncGenerator[httpx2.AsyncClient]:
     """Serve the whole application in this process, without sockets."""
     config = configured(stage.folder, nextcloud_mcp_secret=SecretStr(SECRET), **overrides)
-    outside = Outside(transport=stage.network, clock=stage.clock)
-    asgi, parts = app.build_http_app(config, SITE, outside=outside)
+    replaced = Overrides(transport=stage.network, clock=stage.clock)
+    asgi, parts = app.build_http_app(config, SITE, overrides=replaced)
     async with (
         parts.running(resume=False),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), base_url=SITE.url) as client,
@@ -151,35 +151,37 @@ async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stag
 
 async def test_the_parts_stop_together(stage: Stage) -> None:
     config = configured(stage.folder)
-    parts = app.build(config, page_url=None, outside=Outside(transport=stage.network))
+    parts = app.build(config, page_url=None, overrides=Overrides(transport=stage.network))
     with anyio.fail_after(100):
         async with parts.running(resume=False):
-            core = await parts.core.get()
-            running = await core.database.grants.all()
+            services = await parts.services.get()
+            running = await services.database.grants.all()
 
     assert running == []
 
 
 async def test_a_command_opens_the_core_with_its_background_work(stage: Stage) -> None:
-    async with app.open_core(configured(stage.folder)) as (core, pending):
-        assert core.provisioning is not None
-        assert await core.provisioning.finished(["nonsense"]) == ["nonsense"]
+    async with app.running_services(configured(stage.folder)) as (services, pending):
+        assert services.provisioning is not None
+        assert await services.provisioning.finished(["nonsense"]) == ["nonsense"]
         pending.watch("550e8400-e29b-41d4-a716-446655440000", seconds=120)
         assert await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
 async def test_a_command_of_an_operator_waits_for_no_consent_request(stage: Stage) -> None:
     given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("secret")}
-    async with app.open_core(configured(stage.folder, **given)) as (core, pending):
+    async with app.running_services(configured(stage.folder, **given)) as (services, pending):
         ended = await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
-    assert core.provisioning is None
+    assert services.provisioning is None
     assert ended
 
 
 async def test_consent_requests_are_looked_up_for_waiting_calls(stage: Stage) -> None:
     parts = app.build(
-        configured(stage.folder), page_url=None, outside=Outside(transport=stage.network, clock=stage.clock)
+        configured(stage.folder),
+        page_url=None,
+        overrides=Overrides(transport=stage.network, clock=stage.clock),
     )
     with anyio.fail_after(100):
         async with parts.running(resume=False):

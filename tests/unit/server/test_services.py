@@ -20,8 +20,16 @@ from nextcloud_mcp_server.errors import (
     StorageError,
 )
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server import services
-from nextcloud_mcp_server.server.services import Core, LazyCore, Outside
+from nextcloud_mcp_server.server.services import (
+    LazyServices,
+    Overrides,
+    Services,
+    connect_account,
+    now,
+    open_database,
+    open_key_ring,
+    open_services,
+)
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -35,24 +43,24 @@ def configured(stage: Stage, **overrides: object) -> Settings:
 @asynccontextmanager
 async def opened(
     stage: Stage, *, page: Callable[[str], str] | None = None, **overrides: object
-) -> AsyncGenerator[tuple[Core, Pending]]:
+) -> AsyncGenerator[tuple[Services, Pending]]:
     """Open a core over the sandbox, with its background work."""
 
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
-        assert core.provisioning is not None
-        return await core.provisioning.finished(elicitation_ids)
+        assert services.provisioning is not None
+        return await services.provisioning.finished(elicitation_ids)
 
     pending = Pending(finished)
-    outside = Outside(transport=stage.network, clock=stage.clock)
+    replaced = Overrides(transport=stage.network, clock=stage.clock)
     async with (
-        services.open_core(
-            configured(stage, **overrides), page_url=page, pending=pending, outside=outside
-        ) as core,
+        open_services(
+            configured(stage, **overrides), page_url=page, pending=pending, overrides=replaced
+        ) as services,
         anyio.create_task_group() as group,
     ):
-        group.start_soon(core.run)
+        group.start_soon(services.run)
         group.start_soon(pending.run)
-        yield core, pending
+        yield services, pending
         group.cancel_scope.cancel()
 
 
@@ -74,29 +82,32 @@ def never(_: str) -> None:
 
 
 async def test_a_core_asks_through_our_page_where_there_is_one(stage: Stage) -> None:
-    async with opened(stage, page=page_url) as (core, _):
+    async with opened(stage, page=page_url) as (services, _):
         with pytest.raises(ElicitationRequired) as caught:
-            await core.accounts.open(stage.caller, READ)
+            await services.accounts.open(stage.caller, READ)
 
     assert caught.value.url == page_url(caught.value.elicitation_id)
 
 
 async def test_people_see_the_public_address_of_nextcloud(stage: Stage) -> None:
-    async with opened(stage, page=page_url, nextcloud_public_url="https://cloud.example.org") as (core, _):
+    async with opened(stage, page=page_url, nextcloud_public_url="https://cloud.example.org") as (
+        services,
+        _,
+    ):
         with pytest.raises(ElicitationRequired) as caught:
-            await core.accounts.open(stage.caller, READ)
-        assert core.provisioning is not None
-        consent_request = await core.provisioning.view(caught.value.elicitation_id)
+            await services.accounts.open(stage.caller, READ)
+        assert services.provisioning is not None
+        consent_request = await services.provisioning.view(caught.value.elicitation_id)
 
     assert consent_request is not None
     assert consent_request.nextcloud_host == "cloud.example.org"
 
 
 async def test_settings_bound_what_a_core_permits(stage: Stage) -> None:
-    async with opened(stage, toolsets=("notes",), read_only=True) as (core, _):
-        assert core.bound == READ
+    async with opened(stage, toolsets=("notes",), read_only=True) as (services, _):
+        assert services.bound == READ
         with pytest.raises(MissingScope):
-            await core.accounts.open(stage.caller, frozenset({"notes:write"}))
+            await services.accounts.open(stage.caller, frozenset({"notes:write"}))
 
 
 async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
@@ -104,9 +115,9 @@ async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
 ) -> None:
     made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
     given: dict[str, Any] = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
-    async with opened(stage, **given) as (core, pending):
-        name = await services.connect(core, pending, NEXTCLOUD, show=never, progress=never)
-        provisioning = core.provisioning
+    async with opened(stage, **given) as (services, pending):
+        name = await connect_account(services, pending, NEXTCLOUD, show=never, progress=never)
+        provisioning = services.provisioning
 
     assert provisioning is None
     assert name == stage.sandbox.state.users["alice"].display_name
@@ -120,7 +131,7 @@ async def test_a_private_ca_that_is_none_is_refused_with_the_variables_name(stag
     config = configured(stage, nextcloud_ca_bundle=bundle)
 
     with pytest.raises(ConfigurationError, match="NEXTCLOUD_CA_BUNDLE"):
-        async with services.open_core(config, page_url=None, pending=Pending(gone), outside=Outside()):
+        async with open_services(config, page_url=None, pending=Pending(gone), overrides=Overrides()):
             raise NotImplementedError
 
 
@@ -131,7 +142,7 @@ async def gone(elicitation_ids: Sequence[str]) -> list[str]:
 async def test_the_sealing_key_is_made_once_and_said(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     config = configured(stage)
     with caplog.at_level(logging.WARNING):
-        first, second = services.keys(config), services.keys(config)
+        first, second = open_key_ring(config), open_key_ring(config)
 
     assert first.derive("forms") == second.derive("forms")
     assert caplog.text.count(str(config.key_file)) == 1
@@ -140,7 +151,7 @@ async def test_the_sealing_key_is_made_once_and_said(stage: Stage, caplog: pytes
 async def test_sealing_keys_that_are_given_leave_no_file(stage: Stage) -> None:
     config = configured(stage, token_encryption_keys=(SecretStr(new_key()),))
 
-    services.keys(config)
+    open_key_ring(config)
 
     assert not config.key_file.exists()
 
@@ -153,10 +164,10 @@ async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -
         shown.append(url)
         stage.confirm()
 
-    async with opened(stage) as (core, pending):
+    async with opened(stage) as (services, pending):
         with anyio.fail_after(60):
-            name = await services.connect(core, pending, NEXTCLOUD, show=show, progress=told.append)
-            again = await services.connect(core, pending, NEXTCLOUD, show=never, progress=never)
+            name = await connect_account(services, pending, NEXTCLOUD, show=show, progress=told.append)
+            again = await connect_account(services, pending, NEXTCLOUD, show=never, progress=never)
 
     assert name == again == stage.sandbox.state.users["alice"].display_name
     assert len(shown) == 1
@@ -164,35 +175,37 @@ async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -
 
 
 async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(stage: Stage) -> None:
-    async with opened(stage) as (core, pending):
-        assert core.provisioning is not None
+    async with opened(stage) as (services, pending):
+        assert services.provisioning is not None
         caller = personal_caller(NEXTCLOUD, "Another")
         with pytest.raises(ElicitationRequired) as need:
-            await core.accounts.open(caller, core.bound)
+            await services.accounts.open(caller, services.bound)
 
         async with anyio.create_task_group() as group:
 
             def show(_: str) -> None:
-                group.start_soon(core.provisioning.decline, need.value.elicitation_id)  # type: ignore[union-attr]
+                group.start_soon(services.provisioning.decline, need.value.elicitation_id)  # type: ignore[union-attr]
 
             with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="you declined"):
-                await services.connect(core, pending, NEXTCLOUD, show=show, progress=nothing)
+                await connect_account(services, pending, NEXTCLOUD, show=show, progress=nothing)
 
     assert len(stage.network.to("/login/v2")) == 1
 
 
 async def test_connecting_says_why_a_consent_request_failed(stage: Stage) -> None:
-    async with opened(stage) as (core, pending):
-        await services.connect(core, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
-        await core.accounts.disconnect(stage.caller)
+    async with opened(stage) as (services, pending):
+        await connect_account(services, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
+        await services.accounts.disconnect(stage.caller)
         with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="'alice' is connected here"):
-            await services.connect(core, pending, NEXTCLOUD, show=confirming(stage, "bob"), progress=nothing)
+            await connect_account(
+                services, pending, NEXTCLOUD, show=confirming(stage, "bob"), progress=nothing
+            )
 
 
 async def test_connecting_gives_up_and_starts_nothing_new(stage: Stage) -> None:
-    async with opened(stage) as (core, pending):
+    async with opened(stage) as (services, pending):
         with pytest.raises(ConsentDeclined, match="not used in time"):
-            await services.connect(core, pending, NEXTCLOUD, show=nothing, progress=nothing, seconds=0)
+            await connect_account(services, pending, NEXTCLOUD, show=nothing, progress=nothing, seconds=0)
 
     assert len(stage.network.to("/login/v2")) == 1
 
@@ -201,19 +214,19 @@ async def test_connecting_gives_up_and_starts_nothing_new(stage: Stage) -> None:
 class Opener:
     """Opens a core as often as wanted; fails as often as told."""
 
-    core: Core
+    services: Services
     failures: list[Exception] = field(default_factory=list[Exception])
     opened: int = 0
     closed: int = 0
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncGenerator[Core]:
+    async def __call__(self) -> AsyncGenerator[Services]:
         self.opened += 1
         await anyio.lowlevel.checkpoint()
         if self.failures:
             raise self.failures.pop(0)
         try:
-            yield self.core
+            yield self.services
         finally:
             self.closed += 1
 
@@ -221,7 +234,7 @@ class Opener:
 @pytest.fixture
 def opener(process: Process) -> Opener:
     return Opener(
-        Core(
+        Services(
             process.database,
             process.nextcloud,
             process.accounts,
@@ -234,7 +247,7 @@ def opener(process: Process) -> Opener:
 
 
 @asynccontextmanager
-async def running(lazy: LazyCore, *, resume: bool = False) -> AsyncGenerator[None]:
+async def running(lazy: LazyServices, *, resume: bool = False) -> AsyncGenerator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(partial(lazy.run, resume=resume))
         await anyio.lowlevel.checkpoint()
@@ -244,19 +257,19 @@ async def running(lazy: LazyCore, *, resume: bool = False) -> AsyncGenerator[Non
 
 
 async def test_nothing_is_opened_before_somebody_asks(opener: Opener) -> None:
-    async with running(LazyCore(opener)):
+    async with running(LazyServices(opener)):
         await anyio.wait_all_tasks_blocked()
 
     assert opener.opened == 0
 
 
 async def test_calls_that_come_together_open_the_core_once(opener: Opener) -> None:
-    lazy = LazyCore(opener)
+    lazy = LazyServices(opener)
     async with running(lazy):
         await together(*[lazy.get] * 5)
-        core = await lazy.get()
+        services = await lazy.get()
 
-    assert core is opener.core
+    assert services is opener.services
     assert (opener.opened, opener.closed) == (1, 1)
 
 
@@ -265,19 +278,19 @@ async def test_a_failure_is_told_and_asking_again_tries_again(
     opener: Opener, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     opener.failures.append(failure)
-    lazy = LazyCore(opener)
+    lazy = LazyServices(opener)
     async with running(lazy):
         with pytest.raises(NextcloudMcpError, match=r"Set it\.|Something went wrong at the start"):
             await lazy.get()
-        core = await lazy.get()
+        services = await lazy.get()
 
-    assert core is opener.core
+    assert services is opener.services
     assert opener.opened == 2
 
 
 async def test_a_failure_is_told_to_everybody_who_waits(opener: Opener) -> None:
     opener.failures.append(ConfigurationError("Set it."))
-    lazy = LazyCore(opener)
+    lazy = LazyServices(opener)
     told: list[str] = []
 
     async def get() -> None:
@@ -294,13 +307,13 @@ async def test_a_failure_is_told_to_everybody_who_waits(opener: Opener) -> None:
 
 
 async def test_a_caller_that_goes_away_does_not_stop_the_opening(opener: Opener) -> None:
-    lazy = LazyCore(opener)
+    lazy = LazyServices(opener)
     async with running(lazy):
         with anyio.move_on_after(0):
             await lazy.get()
-        core = await lazy.get()
+        services = await lazy.get()
 
-    assert core is opener.core
+    assert services is opener.services
     assert opener.opened == 1
 
 
@@ -313,24 +326,24 @@ async def test_background_work_that_ends_closes_the_core_and_the_next_call_opens
         await failed.wait()
         raise StorageError("The disk is gone.")
 
-    works = opener.core
-    opener.core = Core(
+    works = opener.services
+    opener.services = Services(
         works.database, works.nextcloud, works.accounts, works.provisioning, works.audit, READ, (fail,)
     )
-    lazy = LazyCore(opener)
+    lazy = LazyServices(opener)
     async with running(lazy):
         await lazy.get()
-        opener.core = works
+        opener.services = works
         failed.set()
         await anyio.wait_all_tasks_blocked()
-        core = await lazy.get()
+        services = await lazy.get()
 
-    assert core is works
+    assert services is works
     assert (opener.opened, opener.closed) == (2, 2)
 
 
 async def test_what_an_earlier_process_left_is_taken_up_without_a_call(opener: Opener) -> None:
-    lazy = LazyCore(opener, resume_seconds=0)
+    lazy = LazyServices(opener, resume_seconds=0)
     async with running(lazy, resume=True):
         while not opener.opened:  # noqa: ASYNC110 - another task gives no event for it
             await anyio.sleep(0.01)
@@ -340,7 +353,7 @@ async def test_what_an_earlier_process_left_is_taken_up_without_a_call(opener: O
 
 async def test_a_failed_resumption_is_not_repeated_in_haste(opener: Opener) -> None:
     opener.failures += [StorageError("The disk is gone.")] * 100
-    lazy = LazyCore(opener, resume_seconds=0)
+    lazy = LazyServices(opener, resume_seconds=0)
     async with running(lazy, resume=True):
         await anyio.sleep(0.05)
         await anyio.wait_all_tasks_blocked()
@@ -349,7 +362,7 @@ async def test_a_failed_resumption_is_not_repeated_in_haste(opener: Opener) -> N
 
 
 async def test_a_server_that_stops_tells_who_waits(opener: Opener) -> None:
-    lazy = LazyCore(opener)
+    lazy = LazyServices(opener)
     told: list[str] = []
 
     async def get() -> None:
@@ -359,12 +372,12 @@ async def test_a_server_that_stops_tells_who_waits(opener: Opener) -> None:
             told.append(str(error))
 
     @asynccontextmanager
-    async def stuck() -> AsyncGenerator[Core]:
+    async def stuck() -> AsyncGenerator[Services]:
         group.cancel_scope.cancel()
         await anyio.sleep_forever()
-        yield opener.core
+        yield opener.services
 
-    lazy = LazyCore(stuck)
+    lazy = LazyServices(stuck)
     async with anyio.create_task_group() as waiting:
         waiting.start_soon(get)
         async with anyio.create_task_group() as group:
@@ -375,7 +388,7 @@ async def test_a_server_that_stops_tells_who_waits(opener: Opener) -> None:
 
 async def test_a_database_is_closed_when_its_user_fails(stage: Stage) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with services.open_database(configured(stage)):
+        async with open_database(configured(stage)):
             raise ZeroDivisionError
 
     assert (stage.folder / "state.db").exists()
@@ -383,7 +396,7 @@ async def test_a_database_is_closed_when_its_user_fails(stage: Stage) -> None:
 
 
 def test_the_time_is_aware() -> None:
-    assert services.now().tzinfo is not None
+    assert now().tzinfo is not None
 
 
 async def test_a_data_folder_that_cannot_be_made_is_refused_with_the_variables_name(tmp_path: Path) -> None:
@@ -391,5 +404,5 @@ async def test_a_data_folder_that_cannot_be_made_is_refused_with_the_variables_n
     config = environment.load(nextcloud_host=NEXTCLOUD, data_dir=tmp_path / "file" / "data")
 
     with pytest.raises(ConfigurationError, match="DATA_DIR"):
-        async with services.open_database(config):
+        async with open_database(config):
             raise NotImplementedError

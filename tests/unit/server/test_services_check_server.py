@@ -6,8 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.server import services
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides, check_server
 from nextcloud_mcp_server.settings import environment
 
 STATUS = {
@@ -23,8 +22,8 @@ STATUS = {
 async def looked(answer: httpx2.Response, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
     config = environment.load(nextcloud_host="https://cloud.example.org", data_dir=tmp_path)
     with caplog.at_level(logging.INFO, logger="nextcloud_mcp_server"):
-        await services.look(
-            config, Outside(transport=httpx2.MockTransport(lambda _: answer)), after_seconds=0
+        await check_server(
+            config, Overrides(transport=httpx2.MockTransport(lambda _: answer)), after_seconds=0
         )
     return caplog.messages
 

@@ -174,8 +174,8 @@ async def test_a_client_that_the_operator_barred_can_do_nothing_more_than_sign_o
 ) -> None:
     tokens = await api.connected(http)
     barred = AllowedClients(denied=frozenset({"localhost"}))
-    api.core = replace(
-        api.core, clients=Clients(api.desk.database.clients, clock=api.desk.moment, allowed=barred)
+    api.services = replace(
+        api.services, clients=Clients(api.desk.database.clients, clock=api.desk.moment, allowed=barred)
     )
 
     renewed = await http.post("/token", data=refresh_form(tokens))
@@ -209,7 +209,7 @@ async def test_what_describes_no_client_is_refused(
 async def test_where_registration_is_off_it_is_neither_offered_nor_there(
     api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
-    api.core = replace(api.core, registration=None)
+    api.services = replace(api.services, registration=None)
     late = await http.post("/register", json=PUBLIC)
     api.serve(registers=False)
 
@@ -295,9 +295,9 @@ async def test_tokens_that_are_given_reach_the_client_even_when_its_use_is_not_n
     api: OAuthApiFixture, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client_id = str((await api.registered(http))["client_id"])
-    known = await api.core.clients.find(client_id)
+    known = await api.services.clients.find(client_id)
     assert known is not None
-    api.core = replace(api.core, clients=Clients(Busy({client_id: known}), clock=api.desk.moment))
+    api.services = replace(api.services, clients=Clients(Busy({client_id: known}), clock=api.desk.moment))
 
     answer = await http.post("/token", data=await api.code_form(client_id))
 

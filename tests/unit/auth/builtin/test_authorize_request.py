@@ -115,19 +115,19 @@ async def test_a_program_on_the_persons_computer_is_told_from_a_server(
 
 async def test_a_client_with_a_document_is_known_by_whose_document_it_is() -> None:
     made = desk()
-    made.stage.outside.put(APP, DOCUMENT)
+    made.stage.internet.put(APP, DOCUMENT)
 
     asked = await made.requests.read(asks(client_id=APP, redirect_uri="https://app.example.org/callback"))
 
     assert asked.document_host == "app.example.org"
     assert asked.client.name == "App"
     assert await made.requests.again(asked.request) == asked
-    assert len(made.stage.outside.asked) == 1
+    assert len(made.stage.internet.asked) == 1
 
 
 async def test_a_document_that_does_not_fit_is_said_to_the_person_alone() -> None:
     made = desk()
-    made.stage.outside.put(APP, {**DOCUMENT, "client_id": "https://evil.example/client"})
+    made.stage.internet.put(APP, {**DOCUMENT, "client_id": "https://evil.example/client"})
 
     with pytest.raises(AuthorizeRefused, match="names another client_id"):
         await made.requests.read(asks(client_id=APP))
@@ -137,7 +137,7 @@ async def test_too_many_documents_are_too_many() -> None:
     made = desk()
     addresses = [f"https://app.example.org/{number}" for number in range(50)]
     for address in addresses:
-        made.stage.outside.put(address, {**DOCUMENT, "client_id": address})
+        made.stage.internet.put(address, {**DOCUMENT, "client_id": address})
 
     async def ask_for_all() -> None:
         for address in addresses:
@@ -402,7 +402,7 @@ async def test_a_client_that_the_operator_bars_is_asked_about_no_more() -> None:
         await made.requests.again(REQUEST)
     with pytest.raises(AuthorizeRefused, match="does not allow clients of this host"):
         await made.requests.read(asks(client_id=APP))
-    assert made.stage.outside.asked == []
+    assert made.stage.internet.asked == []
 
 
 async def test_a_client_that_went_away_meanwhile_is_asked_about_no_more() -> None:
@@ -444,7 +444,7 @@ async def test_no_query_is_put_to_a_person_or_answered_elsewhere_than_at_the_cli
 ) -> None:
     made = desk()
     made.register()
-    made.stage.outside.answers.update({CALLBACK: Said(404), RESOURCE: Said(404)})
+    made.stage.internet.answers.update({CALLBACK: Said(404), RESOURCE: Said(404)})
 
     outcome = await read(made, {**asks(), **query})
 

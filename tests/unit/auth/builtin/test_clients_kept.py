@@ -13,7 +13,7 @@ from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from tests.clients_fixtures import APP, DOCUMENT, RULES, Clock, MemoryClients, Outside
+from tests.clients_fixtures import APP, DOCUMENT, RULES, Clock, Internet, MemoryClients
 
 ADDRESS = "192.0.2.1"
 PUBLIC = {
@@ -105,12 +105,12 @@ async def test_the_unused_go_after_a_day_and_the_idle_after_ninety(
 
 
 async def test_a_document_is_kept_as_it_was_read_last(records: ClientRecords, clock: Clock) -> None:
-    outside = Outside()
-    outside.put(APP, DOCUMENT)
-    documents = ClientDocuments(records, RULES, outside.open(), clock=clock.now, monotonic=clock.monotonic)
+    internet = Internet()
+    internet.put(APP, DOCUMENT)
+    documents = ClientDocuments(records, RULES, internet.open(), clock=clock.now, monotonic=clock.monotonic)
     first = await documents.get(APP)
     assert await records.find(APP) == first
-    outside.put(APP, DOCUMENT | {"client_name": "Renamed"})
+    internet.put(APP, DOCUMENT | {"client_name": "Renamed"})
     clock.go(hours=2)
 
     await documents.get(APP)

@@ -85,7 +85,7 @@ async def test_each_trouble_with_a_document_has_its_own_page_and_words(
     answer: Said | Exception, reason: type[AuthorizeRefused], words: str
 ) -> None:
     stage = ClientsFixture(seconds=0.05)
-    stage.outside.answers[APP] = answer
+    stage.internet.answers[APP] = answer
 
     caught = await refusal(stage)
 
@@ -97,7 +97,7 @@ async def test_each_trouble_with_a_document_has_its_own_page_and_words(
 @pytest.mark.parametrize("answer", [httpx2.ConnectError("no route"), httpx2.ReadTimeout("slow")])
 async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> None:
     stage = ClientsFixture()
-    stage.outside.answers[APP] = answer
+    stage.internet.answers[APP] = answer
 
     sentence = str(await refusal(stage))
 
@@ -108,14 +108,14 @@ async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> N
 
 async def test_a_host_without_any_address_cannot_be_reached() -> None:
     stage = ClientsFixture()
-    stage.outside.names[HOST] = []
+    stage.internet.names[HOST] = []
 
     assert "cannot be reached" in str(await refusal(stage))
 
 
 async def test_a_host_inside_of_the_network_is_not_asked() -> None:
     stage = ClientsFixture()
-    stage.outside.names[HOST] = ["10.0.0.1"]
+    stage.internet.names[HOST] = ["10.0.0.1"]
 
     caught = await refusal(stage)
 
@@ -131,15 +131,15 @@ async def test_a_host_that_the_operator_does_not_allow_is_said_to_be_barred() ->
 
 async def test_where_documents_are_off_no_host_is_asked_though_the_client_is_known() -> None:
     stage = ClientsFixture()
-    stage.outside.put(APP, DOCUMENT)
+    stage.internet.put(APP, DOCUMENT)
     await stage.documents.get(APP)
-    asked = len(stage.outside.asked)
+    asked = len(stage.internet.asked)
 
     caught = await refusal(stage, reads=False)
 
     assert type(caught) is DocumentsOff
     assert "CLIENT_METADATA_DOCUMENTS=false" in str(caught)
-    assert len(stage.outside.asked) == asked
+    assert len(stage.internet.asked) == asked
 
 
 async def test_an_id_that_is_no_address_of_a_document_is_not_trusted() -> None:
@@ -153,9 +153,9 @@ async def test_a_copy_that_is_used_because_the_document_cannot_be_read_is_logged
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = ClientsFixture()
-    stage.outside.put(APP, DOCUMENT)
+    stage.internet.put(APP, DOCUMENT)
     await stage.documents.get(APP)
-    stage.outside.answers[APP] = httpx2.ConnectError("no route")
+    stage.internet.answers[APP] = httpx2.ConnectError("no route")
     stage.clock.go(days=1)
 
     await stage.documents.get(APP)

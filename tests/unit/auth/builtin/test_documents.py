@@ -23,7 +23,7 @@ DAY = 86_400
 
 def stage(document: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> ClientsFixture:
     made = ClientsFixture()
-    made.outside.put(APP, DOCUMENT if document is None else document, headers)
+    made.internet.put(APP, DOCUMENT if document is None else document, headers)
     return made
 
 
@@ -51,7 +51,7 @@ async def test_a_client_is_what_its_document_says() -> None:
         native=False,
     )
     assert made.records.rows == {APP: client}
-    assert made.outside.asked[0].headers["Accept-Encoding"] == "identity"
+    assert made.internet.asked[0].headers["Accept-Encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ async def test_a_document_is_asked_for_again_when_its_server_says_within_bounds(
     await made.documents.get(APP)
     made.clock.go(seconds=seconds - 1)
     await made.documents.get(APP)
-    assert len(made.outside.asked) == 1
+    assert len(made.internet.asked) == 1
     made.clock.go(seconds=1)
     await made.documents.get(APP)
 
-    assert len(made.outside.asked) == 2
+    assert len(made.internet.asked) == 2
 
 
 async def test_a_changed_document_counts_from_its_next_reading() -> None:
     made = stage()
     await made.documents.get(APP)
-    made.outside.put(APP, DOCUMENT | {"redirect_uris": ["http://localhost/cb"]})
+    made.internet.put(APP, DOCUMENT | {"redirect_uris": ["http://localhost/cb"]})
     made.clock.go(hours=2)
 
     client = await made.documents.get(APP)
@@ -128,14 +128,14 @@ async def test_a_document_that_cannot_be_read_counts_as_it_was_for_a_week(
     answer: Said | Exception,
 ) -> None:
     made = ClientsFixture(seconds=0.05)
-    made.outside.put(APP, DOCUMENT)
+    made.internet.put(APP, DOCUMENT)
     known = await made.documents.get(APP)
-    made.outside.answers[APP] = answer
+    made.internet.answers[APP] = answer
 
     made.clock.go(days=1, hours=1)
     assert await made.documents.get(APP) == known
     assert await made.documents.get(APP) == known
-    assert len(made.outside.asked) == 2
+    assert len(made.internet.asked) == 2
     assert await made.another_process().get(APP) == known
     made.clock.go(days=6)
 
@@ -144,12 +144,12 @@ async def test_a_document_that_cannot_be_read_counts_as_it_was_for_a_week(
 
 async def test_a_document_that_could_never_be_read_is_asked_for_again_after_a_pause() -> None:
     made = ClientsFixture()
-    made.outside.answers[APP] = httpx2.ConnectError("refused")
+    made.internet.answers[APP] = httpx2.ConnectError("refused")
 
     refusals = [await refused(made) for _ in range(3)]
     assert {(refusal.error, refusal.status) for refusal in refusals} == {("temporarily_unavailable", 503)}
-    assert len(made.outside.asked) == 1
-    made.outside.put(APP, DOCUMENT)
+    assert len(made.internet.asked) == 1
+    made.internet.put(APP, DOCUMENT)
     made.clock.go(seconds=30)
 
     assert (await made.documents.get(APP)).name == "App"
@@ -159,7 +159,7 @@ async def test_a_document_that_could_never_be_read_is_asked_for_again_after_a_pa
 async def test_a_document_that_is_gone_counts_no_more(status: int) -> None:
     made = stage()
     await made.documents.get(APP)
-    made.outside.answers[APP] = Said(status)
+    made.internet.answers[APP] = Said(status)
     made.clock.go(hours=2)
 
     refusal = await refused(made)
@@ -266,7 +266,7 @@ async def test_nothing_else_is_asked_for(url: str) -> None:
     refusal = await refused(made, url)
 
     assert refusal.error == "invalid_client"
-    assert made.outside.asked == []
+    assert made.internet.asked == []
     assert made.records.rows == {}
 
 
@@ -303,11 +303,11 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
 async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_counts_no_more() -> None:
     made = stage()
     await made.documents.get(APP)
-    made.outside.names["app.example.org"] = ["10.0.0.1"]
+    made.internet.names["app.example.org"] = ["10.0.0.1"]
     made.clock.go(hours=2)
 
     assert (await refused(made)).status == 400
-    assert len(made.outside.asked) == 1
+    assert len(made.internet.asked) == 1
 
 
 async def test_a_document_of_another_client_is_refused() -> None:
@@ -318,7 +318,7 @@ async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
     made = ClientsFixture(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
 
     assert "does not allow" in str(await refused(made))
-    assert made.outside.asked == []
+    assert made.internet.asked == []
 
 
 async def test_many_at_once_ask_once() -> None:
@@ -330,7 +330,7 @@ async def test_many_at_once_ask_once() -> None:
             await anyio.lowlevel.checkpoint()
         yield json.dumps(DOCUMENT).encode()
 
-    made.outside.answers[APP] = json_said(body=slowly)
+    made.internet.answers[APP] = json_said(body=slowly)
 
     async def ask() -> None:
         found.append(await made.documents.get(APP))
@@ -339,7 +339,7 @@ async def test_many_at_once_ask_once() -> None:
         for _ in range(20):
             tasks.start_soon(ask)
 
-    assert len(made.outside.asked) == 1
+    assert len(made.internet.asked) == 1
     assert found == [found[0]] * 20
 
 
@@ -348,7 +348,7 @@ async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
     await made.documents.get(APP)
     urls = [f"https://app.example.org/{number}.json" for number in range(MOST_PER_HOST)]
     for url in urls:
-        made.outside.answers[url] = Said(404)
+        made.internet.answers[url] = Said(404)
     for url in urls[:-1]:
         await refused(made, url)
 
@@ -366,11 +366,11 @@ async def test_who_is_refused_uses_up_nothing_of_what_others_have() -> None:
     made = stage()
     for number in range(MOST_PER_ADDRESS):
         url = f"https://h{number}.example.net/client.json"
-        made.outside.answers[url] = Said(404)
+        made.internet.answers[url] = Said(404)
         await refused(made, url, sender="198.51.100.1")
     urls = [f"https://fresh.example.net/{number}.json" for number in range(MOST_PER_HOST)]
     for url in urls:
-        made.outside.answers[url] = Said(404)
+        made.internet.answers[url] = Said(404)
         with pytest.raises(TooManyRequests):
             await made.documents.get(url, sender="198.51.100.1")
 
@@ -383,14 +383,14 @@ async def test_a_known_document_is_asked_for_however_many_strangers_come() -> No
     made.clock.go(hours=2)
     for number in range(MOST_IN_ALL):
         url = f"https://h{number}.example.net/client.json"
-        made.outside.answers[url] = Said(404)
+        made.internet.answers[url] = Said(404)
         await refused(made, url, sender=f"198.51.100.{number // MOST_PER_ADDRESS}")
 
     with pytest.raises(TooManyRequests):
         await made.documents.get("https://another.example.net/client.json")
     await made.documents.get(APP)
 
-    assert made.outside.asked[-1].headers["Host"] == "app.example.org"
+    assert made.internet.asked[-1].headers["Host"] == "app.example.org"
 
 
 async def test_what_strangers_ask_for_does_not_fill_the_memory() -> None:
@@ -398,7 +398,7 @@ async def test_what_strangers_ask_for_does_not_fill_the_memory() -> None:
     for number in range(600):
         made.clock.go(minutes=1)
         url = f"https://app.example.org/{number}.json"
-        made.outside.answers[url] = Said(404)
+        made.internet.answers[url] = Said(404)
         await refused(made, url)
 
     assert len(made.documents._kept) == 512  # pyright: ignore[reportPrivateUsage]

@@ -16,20 +16,20 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from nextcloud_mcp_server.auth.builtin import pinned
 from nextcloud_mcp_server.auth.builtin.pinned import AddressRefused, PinnedTransport, open_outside
-from tests.clients_fixtures import PUBLIC, Outside, Said
+from tests.clients_fixtures import PUBLIC, Internet, Said
 
 URL = "https://app.example.org/client.json"
 PUBLIC_V6 = "2606:2800:220:1::1"
 
 
 async def test_the_checked_address_is_asked_by_the_original_name() -> None:
-    outside = Outside()
-    outside.put(URL, {})
+    internet = Internet()
+    internet.put(URL, {})
 
-    async with outside.open() as client:
+    async with internet.open() as client:
         response = await client.get(URL)
 
-    asked = outside.asked[0]
+    asked = internet.asked[0]
     assert asked.url.host == PUBLIC
     assert asked.headers["Host"] == "app.example.org"
     assert asked.extensions["sni_hostname"] == "app.example.org"
@@ -50,45 +50,45 @@ async def test_the_checked_address_is_asked_by_the_original_name() -> None:
     ],
 )
 async def test_one_address_that_is_not_public_spoils_all(addresses: Sequence[str]) -> None:
-    outside = Outside(names={"app.example.org": addresses})
+    internet = Internet(names={"app.example.org": addresses})
 
-    async with outside.open() as client:
+    async with internet.open() as client:
         with pytest.raises(AddressRefused):
             await client.get(URL)
 
-    assert outside.asked == []
+    assert internet.asked == []
 
 
 async def test_of_a_name_with_many_addresses_few_are_tried() -> None:
-    outside = Outside(names={"app.example.org": [f"93.184.216.{number}" for number in range(100)]})
-    outside.answers[URL] = httpx2.ConnectError("refused")
+    internet = Internet(names={"app.example.org": [f"93.184.216.{number}" for number in range(100)]})
+    internet.answers[URL] = httpx2.ConnectError("refused")
 
-    async with outside.open() as client:
+    async with internet.open() as client:
         with pytest.raises(httpx2.ConnectError):
             await client.get(URL)
 
-    assert len(outside.asked) == 3
+    assert len(internet.asked) == 3
 
 
 @pytest.mark.parametrize("url", ["http://app.example.org/", "https://app.example.org:8443/"])
 async def test_only_https_on_its_own_port_is_asked(url: str) -> None:
-    outside = Outside()
+    internet = Internet()
 
-    async with outside.open() as client:
+    async with internet.open() as client:
         with pytest.raises(AddressRefused):
             await client.get(url)
 
-    assert outside.asked == []
+    assert internet.asked == []
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    outside = Outside()
-    outside.answers[URL] = Said(302, headers={"Location": "https://169.254.169.254/"})
+    internet = Internet()
+    internet.answers[URL] = Said(302, headers={"Location": "https://169.254.169.254/"})
 
-    async with outside.open() as client:
+    async with internet.open() as client:
         assert (await client.get(URL)).status_code == 302
 
-    assert len(outside.asked) == 1
+    assert len(internet.asked) == 1
 
 
 async def test_ipv4_is_tried_first_and_the_next_address_when_one_is_silent() -> None:
@@ -121,7 +121,7 @@ async def test_a_host_without_an_address_that_answers_cannot_be_reached() -> Non
     async def unknown(_: str) -> list[str]:
         raise OSError
 
-    for resolve in (nobody, unknown, Outside().resolve):
+    for resolve in (nobody, unknown, Internet().resolve):
         async with open_outside(
             user_agent="test", inner=httpx2.MockTransport(handler), resolve=resolve
         ) as client:
@@ -130,14 +130,14 @@ async def test_a_host_without_an_address_that_answers_cannot_be_reached() -> Non
 
 
 async def test_cookies_are_neither_kept_nor_sent() -> None:
-    outside = Outside()
-    outside.put(URL, {}, {"Set-Cookie": "a=b; Domain=example.org; Secure"})
+    internet = Internet()
+    internet.put(URL, {}, {"Set-Cookie": "a=b; Domain=example.org; Secure"})
 
-    async with outside.open() as client:
+    async with internet.open() as client:
         await client.get(URL)
         await client.get(URL)
 
-    assert "Cookie" not in outside.asked[1].headers
+    assert "Cookie" not in internet.asked[1].headers
 
 
 async def test_names_are_looked_up_by_the_system() -> None:
@@ -208,7 +208,7 @@ async def serving(name: str, folder: Path) -> AsyncGenerator[httpx2.AsyncClient]
     ):
         tasks.start_soon(listener.serve, answer)
         async with open_outside(
-            user_agent="test", inner=Rerouted(trust, port), resolve=Outside().resolve
+            user_agent="test", inner=Rerouted(trust, port), resolve=Internet().resolve
         ) as client:
             yield client
         tasks.cancel_scope.cancel()
@@ -240,7 +240,7 @@ async def test_closing_closes_what_is_below() -> None:
 
 async def test_without_a_transport_given_it_is_the_real_one() -> None:
     async with open_outside(
-        user_agent="test", resolve=Outside(names={"app.example.org": ["10.0.0.1"]}).resolve
+        user_agent="test", resolve=Internet(names={"app.example.org": ["10.0.0.1"]}).resolve
     ) as client:
         with pytest.raises(AddressRefused):
             await client.get(URL)

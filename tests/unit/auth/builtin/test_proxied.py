@@ -72,9 +72,9 @@ async def silent(_: str) -> Sequence[str]:
 async def test_the_proxy_is_asked_for_the_name_whether_it_is_known_here_or_not(
     proxy: Proxy, resolve: Resolve
 ) -> None:
-    async with open_outside(user_agent="test", resolve=resolve, proxy=SecretStr(proxy.url)) as outside:
+    async with open_outside(user_agent="test", resolve=resolve, proxy=SecretStr(proxy.url)) as overrides:
         with pytest.raises(DocumentUnavailable) as caught:
-            await document_source.fetch(outside, URL)
+            await document_source.fetch(overrides, URL)
 
     assert proxy.asked == ["CONNECT app.example.org:443 HTTP/1.1"]
     assert caught.value.reason is DocumentUnreachable
@@ -87,18 +87,18 @@ async def test_a_name_that_leads_into_the_own_network_is_not_given_to_the_proxy(
 ) -> None:
     async with open_outside(
         user_agent="test", resolve=found(*addresses), proxy=SecretStr(proxy.url)
-    ) as outside:
+    ) as overrides:
         with pytest.raises(AddressRefused):
-            await outside.get(URL)
+            await overrides.get(URL)
 
     assert proxy.asked == []
 
 
 @pytest.mark.parametrize("url", ["http://app.example.org/", "https://app.example.org:8443/"])
 async def test_only_https_on_its_own_port_is_asked_of_the_proxy(proxy: Proxy, url: str) -> None:
-    async with open_outside(user_agent="test", resolve=unknown, proxy=SecretStr(proxy.url)) as outside:
+    async with open_outside(user_agent="test", resolve=unknown, proxy=SecretStr(proxy.url)) as overrides:
         with pytest.raises(AddressRefused):
-            await outside.get(url)
+            await overrides.get(url)
 
     assert proxy.asked == []
 
@@ -110,16 +110,16 @@ async def test_without_the_setting_a_proxy_of_the_environment_is_not_asked(
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, proxy.url)
 
-    async with open_outside(user_agent="test", resolve=found("192.0.2.1")) as outside:
+    async with open_outside(user_agent="test", resolve=found("192.0.2.1")) as overrides:
         with pytest.raises(AddressRefused):
-            await outside.get(URL)
+            await overrides.get(URL)
 
     assert proxy.asked == []
 
 
 async def test_without_a_proxy_a_name_that_is_not_known_here_is_said_to_be_so() -> None:
-    async with open_outside(user_agent="test", resolve=unknown) as outside:
+    async with open_outside(user_agent="test", resolve=unknown) as overrides:
         with pytest.raises(DocumentUnavailable) as caught:
-            await document_source.fetch(outside, URL)
+            await document_source.fetch(overrides, URL)
 
     assert caught.value.detail == "cannot be reached: the name of its host is not known here"
