@@ -56,4 +56,4 @@ def test_a_zone_made_to_be_slow_is_not_run() -> None:
             None
         }
 
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 30
