@@ -1,1 +1,1 @@
-"""Who calls, what they may do, and how consent is asked for. Imports no starlette and no mcp."""
+"""Identify callers, decide what they may do, and ask for consent. Imports no starlette and no mcp."""
