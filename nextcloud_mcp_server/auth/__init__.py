@@ -1,1 +1,1 @@
-"""Identify callers, decide what they may do, and ask for consent. Imports no starlette and no mcp."""
+"""Callers, what they may do, and how users consent. Imports no starlette and no mcp."""

@@ -1,4 +1,4 @@
-"""Find the account that a tool may use for a caller, or the consent request that is needed first."""
+"""Finds the account that a tool may use for a caller, or the consent request that is needed first."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""End a user's sessions and tokens when the issuer reports a logout.
+"""Ends a user's sessions and tokens when the issuer reports a logout.
 
 Implements OpenID Connect Back-Channel Logout 1.0.
 

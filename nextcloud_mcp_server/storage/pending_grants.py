@@ -59,8 +59,8 @@ class PendingGrantRepository:
     async def find(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
         """Return the pending grant of this browser.
 
-        `GrantRepository.complete` takes it in the transaction that stores the credential, so no `take` is
-        needed to confirm it.
+        `GrantRepository.complete` deletes it in the transaction that stores the credential, so confirming it
+        needs no `take`.
 
         Raises:
             Unsealable: Its key is missing.

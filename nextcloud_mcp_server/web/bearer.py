@@ -51,8 +51,8 @@ class BearerLayer:
     """Lets requests for the MCP path in with a verified token; passes all other requests through.
 
     `needs` returns the scopes of a tool or of a resource's URI, none for an unknown one. `words` writes scopes
-    as clients must request them. A stream ends at the latest when the token that opened it expires; `streams`
-    are the open streams.
+    as clients must request them. A stream ends when the token that opened it has expired, after the leeway;
+    `streams` are the open streams.
     """
 
     def __init__(
@@ -256,10 +256,7 @@ def _called(value: object) -> list[str]:
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body once more, and then the following messages.
-
-    Such as the disconnect of the client.
-    """
+    """Return a `receive` that gives the body once more, then the next messages, such as a disconnect."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -87,7 +87,10 @@ class LimitedConnection(H11Protocol):
             self._stop_watching()
 
     def on_response_complete(self) -> None:
-        """Keep the connection for another request, unless a part of one or of a body has arrived already."""
+        """Start the time limit for headers if a part of a request or of a body has arrived already.
+
+        The connection stays open for another request.
+        """
         super().on_response_complete()
         half_a_body = self.conn.their_state is h11.SEND_BODY
         if self._waits_for_request() and (half_a_body or self.conn.trailing_data[0]):

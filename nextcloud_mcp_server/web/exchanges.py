@@ -165,10 +165,7 @@ async def _whole(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
-    """Return a `receive` that gives the body once more, and then the following messages.
-
-    Such as the disconnect of the client.
-    """
+    """Return a `receive` that gives the body once more, then the next messages, such as a disconnect."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -188,7 +188,7 @@ class Authorization:
         return await self._sign_in.returned(params, browser=browser, kind="client")
 
     async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
-        """Exchange the code of a callback, identify the user, and store both; return the transaction's id.
+        """Exchange the code of a callback, and store the user and the tokens; return the transaction's id.
 
         Raises:
             NotAMember: The user may not use this server.

@@ -119,7 +119,7 @@ class CodeExchange:
         """Put tokens that are not needed into the outbox, to be revoked at Nextcloud.
 
         Raises:
-            StorageError: They could not be stored there, so they were revoked at once.
+            StorageError: They could not be stored there, so the revocation was tried at once.
         """
         await self._note(owner, tokens, after=timedelta())
         self._outbox.wake()

@@ -107,7 +107,7 @@ class NextcloudOAuth2:
         return _tokens(answer, asked_at)
 
     async def revoke(self, tokens: Tokens) -> bool:
-        """Revoke access and refresh token with the access token; False when the access token has expired."""
+        """Revoke access and refresh token with the access token; False if that is not valid any more."""
         return await self._nextcloud.delete_app_password(BearerCredential(tokens.access_token))
 
 

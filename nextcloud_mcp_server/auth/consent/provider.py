@@ -176,7 +176,7 @@ class RedirectProvider(Protocol):
         ...
 
     async def revoke(self, tokens: Tokens) -> bool:
-        """Revoke these tokens and what belongs to them; False if the access token has expired.
+        """Revoke these tokens and what belongs to them; False if the access token is not valid any more.
 
         A refresh must then give a valid one first.
 

@@ -42,7 +42,7 @@ BackT = TypeVar("BackT", bound=Back)
 
 
 class SignInFlow(Protocol[BackT]):
-    """One way to identify the user at the browser."""
+    """One way to identify the user of a browser."""
 
     @property
     def mapping_claim(self) -> str | None:
