@@ -37,9 +37,10 @@ class ClientRecords(Protocol):
         ...
 
     async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
-        """Delete clients never used and created before `unused_before`, or last used before `idle_before`.
+        """Delete the expired clients, and return how many.
 
-        Of the others that were never used, only the newest `most_unused` are kept.
+        These are clients never used and created before `unused_before`, and those created and last used before
+        `idle_before`. Of the others that were never used, only the newest `most_unused` are kept.
         """
         ...
 
